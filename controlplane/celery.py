@@ -1,0 +1,61 @@
+"""The Celery app and its timetable. The broker only carries ticks; losing it loses nothing."""
+
+import os
+from pathlib import Path
+
+from celery import Celery
+from celery.signals import worker_init
+from django.conf import settings
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+app = Celery("controlplane")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["jobs"])
+app.conf.update(
+    task_ignore_result=True,
+    task_default_queue="controlplane",
+    worker_hijack_root_logger=False,
+    worker_prefetch_multiplier=1,
+    broker_connection_retry_on_startup=True,
+    timezone="UTC",
+)
+
+
+def use_folder(broker: Path) -> None:
+    """Carry messages through a folder: the embedded shape, with nothing to install."""
+    for name in ("messages", "control"):
+        (broker / name).mkdir(parents=True, exist_ok=True)
+    app.conf.broker_transport_options = {
+        "data_folder_in": str(broker / "messages"),
+        "data_folder_out": str(broker / "messages"),
+        "control_folder": str(broker / "control"),
+    }
+    app.conf.beat_schedule_filename = str(broker / "beat")
+
+
+if settings.CELERY_BROKER_URL.startswith("filesystem:"):
+    use_folder(settings.DATA_DIR / "broker")
+
+
+@app.on_after_finalize.connect
+def fill_timetable(sender: Celery, **_: object) -> None:
+    from jobs.conf import conf as jobs
+    from liveness.conf import conf as liveness
+
+    for task, interval in {
+        "jobs.tasks.check_liveness": liveness().interval,
+        "jobs.tasks.sweep_jobs": jobs().sweep_interval,
+    }.items():
+        # A tick that waited longer than an interval is stale news: the next one does its work.
+        sender.add_periodic_task(interval, sender.signature(task), name=task, expires=interval)
+
+
+@worker_init.connect
+def refuse_wrong_settings(**_: object) -> None:
+    """Celery runs Django's checks and ignores what they say."""
+    wrong = [error.msg for error in checks.run_checks() if error.is_serious()]
+    if wrong:
+        raise ImproperlyConfigured(" ".join(wrong))

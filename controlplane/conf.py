@@ -1,0 +1,99 @@
+"""Typed settings: a dataclass of defaults, overridden by a Django setting and by the environment."""
+
+import dataclasses
+import os
+import typing
+from enum import StrEnum
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeVar
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from controlplane.durations import seconds
+
+Seconds = Annotated[float, "seconds"]
+
+T = TypeVar("T")
+
+
+class Conf(Generic[T]):
+    """The settings of one app, read on first use and again when a test changes them.
+
+    `NAME = {"KEY": value}` in Django settings overrides the default of field `key`;
+    the environment variable `NAME_KEY` overrides both.
+    """
+
+    def __init__(self, schema: type[T], name: str) -> None:
+        self.schema = schema
+        self.name = name
+        self._read: tuple[T | None, list[str]] | None = None
+        setting_changed.connect(self._forget, weak=False)
+
+    def __call__(self) -> T:
+        """The settings. Raises ImproperlyConfigured naming every value that cannot be read."""
+        values, problems = self._load()
+        if values is None:
+            raise ImproperlyConfigured("; ".join(problems))
+        return values
+
+    def problems(self) -> list[str]:
+        """A sentence for each key that is unknown or has a value that cannot be read."""
+        return self._load()[1]
+
+    def _forget(self, *, setting: str, **_: Any) -> None:
+        if setting == self.name:
+            self._read = None
+
+    def _load(self) -> tuple[T | None, list[str]]:
+        if self._read is None:
+            self._read = self._parse()
+        return self._read
+
+    def _parse(self) -> tuple[T | None, list[str]]:
+        given: dict[str, Any] = dict(getattr(settings, self.name, {}))
+        known = typing.get_type_hints(self.schema, include_extras=True)
+        problems = [
+            f'{self.name}["{key}"] is not a setting; known are {", ".join(k.upper() for k in known)}.'
+            for key in given
+            if key != key.upper() or key.lower() not in known
+        ]
+        values = {}
+        for field, kind in known.items():
+            key = field.upper()
+            source = f"{self.name}_{key}" if f"{self.name}_{key}" in os.environ else f'{self.name}["{key}"]'
+            raw = os.environ.get(f"{self.name}_{key}", given.get(key, dataclasses.MISSING))
+            if raw is dataclasses.MISSING:
+                continue
+            try:
+                values[field] = read(raw, kind)
+            except ValueError as error:
+                problems.append(f"{source}: {error}.")
+        return (None if problems else self.schema(**values)), problems
+
+
+def read(raw: Any, kind: Any) -> Any:
+    """One value as its field's type. Raises ValueError that says what would be right."""
+    options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else (kind,)
+    if Seconds in options:
+        value = seconds(raw)
+        if value is None and type(None) not in options:
+            raise ValueError("a duration is needed here, not none")
+        return value
+    if raw is None and type(None) in options:
+        return None
+    if bool in options:
+        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if str(raw).lower() not in words:
+            raise ValueError(f"{raw!r} is neither true nor false")
+        return words[str(raw).lower()]
+    wanted = next(option for option in options if option is not type(None))
+    if issubclass(wanted, StrEnum):
+        if raw not in list(wanted):
+            raise ValueError(f"{raw!r} is not one of {', '.join(wanted)}")
+        return wanted(raw)
+    try:
+        return wanted(raw)
+    except (TypeError, ValueError):
+        raise ValueError(f"{raw!r} is not a number") from None

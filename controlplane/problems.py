@@ -1,0 +1,97 @@
+"""Errors as people and programs read them: application/problem+json, in one shape everywhere."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.response import Response
+
+log = structlog.get_logger()
+
+CONTENT_TYPE = "application/problem+json"
+RETRY_AFTER = 2
+
+
+class Problem(Exception):
+    """A refusal with its reason. Subclasses say what happened; their docstring is the detail."""
+
+    status = 409
+    code = "conflict"
+
+    def __init__(self, detail: str = "", **facts: Any) -> None:
+        self.detail = detail or (self.__doc__ or "").strip()
+        self.facts = facts
+        super().__init__(self.detail)
+
+    def body(self) -> dict[str, Any]:
+        return document(self.status, self.code, self.detail, **self.facts)
+
+
+def document(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
+    """The fields of a problem document."""
+    title = HTTPStatus(status).phrase
+    return {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, **more}
+
+
+def handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """Django REST Framework's exception handler. None lets a fault of ours be a 500, with its traceback logged."""
+    headers = {}
+    match error:
+        case Problem():
+            body = error.body()
+            if error.status == 503:
+                headers["Retry-After"] = str(RETRY_AFTER)
+        case ValidationError():
+            body = document(400, "invalid", "The request is not valid; `errors` says where.", errors=error.detail)
+        case APIException():
+            body = document(error.status_code, str(error.default_code), str(error.detail))
+            if error.status_code == 401:
+                headers["WWW-Authenticate"] = "Bearer"
+        case Http404():
+            body = document(404, "not_found", str(error) or "There is nothing here.")
+        case PermissionDenied():
+            body = document(403, "forbidden", str(error) or "This is not allowed.")
+        case OperationalError() | InterfaceError():
+            return database_down(error, Response)
+        case _:
+            return None
+    response = Response(body, status=body["status"], headers=headers)
+    response.content_type = CONTENT_TYPE
+    return response
+
+
+def database_down(error: Exception, answer: Callable[..., Any]) -> Any:
+    log.error("The database cannot be reached", error=str(error).strip().split("\n")[0])
+    detail = "The database cannot be reached just now; nothing was changed. Try again."
+    return answer(
+        document(503, "database_unavailable", detail),
+        status=503,
+        headers={"Retry-After": str(RETRY_AFTER)},
+        content_type=CONTENT_TYPE,
+    )
+
+
+class DatabaseDown:
+    """Middleware: what fails outside the API for want of a database is a 503 as well, never a 500."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if isinstance(error, OperationalError | InterfaceError):
+            return database_down(error, JsonResponse)
+        return None
+
+
+def not_found(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+    """For addresses under /api that no view answers."""
+    body = document(404, "not_found", f"No call of this API is at {request.path}; /api/docs lists them.")
+    return JsonResponse(body, status=404, content_type=CONTENT_TYPE)

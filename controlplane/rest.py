@@ -1,0 +1,105 @@
+"""How the API reads and writes JSON: strictly, and with errors that say where."""
+
+import math
+from collections.abc import Mapping
+from typing import IO, Any
+
+import orjson
+from rest_framework import serializers
+from rest_framework.exceptions import APIException, ErrorDetail, ParseError
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+
+BODY_LIMIT = 1024 * 1024
+
+
+class TooLarge(APIException):
+    status_code = 413
+    default_detail = f"The body is larger than {BODY_LIMIT} bytes."
+    default_code = "too_large"
+
+
+class JSONParser(BaseParser):
+    """UTF-8 JSON of at most 1 MiB, without NUL characters and lone surrogates: PostgreSQL stores neither."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[bytes], media_type: str | None = None, context: Mapping[str, Any] | None = None) -> Any:
+        body = stream.read(BODY_LIMIT + 1)
+        if len(body) > BODY_LIMIT:
+            raise TooLarge
+        try:
+            data = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise ParseError(f"The body is not JSON: {error}") from None
+        if b"\\u0000" in body and holds_nul(data):
+            raise ParseError("A text holds the NUL character (\\u0000), which cannot be stored.")
+        return data
+
+
+def holds_nul(data: Any) -> bool:
+    if isinstance(data, str):
+        return "\0" in data
+    if isinstance(data, dict):
+        return any(holds_nul(key) or holds_nul(value) for key, value in data.items())
+    return isinstance(data, list) and any(holds_nul(item) for item in data)
+
+
+class JSONRenderer(BaseRenderer):
+    """UTF-8 JSON; times RFC 3339 in UTC."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+
+    def render(self, data: Any, accepted_media_type: str | None = None, context: Any = None) -> bytes:
+        return b"" if data is None else orjson.dumps(data, option=orjson.OPT_UTC_Z, default=str)
+
+
+class StrictSerializer(serializers.Serializer):
+    """A serializer that refuses fields it does not know, and names those it does."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = [key for key in data if key not in self.fields]
+            if unknown:
+                known = ", ".join(self.fields)
+                detail = ErrorDetail(f"Unknown field. Known are: {known}.", code="unknown")
+                raise serializers.ValidationError({str(key): [detail] for key in unknown})
+        return super().to_internal_value(data)
+
+
+class TextField(serializers.CharField):
+    """A text, taken as it is: a number is not a text."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": 255, "trim_whitespace": False, **options})
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class SecondsField(serializers.FloatField):
+    """A duration in seconds: a JSON number, finite."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"min_value": 0, "max_value": 366 * 86400, **options})
+
+    def to_internal_value(self, data: Any) -> float:
+        if isinstance(data, bool | str) or (isinstance(data, float) and not math.isfinite(data)):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class WholeField(serializers.IntegerField):
+    """A whole number that fits a PostgreSQL integer: neither text, nor true, nor 1.5."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"min_value": -(2**31), "max_value": 2**31 - 1, **options})
+
+    def to_internal_value(self, data: Any) -> int:
+        if not isinstance(data, int) or isinstance(data, bool):
+            self.fail("invalid")
+        return super().to_internal_value(data)

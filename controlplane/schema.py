@@ -1,0 +1,63 @@
+"""Pieces that models of both apps are built from."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pgtrigger
+from django.db import models
+from django.db.models import Func
+
+
+class Uuid7(Func):
+    """A version 7 UUID by the database's clock: ids sort by age. Neither Python 3.11 nor PostgreSQL 15 has it."""
+
+    function = "uuid7"
+    arity = 0
+    output_field = models.UUIDField()
+
+
+class ClockTimestamp(Func):
+    """The database's clock at this moment, not at the start of the transaction as now() is."""
+
+    function = "clock_timestamp"
+    arity = 0
+    output_field = models.DateTimeField()
+
+
+def one_of(field: str, words: Iterable[str], name: str) -> models.CheckConstraint:
+    """The column holds one of the enum's words."""
+    return models.CheckConstraint(condition=models.Q(**{f"{field}__in": sorted(words)}), name=name)
+
+
+def guard(pairs: list[tuple[str, str]], initial: Iterable[str]) -> list[pgtrigger.Trigger]:
+    """Triggers that refuse every transition and every first state that the table does not have.
+
+    UPDATE OF state with a WHEN clause, so that a heartbeat never pays for it.
+    """
+    legal = ", ".join(f"('{from_}', '{to}')" for from_, to in pairs)
+    first = ", ".join(f"'{state}'" for state in sorted(initial))
+    return [
+        Refusal(
+            name="legal_transition",
+            operation=pgtrigger.UpdateOf("state"),
+            condition=pgtrigger.Condition(
+                f"OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN ({legal})"
+            ),
+            message="illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation",
+        ),
+        Refusal(
+            name="legal_beginning",
+            operation=pgtrigger.Insert,
+            condition=pgtrigger.Condition(f"NEW.state NOT IN ({first})"),
+            message="illegal first state %', NEW.state USING ERRCODE = 'check_violation",
+        ),
+    ]
+
+
+class Refusal(pgtrigger.Trigger):
+    """A row trigger that refuses what its condition describes."""
+
+    when = pgtrigger.Before
+
+    def __init__(self, *, message: str, **options: Any) -> None:
+        super().__init__(func=f"RAISE EXCEPTION '{message}';", **options)

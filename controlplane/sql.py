@@ -1,0 +1,66 @@
+"""Hot statements live in named files; this runs them.
+
+In a file, `{{name}}` stands for the file of that name beside it, `{{app.name}}` for one of
+another app's, and `{{NAME}}` for a list of states, so that a condition has one home.
+"""
+
+import re
+from collections import namedtuple
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.db import connection
+
+ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r"\{\{(?:(\w+)\.)?(\w+)\}\}")
+WORDS: dict[str, str] = {}
+
+
+def define(**lists: Iterable[str]) -> None:
+    """Name lists of states for use in statements: `state in {{LIVE}}`."""
+    for name, words in lists.items():
+        WORDS[name] = "(" + ", ".join(f"'{word}'" for word in sorted(words)) + ")"
+
+
+@cache
+def text(app: str, name: str) -> str:
+    """The statement `app/sql/name.sql` with everything put in."""
+
+    def included(match: re.Match[str]) -> str:
+        other, part = match.groups()
+        return WORDS[part] if part in WORDS else text(other or app, part)
+
+    return INCLUDE.sub(included, (ROOT / app / "sql" / f"{name}.sql").read_text().strip())
+
+
+class Statements:
+    """The statements of one app: `sql = Statements("jobs")`, then `sql.rows("claim", …)`."""
+
+    def __init__(self, app: str) -> None:
+        self.app = app
+
+    def sets(self, *names: str, **params: Any) -> list[list[Any]]:
+        """Run the statements in one round trip; the rows of each, as named tuples.
+
+        They commit together, but each sees what was committed before *it* began, so a lock
+        that the first takes protects what the second reads.
+        """
+        found = []
+        with connection.cursor() as cursor:
+            cursor.execute(";\n".join(text(self.app, name) for name in names), params)
+            for number in range(len(names)):
+                if number:
+                    cursor.nextset()
+                row = namedtuple("Row", [column.name for column in cursor.description])  # type: ignore[misc]
+                found.append([row._make(values) for values in cursor.fetchall()])
+        return found
+
+    def rows(self, *names: str, **params: Any) -> list[Any]:
+        """The rows of the last of the statements."""
+        return self.sets(*names, **params)[-1]
+
+    def row(self, *names: str, **params: Any) -> Any | None:
+        """The only row of the last of the statements, or None."""
+        return next(iter(self.rows(*names, **params)), None)

@@ -1,0 +1,18 @@
+"""Every address of the control plane."""
+
+from django.contrib import admin
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+from controlplane import probes, problems
+
+urlpatterns = [
+    path("api/v1/", include("jobs.api.urls")),
+    path("api/v1/", include("liveness.api.urls")),
+    path("api/schema", SpectacularAPIView.as_view(), name="schema"),
+    path("api/docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
+    re_path(r"^api/", problems.not_found),
+    path("livez", probes.livez),
+    path("readyz", probes.readyz),
+    path("admin/", admin.site.urls),
+]

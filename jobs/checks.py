@@ -1,0 +1,25 @@
+"""Django system checks over JOBS: every problem at once, each with its number."""
+
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, register
+
+from jobs.conf import conf
+
+
+@register()
+def settings_make_sense(**_: Any) -> list[CheckMessage]:
+    unreadable: list[CheckMessage] = [Error(problem, id="jobs.E001") for problem in conf.problems()]
+    if unreadable:
+        return unreadable
+    given = conf()
+    found: list[CheckMessage] = [
+        Error(f'JOBS["{name.upper()}"] is {getattr(given, name):g} s; it must be above 0.', id="jobs.E002")
+        for name in ("sweep_interval", "claimer_heartbeat_interval", "runner_heartbeat_interval")
+        if getattr(given, name) <= 0
+    ]
+    if given.max_resubmissions < 0:
+        found.append(
+            Error(f'JOBS["MAX_RESUBMISSIONS"] is {given.max_resubmissions}; it must not be negative.', id="jobs.E003")
+        )
+    return found

@@ -1,0 +1,138 @@
+"""Worker jobs, their attempts, and the reports that came too late.
+
+What becomes of a job is decided on its own row, under its lock; attempts are what happened.
+"""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+
+from controlplane.schema import ClockTimestamp, Uuid7, guard, one_of
+from jobs import states
+from jobs.states import AttemptState, JobKind, JobState, OnWorkerLost
+from liveness.models import ApiToken, Server
+
+TERMINAL = sorted(states.TERMINAL)
+LIVE = sorted(states.LIVE)
+
+
+class WorkerJob(models.Model):
+    """A task or a trigger that a worker executes."""
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    kind = models.TextField(db_default=JobKind.TASK.value)
+    state = models.TextField(db_default=JobState.PENDING.value)
+    attempt_id = models.UUIDField(null=True, help_text="The live attempt.")
+    owner = models.ForeignKey(ApiToken, models.PROTECT, db_index=False)
+    key = models.TextField(null=True)
+    fingerprint = models.BinaryField(help_text="SHA-256 of what was submitted.")
+
+    action = models.JSONField()
+    payload = models.JSONField(null=True)
+    tags = ArrayField(models.TextField(), db_default=[])
+    required_tags = ArrayField(models.TextField(), db_default=[])
+    priority = models.IntegerField(db_default=0)
+    timeout_seconds = models.FloatField(null=True)
+    on_worker_lost = models.TextField(db_default=OnWorkerLost.RESUBMIT.value)
+    refused_by = ArrayField(models.UUIDField(), db_default=[], help_text="Servers that may not run it.")
+
+    attempt_count = models.IntegerField(db_default=0)
+    resubmissions = models.IntegerField(db_default=0, help_text="Losses it came back from.")
+    retries = models.IntegerField(db_default=0)
+    cancel_requested_at = models.DateTimeField(null=True)
+    output = models.JSONField(null=True)
+    error = models.JSONField(null=True)
+    created_at = models.DateTimeField(db_default=ClockTimestamp())
+    available_at = models.DateTimeField(db_default=ClockTimestamp())
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            one_of("state", JobState, "job_state"),
+            one_of("kind", JobKind, "job_kind"),
+            one_of("on_worker_lost", OnWorkerLost, "job_on_worker_lost"),
+            models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="job_key_once"),
+            models.CheckConstraint(
+                condition=Q(state__in=TERMINAL, finished_at__isnull=False)
+                | (~Q(state__in=TERMINAL) & Q(finished_at__isnull=True)),
+                name="job_finished_at_its_end",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=LIVE, attempt_id__isnull=False)
+                | (~Q(state__in=LIVE) & Q(attempt_id__isnull=True)),
+                name="job_held_while_live",
+            ),
+        ]
+        indexes = [
+            # Claims read it once per set of required tags: nothing they may not have stands in their way.
+            models.Index(
+                "required_tags",
+                F("priority").desc(),
+                "available_at",
+                "id",
+                name="job_to_claim",
+                condition=Q(state=JobState.PENDING),
+            ),
+            models.Index(fields=["owner", "id"], name="job_of_owner"),
+        ]
+        triggers = guard(states.pairs(states.JOB_TRANSITIONS), states.JOB_INITIAL)
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class Attempt(models.Model):
+    """One try of a job on one server; the live ones are the worker-job-running store."""
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    job = models.ForeignKey(WorkerJob, models.CASCADE, related_name="attempts", db_index=False)
+    number = models.IntegerField()
+    server = models.ForeignKey(Server, models.PROTECT, related_name="attempts", db_index=False)
+    state = models.TextField(db_default=AttemptState.CLAIMED.value)
+    request_id = models.UUIDField(null=True, help_text="Of the claim, so that it can be repeated.")
+    claimed_at = models.DateTimeField(db_default=ClockTimestamp())
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    heartbeat_at = models.DateTimeField(null=True)
+    pid = models.IntegerField(null=True)
+    progress = models.FloatField(null=True, help_text="0 to 1.")
+    message = models.TextField(db_default="")
+    error = models.JSONField(null=True)
+    ended_by = models.TextField(db_default="", help_text="server, liveness or operator:NAME")
+    reason = models.TextField(db_default="")
+
+    class Meta:
+        constraints = [
+            one_of("state", AttemptState, "attempt_state"),
+            models.UniqueConstraint(fields=["job", "number"], name="attempt_number_once"),
+            models.UniqueConstraint(fields=["job"], condition=Q(state__in=LIVE), name="attempt_one_live"),
+            models.CheckConstraint(
+                condition=Q(state__in=LIVE, finished_at__isnull=True)
+                | (~Q(state__in=LIVE) & Q(finished_at__isnull=False)),
+                name="attempt_finished_at_its_end",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["server"], name="attempt_live_on_server", condition=Q(state__in=LIVE)),
+        ]
+        triggers = guard(states.pairs(states.ATTEMPT_TRANSITIONS), states.ATTEMPT_INITIAL)
+
+    def __str__(self) -> str:
+        return f"{self.job_id}#{self.number}"
+
+
+class LateReport(models.Model):
+    """What a worker said of an attempt that was no longer its own: refused, kept and shown."""
+
+    at = models.DateTimeField(db_default=ClockTimestamp())
+    job = models.ForeignKey(WorkerJob, models.CASCADE, related_name="late_reports")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="late_reports", db_index=False)
+    event = models.TextField()
+    reason = models.TextField(help_text="The code it was refused with.")
+    body = models.JSONField()
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.event} refused: {self.reason}"

@@ -1,0 +1,52 @@
+"""The liveness check: detect → recover → retire. Each step in a transaction of its own, so that one that
+fails does not silence the others; everything is found by state, so the next check does what this one missed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from django.db import DatabaseError
+
+from jobs.services import recovery
+from jobs.sql import sql
+from liveness.services import detection
+from liveness.services.transitions import report
+
+log = structlog.get_logger()
+
+
+class CheckFailed(Exception):
+    """Some steps of the liveness check failed; the others were done."""
+
+
+def check() -> dict[str, Any]:
+    """One liveness check; what it did. Raises CheckFailed at its end when a step failed."""
+    done: dict[str, Any] = {}
+    failed = []
+    detection.begin_tick()
+    steps: dict[str, Callable[[], Any]] = {
+        "disconnected": detection.detect,
+        "sweeping": detection.begin_sweep,
+        "recovered": recovery.recover,
+        "inactive": detection.deactivate,
+        "not_running": retire,
+    }
+    for name, step in steps.items():
+        try:
+            done[name] = step()
+        except DatabaseError:
+            log.exception("A step of the liveness check failed", step=name)
+            failed.append(name)
+    if failed:
+        raise CheckFailed(f"Failed steps: {', '.join(failed)}")
+    detection.finish()
+    done.pop("sweeping")
+    return done
+
+
+def retire() -> int:
+    """Lost servers that an earlier check has recovered become NOT_RUNNING; how many."""
+    found = sql.rows("retire")
+    for server in found:
+        report(server.id, server.name, "lost", "NOT_RUNNING", "liveness", server.reason)
+    return len(found)

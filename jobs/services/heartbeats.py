@@ -1,0 +1,35 @@
+"""A worker is heard, and with it the attempts that it holds."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from jobs.sql import sql
+from liveness.services import heartbeats
+from liveness.services.heartbeats import Beat
+from liveness.services.tokens import ServerToken
+
+
+@dataclass(frozen=True)
+class Held:
+    """The attempts a worker says it holds: claimed ones, and running ones with the pid of their process."""
+
+    claimed: list[UUID] = field(default_factory=list)
+    running: dict[UUID, int | None] = field(default_factory=dict)
+
+
+def record(token: ServerToken, beat: Beat, held: Held) -> Any:
+    """Hear a worker: its row, with the attempts to `cancel` and those it `lost`. See liveness.services.heartbeats."""
+
+    def once(token: ServerToken, beat: Beat) -> Any | None:
+        return sql.row(
+            "heartbeat",
+            server=token.server,
+            version=token.version,
+            claimed=held.claimed,
+            running=list(held.running),
+            pids=list(held.running.values()),
+            **beat.params(),
+        )
+
+    return heartbeats.record(token, beat, once)

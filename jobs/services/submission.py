@@ -1,0 +1,56 @@
+"""Clients hand in work."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import transaction
+
+from jobs import tags
+from jobs.conf import conf
+from jobs.errors import KeyTaken
+from jobs.models import WorkerJob
+from jobs.sql import sql
+from liveness.models import ApiToken
+
+
+@transaction.atomic
+def submit(owner: ApiToken, jobs: list[dict[str, Any]]) -> list[tuple[UUID, bool]]:
+    """All or none of these jobs: the id of each, in order, and whether it is new.
+
+    The same key again finds the same job. Raises KeyTaken when its content is another.
+    """
+    drafts = list(written(jobs))
+    stored = sql.rows("submit", owner=owner.pk, jobs=orjson.dumps(drafts).decode())
+    ids = {row.place: row.id for row in stored}
+    known = [draft for draft in drafts if draft["place"] not in ids]
+    # A statement of its own: it also sees what a concurrent submission of the same key has just committed.
+    holders = WorkerJob.objects.filter(owner=owner, key__in=[draft["key"] for draft in known]) if known else []
+    by_key = {job.key: job for job in holders}
+    for draft in known:
+        job = by_key[draft["key"]]
+        if bytes(job.fingerprint).hex() != draft["fingerprint"]:
+            raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
+    return [(ids.get(place) or by_key[draft["key"]].pk, place in ids) for place, draft in enumerate(drafts)]
+
+
+def written(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows to store."""
+    for place, job in enumerate(jobs):
+        content = {field: value for field, value in job.items() if field != "key"}
+        canonical = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+        yield {
+            "place": place,
+            "key": job.get("key"),
+            "fingerprint": hashlib.sha256(canonical).hexdigest(),
+            "action": job["action"],
+            "payload": job.get("payload"),
+            "tags": job.get("tags", []),
+            "required_tags": tags.required(job["action"], job.get("tags", [])),
+            "priority": job.get("priority", 0),
+            "timeout_seconds": job.get("timeout_seconds", conf().default_timeout),
+            "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
+            "available_at": job.get("available_at"),
+        }

@@ -1,0 +1,9 @@
+"""The statements of this app, a file each. Docs: controlplane/sql.py."""
+
+from controlplane.sql import Statements, define
+from jobs import states
+from liveness import sql as liveness_sql  # noqa: F401 - names the lists of states that these statements share
+
+define(LIVE=states.LIVE, TERMINAL=states.TERMINAL)
+
+sql = Statements("jobs")

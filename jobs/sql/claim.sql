@@ -1,0 +1,60 @@
+-- Give a worker jobs that it may and can run: priority, then age. Its row is locked by lock_server.sql.
+-- The queue is read once per set of required tags that the worker satisfies, so a hundred thousand jobs that
+-- it may not have are never walked over.
+with recursive me as (
+    select s.id, s.tags, s.max_concurrent
+      from liveness_server s
+     where s.id = %(server)s and s.token_version = %(version)s and {{schedulable}}
+),
+repeated as (
+    select a.id, a.number, a.job_id
+      from jobs_attempt a
+     where a.server_id = %(server)s and a.request_id = %(request)s and a.state in {{LIVE}}
+),
+room as (
+    select least(%(limit)s, me.max_concurrent - (
+               select count(*) from jobs_attempt a where a.server_id = me.id and a.state in {{LIVE}})) as jobs
+      from me where not exists (select from repeated)
+),
+tag_sets (tags) as (
+    (select j.required_tags from jobs_workerjob j where j.state = 'PENDING' order by j.required_tags limit 1)
+    union all
+    select (select j.required_tags from jobs_workerjob j
+             where j.state = 'PENDING' and j.required_tags > tag_sets.tags order by j.required_tags limit 1)
+      from tag_sets where tag_sets.tags is not null
+),
+picked as (
+    select waiting.id as job_id, uuid7() as id
+      from me
+      join tag_sets on tag_sets.tags <@ me.tags
+     cross join lateral (
+           select j.id, j.priority, j.available_at
+             from jobs_workerjob j
+            where j.state = 'PENDING' and j.required_tags = tag_sets.tags
+              and j.available_at <= (select clock_timestamp())
+              and not me.id = any(j.refused_by)
+            order by j.priority desc, j.available_at, j.id
+            limit coalesce((select greatest(jobs, 0) from room), 0)
+              for update skip locked
+           ) waiting
+     order by waiting.priority desc, waiting.available_at, waiting.id
+     limit coalesce((select greatest(jobs, 0) from room), 0)
+),
+held as (
+    update jobs_workerjob j
+       set state = 'CLAIMED', attempt_id = picked.id, attempt_count = j.attempt_count + 1
+      from picked
+     where j.id = picked.job_id
+ returning j.attempt_id as id, j.attempt_count as number, j.id as job_id
+),
+attempts as (
+    insert into jobs_attempt (id, job_id, number, server_id, request_id)
+    select id, job_id, number, %(server)s, %(request)s from held
+),
+given as (select * from held union all select * from repeated)
+select me.id as server, given.id, given.number, j.id as job, j.kind, j.action, j.payload, j.timeout_seconds
+  from (select 1) one
+  left join me on true
+  left join given on true
+  left join jobs_workerjob j on j.id = given.job_id
+ order by j.priority desc, j.available_at, j.id

@@ -1,0 +1,27 @@
+-- The heartbeat of a worker and of what it holds, and in the same breath what it is to cancel and what it lost.
+with {{liveness.beat}},
+signs as (
+    select unnest(%(claimed)s::uuid[]) as id, 'claimer' as role, null::int as pid
+    union all
+    select r.id, 'runner', r.pid from unnest(%(running)s::uuid[], %(pids)s::int[]) as r(id, pid)
+),
+owned as (
+    select a.id, a.job_id from jobs_attempt a join beat on beat.id = a.server_id where a.state in {{LIVE}}
+),
+heard as (
+    update jobs_attempt a
+       set heartbeat_at = clock_timestamp(), pid = coalesce(signs.pid, a.pid)
+      from signs, owned
+     where a.id = signs.id and a.id = owned.id and a.state in {{LIVE}}
+ returning a.id, a.heartbeat_at, signs.role, signs.pid
+),
+heard_noted as (
+    insert into liveness_heartbeat (at, server_id, attempt_id, role, hostname, pid)
+    select heard.heartbeat_at, beat.id, heard.id, heard.role, beat.hostname, heard.pid from heard, beat
+)
+select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace_period,
+       beat.worker_task_restart_strategy, beat.cordoned_by,
+       array(select owned.id from owned join jobs_workerjob j on j.id = owned.job_id
+              where j.cancel_requested_at is not null) as cancel,
+       array(select signs.id from signs where signs.id not in (select id from owned)) as lost
+  from beat

@@ -1,0 +1,65 @@
+-- What becomes of jobs whose attempt ends, whoever ended it. `held` are the jobs, locked, with
+-- job_id, id (the attempt), was, event, output, error, reason, actor, server_id,
+-- cancel_requested_at, on_worker_lost, resubmissions, available_at.
+judged as (
+    select held.*,
+           was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and error ->> 'code' = 'WORKER_CRASHED') as loss
+      from held
+),
+weighed as (
+    select judged.*, loss and on_worker_lost = 'RESUBMIT' and resubmissions >= %(max_resubmissions)s as exhausted
+      from judged
+),
+decided as (
+    select weighed.*,
+           case
+               when event = 'COMPLETED' then 'COMPLETED'
+               when event = 'CANCELLED' or cancel_requested_at is not null then 'CANCELLED'
+               when event = 'RELEASED' or event = 'LOST' and was = 'CLAIMED' then 'PENDING'
+               when loss and on_worker_lost = 'RESUBMIT' and not exhausted then 'PENDING'
+               else 'FAILED'
+           end as job_state
+      from weighed
+),
+verdict as (
+    select decided.*,
+           case
+               when job_state <> 'PENDING' then job_state
+               when was = 'RUNNING' then 'RESUBMITTED'
+               when event = 'RELEASED' then 'RELEASED'
+               else 'REQUEUED'
+           end as attempt_state,
+           case when exhausted then jsonb_build_object(
+                    'code', 'RESUBMISSIONS_EXHAUSTED',
+                    'message', format('lost %%s times; not tried again', resubmissions + 1),
+                    'cause', error)
+                else error
+           end as job_error,
+           -- Bystanders part from the job that kills their worker: 0, 10, 60 s, never all at one moment.
+           case when loss then (array[0, 10, 60])[least(resubmissions, 2) + 1] * (1 + random() / 4) else 0 end as delay
+      from decided
+),
+ended as (
+    update jobs_attempt a
+       set state = v.attempt_state, finished_at = clock_timestamp(), error = v.error,
+           ended_by = v.actor, reason = v.reason
+      from verdict v
+     where a.id = v.id
+),
+settled as (
+    update jobs_workerjob j
+       set state = v.job_state, attempt_id = null,
+           output = case when v.job_state = 'COMPLETED' then v.output end,
+           error = case when v.job_state = 'FAILED' then v.job_error end,
+           finished_at = case when v.job_state <> 'PENDING' then clock_timestamp() end,
+           resubmissions = j.resubmissions + case when v.loss and v.job_state = 'PENDING' then 1 else 0 end,
+           available_at = case when v.delay > 0 then clock_timestamp() + make_interval(secs => v.delay)
+                               else j.available_at end,
+           refused_by = case when v.event = 'RELEASED' and v.reason = 'not_allowed'
+                             then j.refused_by || v.server_id else j.refused_by end
+      from verdict v
+     where j.id = v.job_id
+)
+select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state, v.job_state, v.event, v.reason,
+       v.loss
+  from verdict v

@@ -1,0 +1,13 @@
+-- The code of these claimed attempts begins.
+with begun as (
+    update jobs_workerjob j
+       set state = 'RUNNING'
+      from jobs_attempt a, liveness_server s
+     where a.id = any(%(started)s::uuid[]) and {{fence}} and j.state = 'CLAIMED'
+ returning a.id
+)
+update jobs_attempt a
+   set state = 'RUNNING', started_at = clock_timestamp()
+  from begun
+ where a.id = begun.id
+returning a.id

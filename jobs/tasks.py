@@ -1,0 +1,17 @@
+"""What Celery beat drives. Thin: the services do the work."""
+
+from celery import shared_task
+
+from jobs.services import check, recovery
+
+
+@shared_task(name="jobs.tasks.check_liveness")
+def check_liveness() -> None:
+    """Every LIVENESS["INTERVAL"]."""
+    check.check()
+
+
+@shared_task(name="jobs.tasks.sweep_jobs")
+def sweep_jobs() -> None:
+    """Every JOBS["SWEEP_INTERVAL"]."""
+    recovery.recover()

@@ -1,0 +1,48 @@
+"""Who may make which call; the bases of all views of the API."""
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from liveness.api.authentication import Credential
+from liveness.errors import NotYourServer, TokenMissing, WrongRole
+from liveness.models import Role
+from liveness.services import tokens
+from liveness.services.tokens import ServerToken
+
+
+def credential(request: Request) -> Credential:
+    """The token a request came with. Raises TokenMissing."""
+    if not isinstance(request.auth, Credential):
+        raise TokenMissing
+    return request.auth
+
+
+class ServerCall(APIView):
+    """A call that only the server in its address may make, with its server token: checked without a query."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        text = credential(request).text
+        if not text.startswith(tokens.SERVER_PREFIX):
+            raise NotYourServer("This call needs the server token that the registration answered with.")
+        self.server_token: ServerToken = tokens.read_server_token(text)
+        if self.server_token.server != kwargs["server"]:
+            raise NotYourServer
+
+
+class RoleCall(APIView):
+    """A call for API tokens of some roles. A view says which: `roles = {"POST": {Role.CLIENT}}`."""
+
+    roles: dict[str, set[Role]] = {}
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        allowed = self.roles.get(request.method or "")
+        if allowed is None:
+            return  # no such method: Django REST Framework answers 405
+        self.token = credential(request).api_token
+        if self.token.role not in allowed:
+            names = ", ".join(sorted(allowed))
+            raise WrongRole(f"This needs a token of role {names}; this one is of role {self.token.role}.")

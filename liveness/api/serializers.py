@@ -1,0 +1,114 @@
+"""What the liveness calls take and answer."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from controlplane.rest import SecondsField, StrictSerializer, TextField, WholeField
+from liveness.conf import conf, timeout_problems
+from liveness.models import Server
+from liveness.services.registration import Registration
+from liveness.states import RestartStrategy, ServerType
+
+
+def config_of(server: Any) -> dict[str, Any]:
+    """What a server is judged by, as the API writes it."""
+    return {
+        "heartbeat_interval_seconds": server.heartbeat_interval,
+        "timeout_seconds": server.timeout,
+        "termination_grace_period_seconds": server.termination_grace_period,
+        "worker_task_restart_strategy": server.worker_task_restart_strategy,
+    }
+
+
+class Config(StrictSerializer):
+    """What a server asks to be judged by; what it leaves out is the setting's default."""
+
+    heartbeat_interval_seconds = SecondsField(required=False, min_value=0.01)
+    timeout_seconds = SecondsField(required=False)
+    termination_grace_period_seconds = SecondsField(required=False)
+    worker_task_restart_strategy = serializers.ChoiceField(list(RestartStrategy), required=False)
+
+    def validate(self, config: dict[str, Any]) -> dict[str, Any]:
+        problems = timeout_problems(
+            timeout=config.get("timeout_seconds", conf().timeout),
+            heartbeat_interval=config.get("heartbeat_interval_seconds", conf().heartbeat_interval),
+            interval=conf().interval,
+        )
+        if problems:
+            raise serializers.ValidationError({"timeout_seconds": problems})
+        return config
+
+
+class TagList(serializers.ListField):
+    """Tags, sorted, each once."""
+
+    child = TextField(max_length=100)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": 200, **options})
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        return sorted(set(super().to_internal_value(data)))
+
+
+class RegistrationRequest(StrictSerializer):
+    type = serializers.ChoiceField(list(ServerType))
+    name = TextField()
+    instance_id = serializers.UUIDField(help_text="Chosen by the process; the same again finds the same server.")
+    cluster = TextField(default="default")
+    hostname = TextField(default="", allow_blank=True)
+    pid = WholeField(required=False, allow_null=True, min_value=0)
+    version = TextField(default="", allow_blank=True)
+    tags = TagList(required=False)
+    max_concurrent = WholeField(default=1, min_value=0, max_value=100_000)
+    capabilities = serializers.DictField(required=False)
+    config = Config(required=False)
+
+    def registration(self) -> Registration:
+        said = dict(self.validated_data)
+        config = said.pop("config", {})
+        return Registration(**said, **{key.removesuffix("_seconds"): value for key, value in config.items()})
+
+
+class RegistrationAnswer(serializers.Serializer):
+    id = serializers.UUIDField()
+    token = serializers.CharField(help_text="Good for this server's own calls only.")
+    state = serializers.CharField()
+    fence_after_seconds = serializers.FloatField(allow_null=True)
+    config = serializers.DictField()
+
+
+class ServerDetail(serializers.ModelSerializer):
+    fresh = serializers.BooleanField(help_text="Heard within its heartbeat interval × STALENESS_MULTIPLIER.")
+    cordoned = serializers.SerializerMethodField()
+    config = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Server
+        fields = (
+            "id", "type", "name", "cluster", "hostname", "pid", "version", "tags", "max_concurrent", "state", "fresh",
+            "cordoned", "config", "metrics", "created_at", "state_changed_at", "last_heartbeat_at",
+        )  # fmt: skip
+
+    def get_cordoned(self, server: Server) -> bool:
+        return server.cordoned_by is not None
+
+    def get_config(self, server: Server) -> dict[str, Any]:
+        return config_of(server)
+
+
+class Event(serializers.Serializer):
+    at = serializers.DateTimeField()
+    to = serializers.CharField(source="to_state")
+    actor = serializers.CharField()
+    reason = serializers.CharField()
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        # "from" is a word of Python.
+        return {"from": serializers.CharField(source="from_state"), **super().get_fields()}
+
+
+class EventList(serializers.Serializer):
+    items = Event(many=True)
+    next = serializers.CharField(allow_null=True)

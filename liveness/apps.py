@@ -1,0 +1,9 @@
+from django.apps import AppConfig
+
+
+class LivenessConfig(AppConfig):
+    name = "liveness"
+    verbose_name = "Liveness"
+
+    def ready(self) -> None:
+        from liveness import checks  # noqa: F401

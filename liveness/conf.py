@@ -1,0 +1,46 @@
+"""`LIVENESS` in Django settings; each key also from the environment as LIVENESS_KEY."""
+
+from dataclasses import dataclass
+
+from controlplane.conf import Conf, Seconds
+from liveness.states import RestartStrategy
+
+
+@dataclass(frozen=True)
+class Liveness:
+    enabled: bool = True
+    """False: nobody is disconnected for silence. Recovery of servers that are lost goes on."""
+    interval: Seconds = 10
+    """Between two liveness checks."""
+    timeout: Seconds = 45
+    """Silence after which a server is DISCONNECTED."""
+    initial_delay: Seconds = 45
+    """A server younger than this is not disconnected."""
+    heartbeat_interval: Seconds = 3
+    """Between two heartbeats of a server."""
+    staleness_multiplier: float = 3.0
+    """A worker gets work only while its last heartbeat is younger than this many heartbeat intervals."""
+    termination_grace_period: Seconds = 300
+    """For finishing jobs after SIGTERM, and for waiting before a lost server's running jobs move."""
+    worker_task_restart_strategy: RestartStrategy = RestartStrategy.AFTER_TERMINATION_GRACE_PERIOD
+    """When the running jobs of a lost worker are given away."""
+
+
+conf = Conf(Liveness, "LIVENESS")
+
+
+def timeout_problems(*, timeout: float, heartbeat_interval: float, interval: float) -> list[str]:
+    """What is wrong with a timeout, with both values named. Holds for the settings and for a server's own config."""
+    problems = []
+    if timeout < 2 * heartbeat_interval:
+        problems.append(
+            f"The timeout of {timeout:g} s is below two heartbeat intervals of {heartbeat_interval:g} s: "
+            f"one lost heartbeat would disconnect a living server. Use at least {2 * heartbeat_interval:g} s."
+        )
+    least = heartbeat_interval + 2 * interval
+    if timeout < least:
+        problems.append(
+            f"The timeout of {timeout:g} s is below the heartbeat interval of {heartbeat_interval:g} s plus two "
+            f"check intervals of {interval:g} s. Use at least {least:g} s."
+        )
+    return problems

@@ -1,0 +1,96 @@
+"""A server is heard. The beat itself is sql/beat.sql; here is what happens when it says something new."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from django.db import transaction
+
+from liveness import states
+from liveness.errors import (
+    IllegalTransition,
+    ServerDisconnected,
+    ServerNotRunning,
+    ServerUnknown,
+    TokenRevoked,
+)
+from liveness.models import Server, ServerEvent
+from liveness.services import transitions
+from liveness.services.tokens import ServerToken
+from liveness.sql import sql
+from liveness.states import Mover, ServerState
+
+SAID = states.said_by_servers()
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a server says in a heartbeat; `schedulable` False cordons it, by itself and with a reason."""
+
+    state: ServerState | None = None
+    metrics: dict[str, Any] | None = None
+    schedulable: bool | None = None
+    reason: str = ""
+
+    def params(self) -> dict[str, Any]:
+        metrics = None if self.metrics is None else orjson.dumps(self.metrics).decode()
+        return {"metrics": metrics, "schedulable": self.schedulable, "reason": self.reason}
+
+
+def beat_once(token: ServerToken, beat: Beat) -> Any | None:
+    """The plain beat of a server: its row as it is now, or None when it may not beat."""
+    return sql.row("record", server=token.server, version=token.version, **beat.params())
+
+
+def record(token: ServerToken, beat: Beat, once: Callable[[ServerToken, Beat], Any | None] = beat_once) -> Any:
+    """Hear a server: its row as it is after the beat. One round trip unless it changes its state.
+
+    `once` is the statement of the beat. Raises ServerUnknown, TokenRevoked, ServerDisconnected,
+    ServerNotRunning, or IllegalTransition, in which case the beat still counts.
+    """
+    heard = once(token, beat)
+    if heard is not None and (beat.state is None or (beat.state == heard.state and beat.state in SAID)):
+        return heard
+    state = change(token, beat)
+    if heard is None:
+        # It may beat now that it is TERMINATING; an ended server is answered but moves no clock.
+        heard = once(token, beat) or Server.objects.get(pk=token.server)
+    return heard._replace(state=state) if hasattr(heard, "_replace") else heard
+
+
+@transaction.atomic
+def change(token: ServerToken, beat: Beat) -> str:
+    """Take the server where its beat says it is; the state it is in then."""
+    server = locked(token)
+    state, wanted = ServerState(server.state), beat.state
+    if state in states.GONE and not ended_as(server, wanted):
+        raise ServerNotRunning
+    if state == ServerState.DISCONNECTED and wanted not in {ServerState.TERMINATING, *states.FINAL}:
+        raise ServerDisconnected
+    if wanted is not None and wanted not in SAID:
+        raise IllegalTransition(f"A server cannot say of itself that it is {wanted}.", state=state.value)
+    if wanted is None or wanted == state or state in states.GONE:
+        return state
+    if wanted in states.FINAL and ServerState.TERMINATING in states.TRANSITIONS[state]:
+        # The beat that said TERMINATING was lost: two events all the same.
+        transitions.move(server, ServerState.TERMINATING, Mover.SERVER, actor="server", reason="on its way to its end")
+    transitions.move(server, wanted, Mover.SERVER, actor="server", reason=beat.reason)
+    return wanted
+
+
+def locked(token: ServerToken) -> Server:
+    """The server of a token, its row locked. Raises ServerUnknown or TokenRevoked."""
+    server = Server.objects.select_for_update(no_key=True).filter(pk=token.server).first()
+    if server is None:
+        raise ServerUnknown
+    if server.token_version != token.version:
+        raise TokenRevoked("This server token was revoked: register anew.")
+    return server
+
+
+def ended_as(server: Server, state: ServerState | None) -> bool:
+    """Whether the server itself reported this final state: then its last beat is merely repeated."""
+    if state not in states.FINAL:
+        return False
+    return ServerEvent.objects.filter(server_id=server.pk, to_state=state, actor="server").exists()

@@ -1,0 +1,77 @@
+"""A process makes itself known."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from uuid import UUID
+
+import orjson
+import structlog
+
+from liveness import states
+from liveness.conf import conf
+from liveness.errors import ServerNotRunning, WrongRole
+from liveness.services import tokens
+from liveness.sql import sql
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What a process says of itself. What it leaves out of its config is judged by the defaults."""
+
+    type: str
+    name: str
+    instance_id: UUID
+    cluster: str = "default"
+    hostname: str = ""
+    pid: int | None = None
+    version: str = ""
+    tags: list[str] = field(default_factory=list)
+    max_concurrent: int = 1
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    heartbeat_interval: float | None = None
+    timeout: float | None = None
+    termination_grace_period: float | None = None
+    worker_task_restart_strategy: str | None = None
+
+    def judged_by(self) -> dict[str, Any]:
+        """Its own config, stored with it, so that a change of the defaults moves no running server."""
+        own = {name: getattr(self, name) for name in JUDGED_BY}
+        return {name: getattr(conf(), name) if value is None else value for name, value in own.items()}
+
+
+JUDGED_BY = ("heartbeat_interval", "timeout", "termination_grace_period", "worker_task_restart_strategy")
+
+
+def register(token: str, registration: Registration) -> tuple[Any, bool]:
+    """The server row of a process and whether it is new. One round trip; the same instance is found again.
+
+    Raises TokenRefused or WrongRole; ServerNotRunning when the server of that instance has ended.
+    """
+    said = asdict(registration) | registration.judged_by()
+    said["program"] = said.pop("version")
+    said["capabilities"] = orjson.dumps(said["capabilities"]).decode()
+    server = sql.row("register", digest=tokens.digest(token), **said)
+    if server is None:
+        role = tokens.find(token).role
+        raise WrongRole(f"Servers register with a token of role worker; this one is of role {role}.")
+    if server.state in states.FINAL | states.GONE:
+        raise ServerNotRunning(f"The server of this instance id is {server.state}: choose a new instance id.")
+    if server.is_new:
+        log.info(f"Server {server.name} registered", server=str(server.id), type=server.type, cluster=server.cluster)
+    return server, server.is_new
+
+
+def fence_after(server: Any) -> float | None:
+    """Seconds without an answer after which a server must stop its jobs' code: its own, before others get them.
+
+    Twenty per cent of its timeout before the earliest moment at which they could be given away.
+    """
+    match server.worker_task_restart_strategy:
+        case "NEVER":
+            return None
+        case "IMMEDIATELY":
+            return server.timeout * 0.8
+        case _:
+            return server.timeout * 0.8 + server.termination_grace_period

@@ -1,0 +1,35 @@
+"""The gate through which one server changes state. Sweeps have statements of their own, under the same guards."""
+
+from uuid import UUID
+
+import structlog
+
+from controlplane.schema import ClockTimestamp
+from liveness import states
+from liveness.errors import IllegalTransition
+from liveness.models import Server
+from liveness.states import Mover, ServerState
+
+log = structlog.get_logger()
+
+
+def move(server: Server, to: ServerState, mover: Mover, *, actor: str, reason: str) -> None:
+    """Take a server, whose row the caller has locked, to another state. Its event is written by a trigger.
+
+    Raises IllegalTransition when the table does not allow it.
+    """
+    from_ = ServerState(server.state)
+    if not states.legal(from_, to, mover):
+        raise IllegalTransition(f"A server that is {from_} cannot become {to}.", state=from_.value)
+    Server.objects.filter(pk=server.pk).update(
+        state=to.value, state_changed_at=ClockTimestamp(), state_actor=actor, state_reason=reason
+    )
+    server.state = to.value
+    report(server.pk, server.name, from_, to, actor, reason)
+
+
+def report(server: UUID, name: str, from_: str, to: str, actor: str, reason: str) -> None:
+    """The log line of a transition."""
+    log.info(
+        f"Server {name}: {from_} → {to}", server=str(server), from_state=from_, to_state=to, actor=actor, reason=reason
+    )

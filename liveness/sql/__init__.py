@@ -1,0 +1,8 @@
+"""The statements of this app, a file each. Docs: controlplane/sql.py."""
+
+from controlplane.sql import Statements, define
+from liveness import states
+
+define(ALIVE=states.ALIVE, BEATING=states.BEATING, FINAL=states.FINAL, GONE=states.GONE)
+
+sql = Statements("liveness")

@@ -1,0 +1,59 @@
+"""Fixtures for tests on a real PostgreSQL, with a clock that a test may set."""
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.db.models.signals import pre_migrate
+
+from liveness.services import tokens
+from tests.support.clock import CLOCK, Clock
+from tests.support.http import Caller, Worker
+
+
+def install_clock(**_: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(CLOCK)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
+    # Functions are looked up in test_clock before pg_catalog: every statement of the product reads our clock.
+    settings.DATABASES["default"]["OPTIONS"]["options"] = "-c search_path=public,test_clock,pg_catalog"
+    pre_migrate.connect(install_clock)
+    settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
+
+
+@pytest.fixture
+def clock(db):
+    return Clock()
+
+
+@pytest.fixture
+def api(db):
+    """Calls the API with a fresh token of a role: `api("client").post("/jobs", {...})`."""
+    return lambda role: Caller(tokens.create(f"a {role}", role))
+
+
+@pytest.fixture
+def submit(api):
+    """Submits a job and returns it as the API answers it."""
+    client = api("client")
+
+    def submit(**job):
+        answer = client.post("/jobs", {"action": {"type": "script", "command": "true"}, **job})
+        assert answer.status_code in (200, 201), answer.json()
+        return answer.json()
+
+    submit.client = client
+    return submit
+
+
+@pytest.fixture
+def worker(api):
+    """Registers workers: `worker(tags=["script"])`, RUNNING and fresh."""
+    registrar = api("worker")
+
+    def make(**said):
+        return Worker.register(registrar, **said).running()
+
+    return make

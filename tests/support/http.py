@@ -1,0 +1,80 @@
+"""Callers of the API, through the whole of Django but the socket."""
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.test import Client
+
+
+@dataclass
+class Caller:
+    """Someone with a token."""
+
+    token: str | None
+    client: Client = field(default_factory=lambda: Client(raise_request_exception=False))
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return self.client.generic(method, f"/api/v1{path}", content, "application/json", headers=headers)
+
+    def get(self, path: str, **headers: str) -> Any:
+        return self.call("GET", path, b"", **headers)
+
+    def post(self, path: str, body: Any, **headers: str) -> Any:
+        return self.call("POST", path, body, **headers)
+
+
+@dataclass
+class Worker(Caller):
+    """A registered worker; its calls return the body of a 200 unless asked for the answer."""
+
+    id: str = ""
+    registration: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def register(cls, registrar: Caller, **said: Any) -> "Worker":
+        body = {
+            "type": "WORKER",
+            "name": "worker-1",
+            "instance_id": str(uuid.uuid4()),
+            "tags": ["script", "python"],
+            "max_concurrent": 10,
+            **said,
+        }
+        answer = registrar.post("/servers", body)
+        assert answer.status_code in (200, 201), answer.json()
+        return cls(token=answer.json()["token"], id=answer.json()["id"], registration=answer.json())
+
+    def running(self) -> "Worker":
+        assert self.beat(state="RUNNING").status_code == 200
+        return self
+
+    def beat(self, **said: Any) -> Any:
+        return self.post(f"/servers/{self.id}/heartbeat", said)
+
+    def claim(self, limit: int = 10, **said: Any) -> list[dict[str, Any]]:
+        answer = self.post(f"/servers/{self.id}/claims", {"limit": limit, **said})
+        assert answer.status_code == 200, answer.json()
+        return answer.json()["attempts"]
+
+    def report(self, *reports: dict[str, Any]) -> list[dict[str, Any]]:
+        answer = self.post(f"/servers/{self.id}/reports", {"reports": reports})
+        assert answer.status_code == 200, answer.json()
+        return answer.json()["results"]
+
+    def start(self, attempt: dict[str, Any]) -> dict[str, Any]:
+        return self.report({"attempt": attempt["id"], "event": "STARTED"})[0]
+
+    def complete(self, attempt: dict[str, Any], output: Any = None) -> dict[str, Any]:
+        return self.report({"attempt": attempt["id"], "event": "COMPLETED", "output": output})[0]
+
+    def hold(self, *, running: bool = True) -> dict[str, Any]:
+        """Claim one job, and begin its code unless told not to."""
+        (attempt,) = self.claim(limit=1)
+        if running:
+            assert self.start(attempt)["accepted"]
+        return attempt
