@@ -32,6 +32,8 @@ def use_folder(broker: Path) -> None:
         "data_folder_in": str(broker / "messages"),
         "data_folder_out": str(broker / "messages"),
         "control_folder": str(broker / "control"),
+        "polling_interval": 0.25,  # seconds: how late a tick may be, and part of how long a stop takes
+        "polling_interval": 0.2,
     }
     app.conf.beat_schedule_filename = str(broker / "beat")
 

@@ -31,5 +31,10 @@ def move(server: Server, to: ServerState, mover: Mover, *, actor: str, reason: s
 def report(server: UUID, name: str, from_: str, to: str, actor: str, reason: str) -> None:
     """The log line of a transition."""
     log.info(
-        f"Server {name}: {from_} → {to}", server=str(server), from_state=from_, to_state=to, actor=actor, reason=reason
+        f"Server {name}: {from_} → {to}",
+        server=str(server),
+        from_state=str(from_),
+        to_state=str(to),
+        actor=actor,
+        reason=reason,
     )

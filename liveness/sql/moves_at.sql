@@ -1,5 +1,6 @@
-/* when the running attempts of lost server s are given away */
+/* when the running attempts of server s are given away (null: it is not lost; greatest() would overlook that) */
 (case
+    when s.state in {{ALIVE}} then null
     when s.worker_task_restart_strategy = 'NEVER' then 'infinity'
     when s.worker_task_restart_strategy = 'IMMEDIATELY' or s.type <> 'WORKER' then {{lost_at}}
     when s.state = 'TERMINATED_GRACEFULLY' or s.state in {{GONE}} then {{lost_at}}

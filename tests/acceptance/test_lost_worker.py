@@ -1,0 +1,92 @@
+"""The promise on real processes: a worker is killed, its job finishes elsewhere, and its timeline shows how."""
+
+import os
+import signal
+
+import pytest
+
+from tests.support import services
+from tests.support.processes import Fleet, eventually, fleet
+
+pytestmark = pytest.mark.acceptance
+
+TIMELINE = ["CLAIMED", "RUNNING", "RESUBMITTED", "CLAIMED", "RUNNING", "COMPLETED"]
+
+
+@pytest.fixture
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("fleet")
+    # PostgreSQL runs as another user than root.
+    for part in (made, made.parent, made.parent.parent):
+        part.chmod(0o755)
+    return made
+
+
+def database(name):
+    """A database of this test's own, in the PostgreSQL of the tests."""
+    import psycopg
+
+    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"drop database if exists {name} with (force)")
+        connection.execute(f"create database {name}")
+    return f"{server}/{name}"
+
+
+def kill_the_worker_of_a_running_job(fleet: Fleet, urls: list[str]) -> None:
+    """Two workers, one job; the one that runs it gets SIGKILL."""
+    client, operator = fleet.token("client"), fleet.token("operator")
+    for number, name in enumerate(["worker-1", "worker-2"]):
+        fleet.agent(name, urls[number % len(urls)], "--concurrency", "2")
+    began = fleet.folder / "began"
+    # The first try never ends by itself; the second finds that it has begun before.
+    script = f'if [ -e "{began}" ]; then echo "try $JOB_ATTEMPT"; else touch "{began}"; sleep 600; fi'
+    path = f"{urls[0]}/api/v1/jobs"
+    job = fleet.call("POST", path, client, {"action": {"type": "script", "command": script}})
+
+    def seen(url=urls[0]):
+        return fleet.call("GET", f"{url}/api/v1/jobs/{job['id']}", client)
+
+    eventually(began.exists, why="the job's code runs")
+    first = eventually(lambda: [a for a in seen()["attempts"] if a["state"] == "RUNNING"])[0]["server"]
+    victim = fleet.processes[first["name"]]
+    victim.send_signal(signal.SIGKILL)
+    assert victim.wait(5) == -signal.SIGKILL
+
+    done = eventually(lambda: (job := seen(urls[-1]))["state"] == "COMPLETED" and job, within=40, why="it completes")
+    assert [entry["state"] for entry in done["timeline"] if entry["attempt"] is not None] == TIMELINE
+    lost, second = done["attempts"]
+    assert (lost["server"]["name"], lost["state"]) == (first["name"], "RESUBMITTED")
+    assert second["server"]["id"] != first["id"]
+    assert done["output"]["stdout"].strip() == "try 2"
+    assert (done["resubmissions"], done["late_reports"]) == (1, [])
+
+    def state_of_the_lost():
+        return fleet.call("GET", f"{urls[0]}/api/v1/servers/{first['id']}", operator)["state"]
+
+    eventually(lambda: state_of_the_lost() == "INACTIVE", why="the dead server is INACTIVE")
+    events = fleet.call("GET", f"{urls[0]}/api/v1/servers/{first['id']}/events", operator)["items"]
+    assert [event["to"] for event in events] == ["RUNNING", "DISCONNECTED", "NOT_RUNNING", "INACTIVE"]
+    assert [event["actor"] for event in events] == ["server", "liveness", "liveness", "liveness"]
+
+
+def test_on_one_machine_a_killed_workers_job_completes_on_another(folder):
+    with fleet(folder, DATABASE_URL=database("acceptance_one"), CELERY_BROKER_URL="filesystem://") as one:
+        one.run("manage.py", "migrate", "--verbosity", "0")
+        url = one.web()
+        one.executor("executor", "--beat", "-S", "celery.beat:Scheduler")
+        kill_the_worker_of_a_running_job(one, [url])
+
+
+def test_on_many_machines_a_killed_workers_job_completes_on_another(folder):
+    with (
+        services.postgresql(folder) as database_url,
+        services.redis(folder) as broker_url,
+        fleet(folder, DATABASE_URL=database_url, CELERY_BROKER_URL=broker_url) as many,
+    ):
+        many.run("manage.py", "migrate", "--verbosity", "0")
+        urls = [many.web("web-1"), many.web("web-2")]
+        many.executor("executor-1")
+        many.executor("executor-2")
+        many.beat()
+        kill_the_worker_of_a_running_job(many, urls)

@@ -1,0 +1,184 @@
+"""Every (from, to) that the tables do not have is refused by the services and by the database itself."""
+
+import itertools
+import uuid
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from controlplane.schema import ClockTimestamp
+from jobs import states as job_states
+from jobs.models import Attempt, WorkerJob
+from jobs.states import AttemptState, JobState
+from liveness import states
+from liveness.errors import IllegalTransition
+from liveness.models import Server, ServerEvent
+from liveness.services import tokens, transitions
+from liveness.states import Mover, ServerState
+
+PAIRS = list(itertools.permutations(ServerState, 2))
+
+
+def way_to(table, start, goal):
+    """The shortest legal way from one state to another."""
+    ways = [[start]]
+    for way in ways:
+        if way[-1] == goal:
+            return way
+        ways += [[*way, onward] for onward in sorted(table[way[-1]]) if onward not in way]
+    raise AssertionError(f"no way to {goal}")
+
+
+def put(server, state):
+    """Take a server to a state, as the database allows it."""
+    for step in way_to(states.TRANSITIONS, ServerState(server.state), state)[1:]:
+        Server.objects.filter(pk=server.pk).update(state=step)
+    server.refresh_from_db()
+    return server
+
+
+@pytest.fixture
+def server(worker):
+    return Server.objects.get(pk=worker().id)
+
+
+@pytest.fixture
+def created(api):
+    answer = api("worker").post("/servers", {"type": "WORKER", "name": "new", "instance_id": str(uuid.uuid4())})
+    return Server.objects.get(pk=answer.json()["id"])
+
+
+@pytest.mark.parametrize(("from_", "to"), PAIRS)
+def test_raw_sql_makes_exactly_the_transitions_of_the_table_with_one_event_each(created, from_, to):
+    server = put(created, from_)
+    before = ServerEvent.objects.count()
+    try:
+        with transaction.atomic():
+            Server.objects.filter(pk=server.pk).update(state=to, state_actor="liveness", state_reason="a test")
+    except IntegrityError as error:
+        assert f"illegal transition from {from_} to {to}" in str(error)
+        assert to not in states.TRANSITIONS[from_]
+        assert ServerEvent.objects.count() == before
+    else:
+        assert to in states.TRANSITIONS[from_]
+        event = ServerEvent.objects.last()
+        assert ServerEvent.objects.count() == before + 1
+        assert (event.from_state, event.to_state, event.actor, event.reason) == (from_, to, "liveness", "a test")
+
+
+@pytest.mark.parametrize("mover", list(Mover))
+def test_the_gate_lets_each_mover_make_its_own_transitions_only(created, mover):
+    for from_, to in PAIRS:
+        sid = transaction.savepoint()
+        server = put(Server.objects.get(pk=created.pk), from_)
+        try:
+            transitions.move(server, to, mover, actor="a test", reason="")
+            assert mover in states.TRANSITIONS[from_].get(to, set()), (from_, to)
+        except IllegalTransition:
+            assert mover not in states.TRANSITIONS[from_].get(to, set()), (from_, to)
+        transaction.savepoint_rollback(sid)
+
+
+@pytest.mark.parametrize(("from_", "to"), PAIRS)
+def test_a_server_can_say_only_what_the_table_marks_as_its_own(api, from_, to):
+    registrar = api("worker")
+    body = {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4())}
+    registered = registrar.post("/servers", body).json()
+    put(Server.objects.get(pk=registered["id"]), from_)
+    caller = type(registrar)(registered["token"])
+    answer = caller.post(f"/servers/{registered['id']}/heartbeat", {"state": to})
+
+    by_way_of_terminating = to in states.FINAL and ServerState.TERMINATING in states.TRANSITIONS[from_]
+    if states.legal(from_, to, Mover.SERVER) or by_way_of_terminating:
+        assert (answer.status_code, answer.json()["state"]) == (200, to)
+    else:
+        code = {
+            ServerState.DISCONNECTED: "server_disconnected",
+            ServerState.NOT_RUNNING: "server_not_running",
+            ServerState.INACTIVE: "server_not_running",
+        }.get(from_, "illegal_transition")
+        assert (answer.status_code, answer.json()["code"]) == (409, code)
+        assert Server.objects.get(pk=registered["id"]).state == from_
+
+
+def test_a_server_begins_as_created(server):
+    server.pk, server.instance_id = uuid.uuid4(), uuid.uuid4()
+    with pytest.raises(IntegrityError, match="illegal first state"):
+        server.save(force_insert=True)
+
+
+def test_events_are_append_only(server):
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        ServerEvent.objects.update(reason="another")
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        ServerEvent.objects.all().delete()
+
+
+def test_a_heartbeat_that_changes_no_state_writes_no_event(worker):
+    one = worker()
+    before = ServerEvent.objects.count()
+    one.beat()
+    one.beat(state="RUNNING")
+    assert ServerEvent.objects.count() == before
+
+
+@pytest.mark.parametrize(("from_", "to"), list(itertools.permutations(JobState, 2)))
+def test_raw_sql_makes_exactly_the_job_transitions_of_the_table(submit, from_, to):
+    job = submit()["id"]
+
+    def write(state):
+        ended = state in job_states.TERMINAL
+        WorkerJob.objects.filter(pk=job).update(
+            state=state,
+            attempt_id=uuid.uuid4() if state in job_states.LIVE else None,
+            finished_at=ClockTimestamp() if ended else None,
+        )
+
+    for step in way_to(job_states.JOB_TRANSITIONS, JobState.PENDING, from_)[1:]:
+        write(step)
+    try:
+        with transaction.atomic():
+            write(to)
+    except IntegrityError as error:
+        assert f"illegal transition from {from_} to {to}" in str(error)
+        assert to not in job_states.JOB_TRANSITIONS[from_]
+    else:
+        assert to in job_states.JOB_TRANSITIONS[from_]
+
+
+@pytest.mark.parametrize(("from_", "to"), list(itertools.permutations(AttemptState, 2)))
+def test_raw_sql_makes_exactly_the_attempt_transitions_of_the_table(worker, submit, from_, to):
+    submit()
+    attempt = worker().hold(running=False)["id"]
+
+    def write(state):
+        finished_at = None if state in job_states.LIVE else ClockTimestamp()
+        Attempt.objects.filter(pk=attempt).update(state=state, finished_at=finished_at)
+
+    for step in way_to(job_states.ATTEMPT_TRANSITIONS, AttemptState.CLAIMED, from_)[1:]:
+        write(step)
+    try:
+        with transaction.atomic():
+            write(to)
+    except IntegrityError as error:
+        assert f"illegal transition from {from_} to {to}" in str(error)
+        assert to not in job_states.ATTEMPT_TRANSITIONS[from_]
+    else:
+        assert to in job_states.ATTEMPT_TRANSITIONS[from_]
+
+
+def test_a_job_has_at_most_one_live_attempt(worker, submit):
+    submit()
+    attempt = Attempt.objects.get(pk=worker().hold()["id"])
+    with pytest.raises(IntegrityError, match="attempt_one_live"):
+        Attempt.objects.create(job=attempt.job, number=2, server=attempt.server)
+
+
+def test_a_client_token_cannot_be_made_with_another_role(db):
+    with pytest.raises(ValueError, match="not a valid Role"):
+        tokens.create("x", "admin")
+    with connection.cursor() as cursor, pytest.raises(IntegrityError, match="apitoken_role"):
+        cursor.execute(
+            "insert into liveness_apitoken (id, name, role, prefix, digest, created_at)"
+            " values (uuid7(), 'x', 'admin', 'x', 'x', now())"
+        )

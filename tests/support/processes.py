@@ -1,0 +1,148 @@
+"""Real processes for acceptance tests: started, watched, killed, and stopped at the end of the test."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import urllib3
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = {
+    "LIVENESS_INTERVAL": "0.5",
+    "LIVENESS_HEARTBEAT_INTERVAL": "0.5",
+    "LIVENESS_TIMEOUT": "2",
+    "LIVENESS_INITIAL_DELAY": "1",
+    "LIVENESS_TERMINATION_GRACE_PERIOD": "1",
+    "JOBS_SWEEP_INTERVAL": "2",
+}
+
+T = TypeVar("T")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def eventually(what: Callable[[], T], *, within: float = 30, why: str = "") -> T:
+    """The first true answer of `what`. Fails after `within` seconds with the last one."""
+    deadline = time.monotonic() + within
+    while True:
+        answer = what()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"not within {within} s: {why or what.__doc__ or what}: {answer!r}"
+        time.sleep(0.05)
+
+
+class Fleet:
+    """The processes of one control plane and its workers, and a client of its API."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        self.folder = folder
+        self.env = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("LIVENESS_", "JOBS_"))},
+            **SHORT,
+            "CONTROLPLANE_DATA_DIR": str(folder),
+            "DATABASE_POOL_SIZE": "4",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            **env,
+        }
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.http = urllib3.PoolManager(retries=False, timeout=10)
+
+    def run(self, *command: str) -> str:
+        """Run a command to its end; what it printed."""
+        done = subprocess.run(
+            [sys.executable, *command], env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    def start(self, name: str, *command: str, **env: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *command],
+                env={**self.env, **env},
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self.processes[name]
+
+    def web(self, name: str = "web") -> str:
+        """Start a web process; its address."""
+        port = free_port()
+        self.start(
+            name, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port),
+            "--workers", "1", "--blocking-threads", "8", "--log-level", "warning", "controlplane.wsgi:application",
+        )  # fmt: skip
+        url = f"http://127.0.0.1:{port}"
+        eventually(lambda: self.answers(f"{url}/livez"), why=f"{name} answers")
+        return url
+
+    def executor(self, name: str, *options: str) -> None:
+        self.start(
+            name, "-W", "ignore", "-m", "celery", "-A", "controlplane.celery", "worker", "--pool", "threads",
+            "--concurrency", "2", "--hostname", f"{name}@%h", "--loglevel", "warning", *options,
+        )  # fmt: skip
+
+    def beat(self) -> None:
+        schedule = "celery.beat:Scheduler"
+        self.start("beat", "-W", "ignore", "-m", "celery", "-A", "controlplane.celery", "beat", "-S", schedule)
+
+    def agent(self, name: str, url: str, *options: str) -> subprocess.Popen[bytes]:
+        return self.start(
+            name, "-m", "jobs.agent", "--url", url, "--name", name, "--poll", "0.2", *options,
+            CONTROLPLANE_TOKEN=self.token("worker"),
+        )  # fmt: skip
+
+    def token(self, role: str) -> str:
+        return self.run("manage.py", "create_token", "--role", role, f"acceptance {role}")
+
+    def answers(self, url: str) -> bool:
+        try:
+            return self.http.request("GET", url).status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    def call(self, method: str, url: str, token: str, body: Any = None) -> Any:
+        answer = self.http.request(method, url, json=body, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status < 300, answer.data
+        return answer.json()
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-4000:]}" for path in sorted(self.folder.glob("*.log"))
+        )
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            for ended in (signal.SIGTERM, signal.SIGKILL):
+                if process.poll() is None:
+                    process.send_signal(ended)
+        for process in self.processes.values():
+            process.wait(10)
+
+
+@contextmanager
+def fleet(folder: Path, **env: str) -> Iterator[Fleet]:
+    """A fleet that is stopped at the end; its logs are shown when the test fails."""
+    running = Fleet(folder, env)
+    try:
+        yield running
+    except BaseException:
+        sys.stderr.write(running.logs())
+        raise
+    finally:
+        running.stop()
