@@ -7,4 +7,4 @@ class ControlPlaneConfig(AppConfig):
 
     def ready(self) -> None:
         # Not in __init__.py: that would load Celery into the agents, which import this package's neighbours.
-        from controlplane import celery  # noqa: F401
+        from controlplane import celery, openapi  # noqa: F401

@@ -1,5 +1,6 @@
 """How the API reads and writes JSON: strictly, and with errors that say where."""
 
+import json
 import math
 from collections.abc import Mapping
 from typing import IO, Any
@@ -9,6 +10,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import APIException, ErrorDetail, ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
+from rest_framework.utils.encoders import JSONEncoder
 
 BODY_LIMIT = 1024 * 1024
 
@@ -53,7 +55,12 @@ class JSONRenderer(BaseRenderer):
     charset = None
 
     def render(self, data: Any, accepted_media_type: str | None = None, context: Any = None) -> bytes:
-        return b"" if data is None else orjson.dumps(data, option=orjson.OPT_UTC_Z, default=str)
+        if data is None:
+            return b""
+        try:
+            return orjson.dumps(data, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, default=str)
+        except TypeError:  # a whole number beyond 64 bits, which PostgreSQL keeps as it is
+            return json.dumps(data, cls=JSONEncoder).encode()
 
 
 class StrictSerializer(serializers.Serializer):

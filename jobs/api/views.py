@@ -11,7 +11,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs import selectors
-from jobs.api.serializers import ClaimRequest, HeartbeatRequest, JobAnswer, JobList, JobRequest, ReportsRequest
+from jobs.api.serializers.jobs import SUBMISSION, SUBMITTED, JobAnswer, JobList, JobRequest
+from jobs.api.serializers.workers import (
+    ClaimAnswer,
+    ClaimRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    ReportsAnswer,
+    ReportsRequest,
+)
 from jobs.conf import conf
 from jobs.models import WorkerJob
 from jobs.services import claiming, heartbeats, reporting, submission
@@ -35,7 +43,7 @@ class Registration(liveness.Registration):
 class Heartbeat(ServerCall):
     """`POST /servers/{id}/heartbeat`."""
 
-    @extend_schema(request=HeartbeatRequest, responses=dict)
+    @extend_schema(request=HeartbeatRequest, responses=HeartbeatAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """A server is heard, with the attempts it holds, and hears what it is to do."""
         said = HeartbeatRequest(data=request.data)
@@ -58,7 +66,7 @@ class Heartbeat(ServerCall):
 class Claims(ServerCall):
     """`POST /servers/{id}/claims`."""
 
-    @extend_schema(request=ClaimRequest, responses=dict)
+    @extend_schema(request=ClaimRequest, responses=ClaimAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """Attempts for the worker to run; an empty list when there is nothing to do."""
         said = ClaimRequest(data=request.data)
@@ -85,7 +93,7 @@ class Claims(ServerCall):
 class Reports(ServerCall):
     """`POST /servers/{id}/reports`."""
 
-    @extend_schema(request=ReportsRequest, responses=dict)
+    @extend_schema(request=ReportsRequest, responses=ReportsAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """What happened to attempts; a result for each, in order: one refused report never spoils the others."""
         said = ReportsRequest(data=request.data)
@@ -99,7 +107,7 @@ class Jobs(RoleCall):
 
     roles = {"POST": {Role.CLIENT, Role.OPERATOR}}
 
-    @extend_schema(request=JobRequest, responses={201: JobAnswer, 200: JobAnswer})
+    @extend_schema(request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
     def post(self, request: Request) -> Response:
         """Submit a job, or a list of up to 1000, all or none."""
         many = isinstance(request.data, list)

@@ -1,0 +1,49 @@
+"""What the OpenAPI document says beyond the views: who may call, and how errors look."""
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+
+PROBLEMS = {
+    "400": "The request is not valid; `errors` says where.",
+    "401": "The token is missing, unknown, expired or revoked.",
+    "403": "A token of another role, or another server's.",
+    "404": "There is nothing with this id, or nothing of yours.",
+    "405": "The call does not exist in this method.",
+    "409": "It does not apply now; `code` says why.",
+    "410": "The server is not known any more.",
+    "413": "The body is larger than 1 MiB.",
+    "415": "The body is not application/json.",
+    "503": "The database cannot be reached just now; Retry-After says when to try again.",
+}
+PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "For programs."},
+        "detail": {"type": "string", "description": "For people."},
+        "errors": {"description": "By field, or by place in a list."},
+    },
+}
+
+
+class BearerScheme(OpenApiAuthenticationExtension):
+    target_class = "liveness.api.authentication.Bearer"
+    name = "bearer"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "description": "An API token, or a server token."}
+
+
+def add_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Every operation may answer with a problem document."""
+    result["components"].setdefault("schemas", {})["Problem"] = PROBLEM
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            for status, description in PROBLEMS.items():
+                operation["responses"].setdefault(status, {"description": description, "content": content})
+    return result

@@ -1,0 +1,80 @@
+"""`python -m controlplane.readme` writes the generated parts of README.md: state diagrams and settings.
+
+What the README says of states and settings comes from the tables and the dataclasses themselves.
+"""
+
+import ast
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterable
+from enum import EnumType
+from pathlib import Path
+from typing import Any
+
+from controlplane.durations import written
+from jobs import states as job_states
+from jobs.conf import Jobs
+from liveness import states
+from liveness.conf import Liveness
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+LETTERS = {states.Mover.SERVER: "S", states.Mover.LIVENESS: "C", states.Mover.OPERATOR: "O"}
+
+
+def diagram(table: dict[Any, Any], initial: Iterable[str], terminal: Iterable[str] = ()) -> str:
+    """A table of transitions as a Mermaid state diagram; movers, where the table has them, as labels."""
+    lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in initial)]
+    for from_, onward in table.items():
+        for to in sorted(onward):
+            movers = sorted(LETTERS[mover] for mover in onward[to]) if isinstance(onward, dict) else []
+            lines.append(f"    {from_} --> {to}" + (f" : {' / '.join(movers)}" if movers else ""))
+    lines += [f"    {state} --> [*]" for state in sorted(terminal)]
+    return "\n".join([*lines, "```"])
+
+
+def settings(schema: type[Any], name: str) -> str:
+    """A dataclass of settings as a table: key, default, and the docstring under the field."""
+    tree = ast.parse(inspect.getsource(schema)).body[0]
+    assert isinstance(tree, ast.ClassDef)  # noqa: S101 - the source of a class
+    texts = [
+        statement.value.value
+        for statement in tree.body[1:]
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    ]
+    rows = [f"| `{name}` key | default | |", "|---|---|---|"]
+    fields = dataclasses.fields(schema)
+    for field, text in zip(fields, map(str, texts[-len(fields) :]), strict=True):
+        choices = f" One of {', '.join(field.type)}." if isinstance(field.type, EnumType) else ""  # type: ignore[arg-type]
+        rows.append(f"| `{field.name.upper()}` | {default(field)} | {text}{choices} |")
+    return "\n".join(rows)
+
+
+def default(field: dataclasses.Field[Any]) -> str:
+    is_duration = "seconds" in str(field.type) or "Seconds" in str(field.type)
+    return written(field.default) if is_duration else str(field.default)  # type: ignore[arg-type]
+
+
+def parts() -> dict[str, str]:
+    return {
+        "servers": diagram(states.TRANSITIONS, [states.INITIAL]),
+        "jobs": diagram(job_states.JOB_TRANSITIONS, job_states.JOB_INITIAL, job_states.TERMINAL),
+        "attempts": diagram(
+            job_states.ATTEMPT_TRANSITIONS,
+            job_states.ATTEMPT_INITIAL,
+            [state for state, onward in job_states.ATTEMPT_TRANSITIONS.items() if not onward],
+        ),
+        "liveness": settings(Liveness, "LIVENESS"),
+        "jobs_settings": settings(Jobs, "JOBS"),
+    }
+
+
+def filled(text: str) -> str:
+    """README.md with its generated parts as they are to be."""
+    made = parts()
+    return PART.sub(lambda match: f"{match[1]}{made[match[2]]}\n{match[3]}", text)
+
+
+if __name__ == "__main__":
+    README.write_text(filled(README.read_text()))

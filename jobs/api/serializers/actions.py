@@ -1,0 +1,91 @@
+"""What a job may ask to be run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
+from rest_framework import serializers
+
+from controlplane.rest import StrictSerializer, TextField
+
+TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
+
+
+@extend_schema_field({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]})
+class CommandField(serializers.Field):
+    """The command of a script."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, str) and data:
+            return data
+        if isinstance(data, list) and data and all(isinstance(part, str) for part in data):
+            return data
+        raise serializers.ValidationError(TEXT_OR_LIST)
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+
+class ScriptAction(StrictSerializer):
+    type = serializers.ChoiceField(["script"])
+    runner = serializers.ChoiceField(["local", "docker", "pod"], default="local")
+    command = CommandField(help_text=TEXT_OR_LIST)
+    env = serializers.DictField(child=TextField(max_length=100_000, allow_blank=True), required=False)
+    cwd = TextField(required=False, max_length=4096)
+    image = TextField(required=False)
+
+
+class CallableAction(StrictSerializer):
+    type = serializers.ChoiceField(["callable"])
+    path = serializers.RegexField(
+        r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$",
+        max_length=500,
+        error_messages={"invalid": 'Write "package.module:function".'},
+    )
+
+
+class HandlerAction(StrictSerializer):
+    type = serializers.ChoiceField(["handler"])
+    name = TextField(max_length=100)
+
+
+class ContainerAction(StrictSerializer):
+    type = serializers.ChoiceField(["docker", "pod"])
+    image = TextField()
+    command = CommandField(required=False, help_text=TEXT_OR_LIST)
+
+
+ACTIONS: dict[str, type[StrictSerializer]] = {
+    "script": ScriptAction,
+    "callable": CallableAction,
+    "handler": HandlerAction,
+    "docker": ContainerAction,
+    "pod": ContainerAction,
+}
+
+
+@extend_schema_field(
+    PolymorphicProxySerializer(
+        component_name="Action",
+        serializers={
+            "script": ScriptAction,
+            "callable": CallableAction,
+            "handler": HandlerAction,
+            "docker": ContainerAction,
+            "pod": ContainerAction,
+        },
+        resource_type_field_name="type",
+    )
+)
+class ActionField(serializers.DictField):
+    """What is to be run: an object whose `type` says which other fields it has."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError('An action is an object, like {"type": "script", "command": "date"}.')
+        kind = data.get("type")
+        if not isinstance(kind, str) or kind not in ACTIONS:
+            raise serializers.ValidationError({"type": [f"One of {', '.join(ACTIONS)} is needed here."]})
+        action = ACTIONS[kind](data=data)
+        action.is_valid(raise_exception=True)
+        return dict(action.validated_data)

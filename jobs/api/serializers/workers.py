@@ -1,0 +1,142 @@
+"""What the calls of workers take and answer."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from controlplane.rest import StrictSerializer, TextField, WholeField
+from jobs.services.heartbeats import Held
+from jobs.services.reporting import Event, Report
+from liveness.services.heartbeats import Beat
+from liveness.states import ServerState
+
+METRICS_LIMIT = 100
+
+
+class Running(StrictSerializer):
+    attempt = serializers.UUIDField()
+    pid = WholeField(required=False, allow_null=True, min_value=0)
+
+
+class HeartbeatRequest(StrictSerializer):
+    state = serializers.ChoiceField(list(ServerState), required=False, help_text="The state the server is going to.")
+    metrics = serializers.DictField(required=False, help_text="Shown, never judged.")
+    claimed = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=100_000)
+    running = Running(many=True, required=False)
+    schedulable = serializers.BooleanField(required=False, help_text="False: the server cordons itself.")
+    reason = TextField(required=False, allow_blank=True, max_length=1000)
+
+    def validate_metrics(self, metrics: dict[str, Any]) -> dict[str, Any]:
+        if len(metrics) > METRICS_LIMIT:
+            raise serializers.ValidationError(f"At most {METRICS_LIMIT} metrics.")
+        return metrics
+
+    def beat(self) -> Beat:
+        said = self.validated_data
+        state = ServerState(said["state"]) if "state" in said else None
+        return Beat(state, said.get("metrics"), said.get("schedulable"), said.get("reason", ""))
+
+    def held(self) -> Held:
+        said = self.validated_data
+        return Held(said.get("claimed", []), {row["attempt"]: row.get("pid") for row in said.get("running", [])})
+
+
+class HeartbeatAnswer(serializers.Serializer):
+    state = serializers.CharField()
+    heartbeat_interval_seconds = serializers.FloatField()
+    fence_after_seconds = serializers.FloatField(allow_null=True, help_text="Unheard for so long, stop the jobs' code.")
+    cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts to cancel.")
+    lost = serializers.ListField(
+        child=serializers.UUIDField(), help_text="Attempts that are not the server's any more."
+    )
+    cordoned = serializers.BooleanField()
+    maintenance = serializers.BooleanField()
+    drain = serializers.DictField(allow_null=True)
+
+
+class ClaimRequest(StrictSerializer):
+    limit = WholeField(default=1, min_value=0, max_value=10_000)
+    request_id = serializers.UUIDField(required=False, help_text="The same again returns the same attempts.")
+
+
+class ClaimedJob(serializers.Serializer):
+    id = serializers.UUIDField()
+    kind = serializers.CharField()
+    action = serializers.DictField()
+    payload = serializers.JSONField(allow_null=True)
+    timeout_seconds = serializers.FloatField(allow_null=True)
+    execution = serializers.UUIDField(allow_null=True)
+    step = serializers.CharField(allow_null=True)
+
+
+class ClaimedAttempt(serializers.Serializer):
+    id = serializers.UUIDField()
+    number = serializers.IntegerField(help_text="The fencing token of the job's code.")
+    job = ClaimedJob()
+
+
+class ClaimAnswer(serializers.Serializer):
+    attempts = ClaimedAttempt(many=True)
+
+
+class ReportedError(serializers.Serializer):
+    code = TextField()
+    message = TextField(max_length=100_000, allow_blank=True, default="")
+    traceback = TextField(max_length=100_000, allow_blank=True, required=False)
+
+
+# What an event may carry beside `attempt` and `event`; a field marked True must be there.
+CARRIES: dict[Event, dict[str, bool]] = {
+    Event.STARTED: {},
+    Event.PROGRESS: {"progress": False, "message": False},
+    Event.COMPLETED: {"output": False},
+    Event.FAILED: {"error": True},
+    Event.CANCELLED: {},
+    Event.RELEASED: {"reason": True},
+}
+
+
+class ReportItem(StrictSerializer):
+    attempt = serializers.UUIDField()
+    event = serializers.ChoiceField(list(Event))
+    output = serializers.JSONField(required=False, allow_null=True)
+    error = ReportedError(required=False)
+    reason = TextField(required=False, max_length=1000)
+    progress = serializers.FloatField(required=False, min_value=0, max_value=1)
+    message = TextField(required=False, allow_blank=True, max_length=1000)
+
+    def validate(self, item: dict[str, Any]) -> dict[str, Any]:
+        event = Event(item["event"])
+        carries = CARRIES[event]
+        problems = {
+            field: [f"A report of {event} does not have this field."]
+            for field in item
+            if field not in {"attempt", "event", *carries}
+        }
+        problems |= {
+            field: [f"A report of {event} needs this field."]
+            for field, needed in carries.items()
+            if needed and field not in item
+        }
+        if problems:
+            raise serializers.ValidationError(problems)
+        return item
+
+
+class ReportsRequest(StrictSerializer):
+    reports = serializers.ListField(child=ReportItem(), max_length=1000)
+
+    def reports_said(self) -> list[Report]:
+        return [Report(**{**item, "event": Event(item["event"])}) for item in self.validated_data["reports"]]
+
+
+class ReportResult(serializers.Serializer):
+    attempt = serializers.UUIDField()
+    accepted = serializers.BooleanField()
+    replayed = serializers.BooleanField(help_text="It had been accepted before.")
+    state = serializers.CharField(allow_null=True, help_text="Of the attempt, now.")
+    code = serializers.CharField(allow_null=True, help_text="Why it was refused.")
+
+
+class ReportsAnswer(serializers.Serializer):
+    results = ReportResult(many=True)

@@ -1,0 +1,60 @@
+"""The OpenAPI document says what the API does: no answer that it does not tell of, and no 5xx, for any credential."""
+
+import pytest
+import schemathesis
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+
+from controlplane.wsgi import application
+
+pytestmark = [pytest.mark.django_db, pytest.mark.filterwarnings("ignore")]
+
+CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
+ROLES = ["worker", "client", "viewer", "operator"]
+
+
+@pytest.fixture
+def document(credentials):
+    # As Django's test client does: a request must not close the connection that holds the test's transaction.
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield schemathesis.openapi.from_wsgi("/api/schema", application)
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def credentials(api, worker):
+    one = worker()
+    return {role: (api(role).token, None) for role in ROLES} | {"none": (None, None), "server": (one.token, one.id)}
+
+
+@pytest.mark.parametrize("kind", [*ROLES, "server", "none"])
+def test_no_answer_is_undocumented_or_a_fault_for_the_credential(document, credentials, kind):
+    token, server = credentials[kind]
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answers = set()
+    for operation in (result.ok() for result in document.get_all_operations()):
+        if not operation.path.startswith("/api/v1"):
+            continue
+
+        @settings(
+            max_examples=20,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def try_it(case):
+            if server and "server" in (case.path_parameters or {}):
+                case.path_parameters["server"] = server
+            answer = case.call(headers=headers)
+            answers.add(answer.status_code)
+            case.validate_response(answer, checks=CHECKS)
+
+        try_it()
+    assert answers & ({401} if kind == "none" else {200, 201, 400}), answers
