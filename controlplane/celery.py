@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 
 from celery import Celery
-from celery.signals import worker_init
+from celery.signals import beat_init, worker_init
 from django.conf import settings
-from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+
+from controlplane.startup import refuse_wrong_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
@@ -32,8 +33,7 @@ def use_folder(broker: Path) -> None:
         "data_folder_in": str(broker / "messages"),
         "data_folder_out": str(broker / "messages"),
         "control_folder": str(broker / "control"),
-        "polling_interval": 0.25,  # seconds: how late a tick may be, and part of how long a stop takes
-        "polling_interval": 0.2,
+        "polling_interval": 0.2,  # seconds: how late a tick may be
     }
     app.conf.beat_schedule_filename = str(broker / "beat")
 
@@ -56,8 +56,9 @@ def fill_timetable(sender: Celery, **_: object) -> None:
 
 
 @worker_init.connect
-def refuse_wrong_settings(**_: object) -> None:
-    """Celery runs Django's checks and ignores what they say."""
-    wrong = [error.msg for error in checks.run_checks() if error.is_serious()]
-    if wrong:
-        raise ImproperlyConfigured(" ".join(wrong))
+@beat_init.connect
+def check_settings(**_: object) -> None:
+    try:
+        refuse_wrong_settings()
+    except ImproperlyConfigured as error:
+        raise SystemExit(str(error)) from None  # Celery logs any other exception, and goes on

@@ -8,6 +8,7 @@ import structlog
 from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
 
@@ -89,6 +90,14 @@ class DatabaseDown:
         if isinstance(error, OperationalError | InterfaceError):
             return database_down(error, JsonResponse)
         return None
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """A fault of ours; its traceback is in the log."""
+    if not request.path.startswith("/api/"):
+        return defaults.server_error(request)
+    body = document(500, "fault", "This is a fault of the control plane; its log tells more.")
+    return JsonResponse(body, status=500, content_type=CONTENT_TYPE)
 
 
 def not_found(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 import orjson
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, ErrorDetail, ParseError
 from rest_framework.parsers import BaseParser
@@ -86,6 +87,14 @@ class TextField(serializers.CharField):
         if not isinstance(data, str):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+@extend_schema_field({"type": ["object", "array", "string", "number", "boolean"], "description": "Any JSON."})
+class AnyField(serializers.JSONField):
+    """Whatever JSON it is, null too."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_null": True, **options})
 
 
 class SecondsField(serializers.FloatField):

@@ -6,6 +6,8 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 
 from controlplane import probes, problems
 
+handler500 = "controlplane.problems.server_error"
+
 urlpatterns = [
     path("api/v1/", include("jobs.api.urls")),
     path("api/v1/", include("liveness.api.urls")),
@@ -14,5 +16,6 @@ urlpatterns = [
     re_path(r"^api/", problems.not_found),
     path("livez", probes.livez),
     path("readyz", probes.readyz),
+    path("admin/instance/", include("jobs.pages")),
     path("admin/", admin.site.urls),
 ]

@@ -2,20 +2,19 @@
 
 from typing import Any
 
-BY_RUNNER = {"local": ["script"], "docker": ["script", "docker"], "pod": ["script", "kubernetes"]}
+OF_RUNNER = {"local": ["script"], "docker": ["script", "docker"], "pod": ["script", "kubernetes"]}
+OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"]}
 
 
 def of_action(action: dict[str, Any]) -> list[str]:
     """The tags that an action's type and runner ask for."""
     match action["type"]:
         case "script":
-            return BY_RUNNER[action.get("runner", "local")]
-        case "callable":
-            return ["python"]
+            return OF_RUNNER[action["runner"]]
         case "handler":
             return [f"handler:{action['name']}"]
         case other:
-            raise ValueError(f"no worker runs actions of type {other}")
+            return OF_TYPE[other]
 
 
 def required(action: dict[str, Any], explicit: list[str]) -> list[str]:

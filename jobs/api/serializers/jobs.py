@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import SecondsField, StrictSerializer, TextField, WholeField
+from controlplane.rest import AnyField, SecondsField, StrictSerializer, TextField, WholeField
 from jobs import selectors
 from jobs.api.serializers.actions import ActionField
 from jobs.models import Attempt, LateReport, WorkerJob
@@ -15,7 +15,7 @@ from liveness.api.serializers import TagList
 
 class JobRequest(StrictSerializer):
     action = ActionField()
-    payload = serializers.JSONField(required=False, allow_null=True, help_text="Handed to the code.")
+    payload = AnyField(required=False, help_text="Handed to the code.")
     tags = TagList(required=False, help_text="A worker must have them all, and those of the action.")
     priority = WholeField(required=False, help_text="Higher first.")
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
@@ -45,6 +45,7 @@ class TimelineEntry(serializers.Serializer):
 
 
 class AttemptAnswer(serializers.ModelSerializer):
+    error = AnyField()
     server = serializers.SerializerMethodField()
 
     class Meta:
@@ -71,6 +72,10 @@ class LateReportAnswer(serializers.ModelSerializer):
 
 
 class JobAnswer(serializers.ModelSerializer):
+    action = serializers.DictField()
+    payload = AnyField()
+    output = AnyField()
+    error = AnyField()
     attempts = AttemptAnswer(many=True)
     timeline = serializers.SerializerMethodField()
     late_reports = LateReportAnswer(many=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from controlplane.rest import StrictSerializer, TextField, WholeField
+from controlplane.rest import AnyField, StrictSerializer, TextField, WholeField
 from jobs.services.heartbeats import Held
 from jobs.services.reporting import Event, Report
 from liveness.services.heartbeats import Beat
@@ -63,7 +63,7 @@ class ClaimedJob(serializers.Serializer):
     id = serializers.UUIDField()
     kind = serializers.CharField()
     action = serializers.DictField()
-    payload = serializers.JSONField(allow_null=True)
+    payload = AnyField()
     timeout_seconds = serializers.FloatField(allow_null=True)
     execution = serializers.UUIDField(allow_null=True)
     step = serializers.CharField(allow_null=True)
@@ -99,7 +99,7 @@ CARRIES: dict[Event, dict[str, bool]] = {
 class ReportItem(StrictSerializer):
     attempt = serializers.UUIDField()
     event = serializers.ChoiceField(list(Event))
-    output = serializers.JSONField(required=False, allow_null=True)
+    output = AnyField(required=False)
     error = ReportedError(required=False)
     reason = TextField(required=False, max_length=1000)
     progress = serializers.FloatField(required=False, min_value=0, max_value=1)
