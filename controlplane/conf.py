@@ -1,6 +1,7 @@
 """Typed settings: a dataclass of defaults, overridden by a Django setting and by the environment."""
 
 import dataclasses
+import math
 import os
 import typing
 from enum import StrEnum
@@ -28,30 +29,27 @@ class Conf(Generic[T]):
     def __init__(self, schema: type[T], name: str) -> None:
         self.schema = schema
         self.name = name
-        self._read: tuple[T | None, list[str]] | None = None
+        self._read: tuple[T, list[str]] | None = None
         setting_changed.connect(self._forget, weak=False)
 
     def __call__(self) -> T:
         """The settings. Raises ImproperlyConfigured naming every value that cannot be read."""
-        values, problems = self._load()
-        if values is None:
-            raise ImproperlyConfigured("; ".join(problems))
+        values, problems = self.readable()
+        if problems:
+            raise ImproperlyConfigured(" ".join(problems))
         return values
 
-    def problems(self) -> list[str]:
-        """A sentence for each key that is unknown or has a value that cannot be read."""
-        return self._load()[1]
+    def readable(self) -> tuple[T, list[str]]:
+        """The settings as far as they can be read, and a sentence for each key that cannot or is unknown."""
+        if self._read is None:
+            self._read = self._parse()
+        return self._read
 
     def _forget(self, *, setting: str, **_: Any) -> None:
         if setting == self.name:
             self._read = None
 
-    def _load(self) -> tuple[T | None, list[str]]:
-        if self._read is None:
-            self._read = self._parse()
-        return self._read
-
-    def _parse(self) -> tuple[T | None, list[str]]:
+    def _parse(self) -> tuple[T, list[str]]:
         given: dict[str, Any] = dict(getattr(settings, self.name, {}))
         known = typing.get_type_hints(self.schema, include_extras=True)
         problems = [
@@ -70,7 +68,7 @@ class Conf(Generic[T]):
                 values[field] = read(raw, kind)
             except ValueError as error:
                 problems.append(f"{source}: {error}.")
-        return (None if problems else self.schema(**values)), problems
+        return self.schema(**values), problems
 
 
 def read(raw: Any, kind: Any) -> Any:
@@ -94,6 +92,10 @@ def read(raw: Any, kind: Any) -> Any:
             raise ValueError(f"{raw!r} is not one of {', '.join(wanted)}")
         return wanted(raw)
     try:
-        return wanted(raw)
+        value = wanted(raw)
+        if isinstance(raw, bool) or not math.isfinite(value) or (isinstance(raw, float) and value != raw):
+            raise ValueError
     except (TypeError, ValueError):
-        raise ValueError(f"{raw!r} is not a number") from None
+        kind_of_number = "a whole number" if wanted is int else "a number"
+        raise ValueError(f"{raw!r} is not {kind_of_number}") from None
+    return value

@@ -1,9 +1,11 @@
 """Durations as people write them: 45, "45s", "5m", "24h", "30d", "none"."""
 
 import re
+from decimal import Decimal
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-WRITTEN = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*$")
+WRITTEN = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*$", re.ASCII)
+LONGEST = 100 * 365 * UNITS["d"]
 
 
 def seconds(value: object) -> float | None:
@@ -13,18 +15,21 @@ def seconds(value: object) -> float | None:
     """
     if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
         return None
+    found = None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str) and (match := WRITTEN.match(value)):
-        return float(match[1]) * UNITS[match[2]]
-    raise ValueError(f'{value!r} is not a duration; write seconds or 45s, 5m, 24h, 30d, "none"')
+        found = float(value)
+    elif isinstance(value, str) and (match := WRITTEN.match(value)):
+        found = float(match[1]) * UNITS[match[2]]
+    if found is None or not abs(found) <= LONGEST:
+        raise ValueError(
+            f'{value!r} is not a duration; write seconds or 45s, 5m, 24h, 30d, "none", at most a hundred years'
+        )
+    return found
 
 
 def written(value: float | None) -> str:
     """The shortest exact way to write a number of seconds."""
     if value is None:
         return "none"
-    for unit in ("d", "h", "m"):
-        if value and value % UNITS[unit] == 0:
-            return f"{value / UNITS[unit]:g}{unit}"
-    return f"{value:g}s"
+    unit = next((unit for unit in "dhm" if value and value % UNITS[unit] == 0), "s")
+    return f"{Decimal(repr(value / UNITS[unit])).normalize():f}{unit}"

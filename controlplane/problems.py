@@ -9,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
 
@@ -41,18 +42,17 @@ def document(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]
 
 def handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """Django REST Framework's exception handler. None lets a fault of ours be a 500, with its traceback logged."""
-    headers = {}
+    headers: dict[str, str] = {}
     match error:
         case Problem():
             body = error.body()
-            if error.status == 503:
-                headers["Retry-After"] = str(RETRY_AFTER)
+            headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_AFTER)}}.get(
+                error.status, {}
+            )
         case ValidationError():
             body = document(400, "invalid", "The request is not valid; `errors` says where.", errors=error.detail)
         case APIException():
             body = document(error.status_code, str(error.default_code), str(error.detail))
-            if error.status_code == 401:
-                headers["WWW-Authenticate"] = "Bearer"
         case Http404():
             body = document(404, "not_found", str(error) or "There is nothing here.")
         case PermissionDenied():
@@ -100,6 +100,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return JsonResponse(body, status=500, content_type=CONTENT_TYPE)
 
 
+@csrf_exempt
 def not_found(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
     """For addresses under /api that no view answers."""
     body = document(404, "not_found", f"No call of this API is at {request.path}; /api/docs lists them.")

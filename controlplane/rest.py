@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from typing import IO, Any
+from uuid import UUID
 
 import orjson
 from drf_spectacular.utils import extend_schema_field
@@ -14,6 +15,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.utils.encoders import JSONEncoder
 
 BODY_LIMIT = 1024 * 1024
+DEPTH_LIMIT = 100
 
 
 class TooLarge(APIException):
@@ -35,17 +37,20 @@ class JSONParser(BaseParser):
             data = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise ParseError(f"The body is not JSON: {error}") from None
-        if b"\\u0000" in body and holds_nul(data):
-            raise ParseError("A text holds the NUL character (\\u0000), which cannot be stored.")
+        if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_LIMIT:
+            refuse_unstorable(data)
         return data
 
 
-def holds_nul(data: Any) -> bool:
-    if isinstance(data, str):
-        return "\0" in data
-    if isinstance(data, dict):
-        return any(holds_nul(key) or holds_nul(value) for key, value in data.items())
-    return isinstance(data, list) and any(holds_nul(item) for item in data)
+def refuse_unstorable(data: Any, depth: int = 0) -> None:
+    """Raises ParseError for NUL characters and for what is nested too deeply to be read again."""
+    if depth > DEPTH_LIMIT:
+        raise ParseError(f"The body is nested more than {DEPTH_LIMIT} levels deep.")
+    if isinstance(data, str) and "\0" in data:
+        raise ParseError("A text holds the NUL character (\\u0000), which cannot be stored.")
+    if isinstance(data, dict | list):
+        for item in [*data, *data.values()] if isinstance(data, dict) else data:
+            refuse_unstorable(item, depth + 1)
 
 
 class JSONRenderer(BaseRenderer):
@@ -97,16 +102,38 @@ class AnyField(serializers.JSONField):
         super().__init__(**{"allow_null": True, **options})
 
 
-class SecondsField(serializers.FloatField):
-    """A duration in seconds: a JSON number, finite."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"min_value": 0, "max_value": 366 * 86400, **options})
+class NumberField(serializers.FloatField):
+    """A JSON number, finite: neither text nor true."""
 
     def to_internal_value(self, data: Any) -> float:
         if isinstance(data, bool | str) or (isinstance(data, float) and not math.isfinite(data)):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+class SecondsField(NumberField):
+    """A duration in seconds."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"min_value": 0, "max_value": 366 * 86400, **options})
+
+
+class IdField(serializers.UUIDField):
+    """A UUID as a text."""
+
+    def to_internal_value(self, data: Any) -> UUID:
+        if not isinstance(data, str):
+            self.fail("invalid", value=data)
+        return super().to_internal_value(data)
+
+
+class YesNoField(serializers.BooleanField):
+    """true or false, nothing that merely looks like it."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            self.fail("invalid", input=data)
+        return data
 
 
 class WholeField(serializers.IntegerField):

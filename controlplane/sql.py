@@ -11,7 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from django.db import connection
+import structlog
+from django.db import DatabaseError, OperationalError, connection, transaction
+
+log = structlog.get_logger()
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r"\{\{(?:(\w+)\.)?(\w+)\}\}")
@@ -60,6 +63,30 @@ class Statements:
     def rows(self, *names: str, **params: Any) -> list[Any]:
         """The rows of the last of the statements."""
         return self.sets(*names, **params)[-1]
+
+    def sweep(self, name: str, **params: Any) -> list[Any]:
+        """The rows of a sweeping statement. When one of its rows makes it fail, each row for itself, the bad left out.
+
+        Beside `name` there is `name_due`, which only lists the ids it is about to touch, and both obey
+        `only` (ids, or null for all).
+        """
+        try:
+            with transaction.atomic():
+                return self.rows(name, only=None, **params)
+        except OperationalError:
+            raise
+        except DatabaseError:
+            log.exception("A sweep failed; trying each row for itself", sweep=name)
+        with transaction.atomic():
+            due = [row.id for row in self.rows(f"{name}_due", only=None, **params)]
+        found = []
+        for id in due:
+            try:
+                with transaction.atomic():
+                    found += self.rows(name, only=[id], **params)
+            except DatabaseError as error:
+                log.error("A row is left out of the sweep", sweep=name, row=str(id), error=str(error))
+        return found
 
     def row(self, *names: str, **params: Any) -> Any | None:
         """The only row of the last of the statements, or None."""

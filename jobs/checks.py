@@ -9,11 +9,9 @@ from jobs.conf import conf
 
 @register()
 def settings_make_sense(**_: Any) -> list[CheckMessage]:
-    unreadable: list[CheckMessage] = [Error(problem, id="jobs.E001") for problem in conf.problems()]
-    if unreadable:
-        return unreadable
-    given = conf()
-    found: list[CheckMessage] = [
+    given, unreadable = conf.readable()
+    found: list[CheckMessage] = [Error(problem, id="jobs.E001") for problem in unreadable]
+    found += [
         Error(f'JOBS["{name.upper()}"] is {getattr(given, name):g} s; it must be above 0.', id="jobs.E002")
         for name in ("sweep_interval", "claimer_heartbeat_interval", "runner_heartbeat_interval")
         if getattr(given, name) <= 0

@@ -114,6 +114,8 @@ class Attempt(models.Model):
         ]
         indexes = [
             models.Index(fields=["server"], name="attempt_live_on_server", condition=Q(state__in=LIVE)),
+            models.Index(fields=["server", "id"], name="attempt_of_server"),
+            models.Index(fields=["request_id"], name="attempt_of_claim", condition=Q(request_id__isnull=False)),
         ]
         triggers = guard(states.pairs(states.ATTEMPT_TRANSITIONS), states.ATTEMPT_INITIAL)
 

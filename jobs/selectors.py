@@ -1,11 +1,36 @@
 """Reads for the API and the pages."""
 
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    FloatField,
+    Func,
+    IntegerField,
+    JSONField,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    UUIDField,
+    Value,
+    When,
+)
+from django.db.models.functions import Cast, Coalesce
 
+from controlplane.schema import ClockTimestamp
 from jobs import states
 from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.states import AttemptState
+from liveness import selectors as liveness
+from liveness.models import Clock, Server, ServerEvent
+from liveness.states import ALIVE, ServerState
 
 
 def jobs() -> QuerySet[WorkerJob]:
@@ -40,3 +65,117 @@ def entry(
 def live_attempts(server: Any) -> QuerySet[Attempt]:
     """What a server holds."""
     return Attempt.objects.filter(server_id=server, state__in=states.LIVE).order_by("claimed_at")
+
+
+COUNTS = """(select coalesce(jsonb_object_agg(state, jobs), '{}')
+               from (select state, count(*) as jobs from jobs_workerjob group by state) counted)"""
+WAITING = """(select extract(epoch from clock_timestamp() - min(available_at))::float8
+                from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp())"""
+
+
+def figures() -> dict[str, Any]:
+    """`now`, `check_age`, `counts` of jobs by state, and how long the oldest waiting job has been claimable, in
+    seconds, `waiting`: one query."""
+    read = Clock.objects.values(
+        now=ClockTimestamp(),
+        check_age=liveness.check_age(),
+        counts=Func(template=COUNTS, output_field=JSONField()),
+        waiting=Func(template=WAITING, output_field=FloatField()),
+    )
+    return dict(read.get())
+
+
+def holders() -> QuerySet[Server]:
+    """Servers as `liveness.judged()` has them, with the number of attempts they hold, `held`."""
+    live = Attempt.objects.filter(server=OuterRef("pk"), state__in=states.LIVE).order_by().values("server")
+    count = Subquery(live.annotate(count=Count("pk")).values("count"), output_field=IntegerField())
+    return liveness.judged().annotate(held=Coalesce(count, 0))
+
+
+def instance(ended: int = 20) -> QuerySet[Server]:
+    """Servers, those that need attention first; of the INACTIVE only those that ended last, at the end."""
+    inactive = Q(state=ServerState.INACTIVE)
+    last = Server.objects.filter(inactive).order_by("-state_changed_at").values("pk")[:ended]
+    rank = Case(
+        When(inactive, then=3),
+        When(Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR]) | Q(late=True), then=0),
+        When(~Q(state__in=ALIVE), then=1),
+        default=2,
+    )
+    recent = Case(When(inactive, then=F("state_changed_at")))
+    shown = holders().filter(~inactive | Q(pk__in=last))
+    return shown.order_by(rank, recent.desc(), "type", "name", "pk")
+
+
+def attempts_of(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
+    """What a server holds, and its last attempts; latest first."""
+    own = Attempt.objects.filter(server=server)
+    held, last = own.filter(state__in=states.LIVE), own.order_by("-id")[:limit]
+    some = Attempt.objects.filter(Q(pk__in=held.values("pk")) | Q(pk__in=last.values("pk")))
+    return some.select_related("job").defer("job__payload", "job__output").order_by("-id")
+
+
+def jobs_page(state: str | None, before: UUID | None, limit: int) -> QuerySet[WorkerJob]:
+    """Jobs, latest first, with the server that holds them, and `now`."""
+    live = Attempt.objects.filter(pk=OuterRef("attempt_id"))
+    page = WorkerJob.objects.filter(**{"state": state} if state else {}, **{"pk__lt": before} if before else {})
+    page = page.annotate(
+        now=ClockTimestamp(),
+        server_id=Subquery(live.values("server_id"), output_field=UUIDField()),
+        server_name=Subquery(live.values("server__name"), output_field=TextField()),
+    )
+    return page.defer("payload", "output", "fingerprint").order_by("-id")[:limit]
+
+
+INTERRUPTED = [AttemptState.RELEASED, AttemptState.REQUEUED, AttemptState.RESUBMITTED]
+
+
+class Happening(NamedTuple):
+    """A transition of a server, an attempt that was interrupted, or a report that was refused."""
+
+    kind: str
+    at: datetime
+    server: UUID
+    server_name: str
+    job: UUID | None
+    number: int | None
+    was: str
+    became: str
+    actor: str
+    reason: str
+
+
+def activity(limit: int = 20) -> list[Happening]:
+    """What happened last, of each kind at most `limit`, latest first: one query."""
+    no_job, no_number = Cast(Value(None), UUIDField()), Cast(Value(None), IntegerField())
+    transitions = ServerEvent.objects.order_by("-id").values_list(
+        Value("server"),
+        "at",
+        "server_id",
+        "server_name",
+        no_job,
+        no_number,
+        "from_state",
+        "to_state",
+        "actor",
+        "reason",
+    )
+    interruptions = (
+        Attempt.objects.filter(state__in=INTERRUPTED)
+        .order_by("-finished_at")
+        .values_list(
+            Value("attempt"), "finished_at", "server_id", "server__name", "job_id", "number",
+            Value(""), "state", "ended_by", "reason",
+        )
+    )  # fmt: skip
+    refusals = LateReport.objects.order_by("-id").values_list(
+        Value("refusal"), "at", "attempt__server_id", "attempt__server__name", "job_id", "attempt__number",
+        Value(""), "event", Value("fence"), "reason",
+    )  # fmt: skip
+    merged = transitions[:limit].union(interruptions[:limit], refusals[:limit], all=True)
+    return sorted((Happening(*row) for row in merged), key=lambda happening: happening.at, reverse=True)
+
+
+def jobs_now() -> QuerySet[WorkerJob]:
+    """Jobs as `jobs()` has them, with `now` by the database's clock."""
+    return jobs().annotate(now=ClockTimestamp())

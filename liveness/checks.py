@@ -9,11 +9,8 @@ from liveness.conf import conf, timeout_problems
 
 @register()
 def settings_make_sense(**_: Any) -> list[CheckMessage]:
-    unreadable: list[CheckMessage] = [Error(problem, id="liveness.E001") for problem in conf.problems()]
-    if unreadable:
-        return unreadable
-    found: list[CheckMessage] = []
-    given = conf()
+    given, unreadable = conf.readable()
+    found: list[CheckMessage] = [Error(problem, id="liveness.E001") for problem in unreadable]
     for name in ("interval", "heartbeat_interval"):
         if getattr(given, name) <= 0:
             found.append(

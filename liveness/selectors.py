@@ -1,13 +1,34 @@
 """Reads for the API and the pages."""
 
+import re
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from django.db.models import BooleanField, ExpressionWrapper, F, FloatField, Func, Q, QuerySet
+from django.db.models import (
+    BooleanField,
+    Count,
+    DateTimeField,
+    ExpressionWrapper,
+    F,
+    FloatField,
+    Func,
+    Min,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+)
 from django.db.models.functions import Coalesce
 
+from controlplane import sql as statements
 from controlplane.schema import ClockTimestamp
+from liveness import states
 from liveness.conf import conf
-from liveness.models import Clock, Server, ServerEvent
+from liveness.models import Clock, Heartbeat, Server, ServerEvent
+from liveness.sql import sql
+from liveness.states import ServerState
 
 SILENCE = "extract(epoch from clock_timestamp() - %(expressions)s)::float8"
 
@@ -36,3 +57,70 @@ def seconds_since_check() -> float | None:
 def database_time() -> object:
     """The clock that all ages are told by."""
     return Clock.objects.values_list(ClockTimestamp(), flat=True).get()
+
+
+ENDED = states.GONE | {ServerState.TERMINATED_GRACEFULLY}
+
+
+def condition(name: str) -> str:
+    """A moment that the sweeps act on, `liveness/sql/name.sql`, written for the ORM's name of the table."""
+    return re.sub(r"\bs\.", "liveness_server.", statements.text(sql.app, name))
+
+
+def seconds_to(moment: str) -> Func:
+    return Func(template=f"extract(epoch from {moment} - clock_timestamp())::float8", output_field=FloatField())
+
+
+def judged() -> QuerySet[Server]:
+    """Servers as `servers()` has them, with what a reader asks next, in seconds by the database's clock:
+    `age`, `since` its last change of state, `lost_in` and `moves_in` (its running attempts; None: never), and
+    `check_age`; whether it is `late` (alive, and not fresh); `now`."""
+    limit = F("heartbeat_interval") * conf().staleness_multiplier
+    return servers().annotate(
+        now=ClockTimestamp(),
+        age=Func("created_at", template=SILENCE, output_field=FloatField()),
+        since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
+        lost_in=seconds_to(condition("lost_at")),
+        # Infinity minus a time is an error before PostgreSQL 17.
+        moves_in=seconds_to(f"nullif({condition('moves_at')}, 'infinity')"),
+        late=ExpressionWrapper(Q(state__in=states.ALIVE, silence__gte=limit), output_field=BooleanField()),
+        check_age=Subquery(Clock.objects.values(age=check_age())),
+    )
+
+
+def check_age() -> Func:
+    return Func("finished_at", template=SILENCE, output_field=FloatField())
+
+
+def present_by_type() -> "QuerySet[Any, Any]":
+    """For each type of server: how many have not ended, and how many of them are alive and heard in time."""
+    return (
+        judged()
+        .exclude(state__in=ENDED)
+        .values("type")
+        .annotate(present=Count("pk"), well=Count("pk", filter=Q(state__in=states.ALIVE, late=False)))
+        .order_by("type")
+    )
+
+
+def beats_of(server: UUID) -> QuerySet[Heartbeat, datetime]:
+    """When a server was heard, latest first."""
+    beats = Heartbeat.objects.filter(server_id=server, role=Heartbeat.Role.SERVER)
+    return beats.order_by("-at").values_list("at", flat=True)
+
+
+def signs(
+    of: Collection[UUID], start: datetime, end: datetime, stride: float
+) -> "QuerySet[Any, tuple[UUID, str, datetime]]":
+    """(server, what, when) of these servers: each DISCONNECTED, and of the beats one per `stride` seconds."""
+    slot = Func(Value(timedelta(seconds=stride)), "at", Value(start), function="date_bin", output_field=DateTimeField())
+    beats = (
+        Heartbeat.objects.filter(server_id__in=of, role=Heartbeat.Role.SERVER, at__range=(start, end))
+        .values("server_id", slot=slot)
+        .annotate(what=Value("beat"), when=Min("at"))
+        .values_list("server_id", "what", "when")
+    )
+    losses = ServerEvent.objects.filter(
+        server_id__in=of, to_state=ServerState.DISCONNECTED, at__range=(start, end)
+    ).order_by()
+    return beats.union(losses.values_list("server_id", Value("lost"), F("at")), all=True).order_by("when")

@@ -23,10 +23,10 @@ def check() -> dict[str, Any]:
     """One liveness check; what it did. Raises CheckFailed at its end when a step failed."""
     done: dict[str, Any] = {}
     failed = []
-    detection.begin_tick()
     steps: dict[str, Callable[[], Any]] = {
+        "tick": detection.begin_tick,
         "disconnected": detection.detect,
-        "sweeping": detection.begin_sweep,
+        "sweep": detection.begin_sweep,
         "recovered": recovery.recover,
         "inactive": detection.deactivate,
         "not_running": retire,
@@ -40,13 +40,12 @@ def check() -> dict[str, Any]:
     if failed:
         raise CheckFailed(f"Failed steps: {', '.join(failed)}")
     detection.finish()
-    done.pop("sweeping")
-    return done
+    return {name: count for name, count in done.items() if count is not None}
 
 
 def retire() -> int:
     """Lost servers that an earlier check has recovered become NOT_RUNNING; how many."""
-    found = sql.rows("retire")
+    found = sql.sweep("retire")
     for server in found:
         report(server.id, server.name, "lost", "NOT_RUNNING", "liveness", server.reason)
     return len(found)

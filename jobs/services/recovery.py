@@ -21,7 +21,7 @@ def recover(batch: int = BATCH) -> dict[str, int]:
     """
     ended: dict[str, int] = {}
     while True:
-        rows = sql.rows("recover", batch=batch, max_resubmissions=conf().max_resubmissions)
+        rows = sql.sweep("recover", batch=batch, max_resubmissions=conf().max_resubmissions)
         for row in rows:
             ended[row.attempt_state] = ended.get(row.attempt_state, 0) + 1
             log.warning(

@@ -18,6 +18,7 @@ from jobs.conf import conf
 from jobs.models import Attempt, LateReport
 from jobs.sql import sql
 from jobs.states import AttemptState
+from liveness import states as server_states
 from liveness.errors import ServerUnknown, TokenRevoked
 from liveness.models import Server
 from liveness.services.tokens import ServerToken
@@ -142,7 +143,8 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
         raise TokenRevoked("This server token was revoked: register anew.")
     own = Attempt.objects.select_related("job").filter(server=server, pk__in=[report.attempt for report in refused])
     attempts = {attempt.pk: attempt for attempt in own}
-    results = [verdict(report, attempts.get(report.attempt)) for report in refused]
+    is_gone = server.state in server_states.GONE
+    results = [verdict(report, attempts.get(report.attempt), is_gone=is_gone) for report in refused]
     late = [
         LateReport(
             attempt_id=report.attempt,
@@ -164,14 +166,16 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
     return results
 
 
-def verdict(report: Report, attempt: Attempt | None) -> Result:
-    """The result of a report that could not be applied to this attempt."""
+def verdict(report: Report, attempt: Attempt | None, *, is_gone: bool) -> Result:
+    """The result of a report that could not be applied to this attempt; whose server is gone has no say at all."""
     if attempt is None:
         return Result(report.attempt, accepted=False, replayed=False, state=None, code="attempt_unknown")
 
     def result(code: str | None = None) -> Result:
         return Result(report.attempt, accepted=code is None, replayed=code is None, state=attempt.state, code=code)
 
+    if is_gone:
+        return result("attempt_superseded")
     if attempt.state in states.LIVE:
         match report.event:
             case Event.STARTED if attempt.state == AttemptState.RUNNING:
@@ -189,12 +193,25 @@ def verdict(report: Report, attempt: Attempt | None) -> Result:
         case Event.PROGRESS if said_by_worker:
             return result()
         case Event.COMPLETED if attempt.state == AttemptState.COMPLETED:
-            return result(None if attempt.job.output == report.output else "conflicting_report")
+            return result(None if same(attempt.job.output, report.output) else "conflicting_report")
         case Event.FAILED if said_by_worker and attempt.error is not None:
-            return result(None if attempt.error == report.error else "conflicting_report")
+            return result(None if same(attempt.error, report.error) else "conflicting_report")
         case Event.CANCELLED if attempt.state == AttemptState.CANCELLED and said_by_worker:
             return result()
         case Event.RELEASED if said_by_worker and attempt.error is None and attempt.reason == (report.reason or ""):
             return result(None if attempt.state != AttemptState.COMPLETED else "conflicting_report")
         case _:
             return result("attempt_superseded")
+
+
+def same(stored: Any, said: Any) -> bool:
+    """Whether what was stored is what is said now; PostgreSQL writes a large float as a whole number."""
+    return stored == said or as_floats(stored) == as_floats(said)
+
+
+def as_floats(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: as_floats(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [as_floats(item) for item in data]
+    return float(data) if isinstance(data, int) and not isinstance(data, bool) else data

@@ -7,9 +7,9 @@ with recursive me as (
      where s.id = %(server)s and s.token_version = %(version)s and {{schedulable}}
 ),
 repeated as (
-    select a.id, a.number, a.job_id
+    select a.id, a.number, a.job_id, a.state
       from jobs_attempt a
-     where a.server_id = %(server)s and a.request_id = %(request)s and a.state in {{LIVE}}
+     where a.request_id = %(request)s and a.server_id = %(server)s
 ),
 room as (
     select least(%(limit)s, me.max_concurrent - (
@@ -51,7 +51,11 @@ attempts as (
     insert into jobs_attempt (id, job_id, number, server_id, request_id)
     select id, job_id, number, %(server)s, %(request)s from held
 ),
-given as (select * from held union all select * from repeated)
+given as (
+    select * from held
+    union all
+    select id, number, job_id from repeated where state in {{LIVE}}
+)
 select me.id as server, given.id, given.number, j.id as job, j.kind, j.action, j.payload, j.timeout_seconds
   from (select 1) one
   left join me on true

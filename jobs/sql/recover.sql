@@ -1,31 +1,3 @@
--- The live attempts of lost servers, a batch: claimed ones at once, running ones when the strategy says so.
--- By state, never only "those lost just now": a crash between two statements orphans nothing.
-with gone as materialized (
-    select s.id, s.name, s.hostname, s.state, s.worker_task_restart_strategy, s.last_heartbeat_at,
-           {{liveness.moves_at}} as moves_at
-      from liveness_server s
-     where {{liveness.lost_at}} <= clock_timestamp()
-       and s.id in (select a.server_id from jobs_attempt a where a.state in {{LIVE}})
-     order by s.id
-       for share skip locked
-),
-held as materialized (
-    select j.id as job_id, a.id, j.state as was, 'LOST' as event, null::jsonb as output,
-           jsonb_build_object(
-               'code', 'WORKER_CRASHED',
-               'message', format('the worker %%s was lost (%%s)', gone.name, gone.state),
-               'server', gone.id, 'host', gone.hostname, 'pid', a.pid,
-               'started_at', a.started_at, 'detected_at', clock_timestamp()) as error,
-           format('server %%s is %%s', gone.name, gone.state) as reason, 'liveness' as actor,
-           gone.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.available_at
-      from gone
-      join jobs_attempt a on a.server_id = gone.id and a.state in {{LIVE}}
-      join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
-     where a.state = 'CLAIMED'
-        or gone.moves_at <= clock_timestamp()
-        or (j.on_worker_lost = 'FAIL' and gone.worker_task_restart_strategy <> 'NEVER')
-     order by j.id
-     limit %(batch)s
-       for update of j skip locked
-),
+-- Recover the live attempts of lost servers.
+with {{lost}},
 {{settle}}

@@ -36,12 +36,13 @@ verdict as (
                 else error
            end as job_error,
            -- Bystanders part from the job that kills their worker: 0, 10, 60 s, never all at one moment.
+           clock_timestamp() as at,
            case when loss then (array[0, 10, 60])[least(resubmissions, 2) + 1] * (1 + random() / 4) else 0 end as delay
       from decided
 ),
 ended as (
     update jobs_attempt a
-       set state = v.attempt_state, finished_at = clock_timestamp(), error = v.error,
+       set state = v.attempt_state, finished_at = v.at, error = v.error,
            ended_by = v.actor, reason = v.reason
       from verdict v
      where a.id = v.id
@@ -51,9 +52,9 @@ settled as (
        set state = v.job_state, attempt_id = null,
            output = case when v.job_state = 'COMPLETED' then v.output end,
            error = case when v.job_state = 'FAILED' then v.job_error end,
-           finished_at = case when v.job_state <> 'PENDING' then clock_timestamp() end,
+           finished_at = case when v.job_state <> 'PENDING' then v.at end,
            resubmissions = j.resubmissions + case when v.loss and v.job_state = 'PENDING' then 1 else 0 end,
-           available_at = case when v.delay > 0 then clock_timestamp() + make_interval(secs => v.delay)
+           available_at = case when v.delay > 0 then v.at + make_interval(secs => v.delay)
                                else j.available_at end,
            refused_by = case when v.event = 'RELEASED' and v.reason = 'not_allowed'
                              then j.refused_by || v.server_id else j.refused_by end

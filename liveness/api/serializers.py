@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from controlplane.rest import SecondsField, StrictSerializer, TextField, WholeField
+from controlplane.rest import IdField, SecondsField, StrictSerializer, TextField, WholeField
 from liveness.conf import conf, timeout_problems
 from liveness.models import Server
 from liveness.services.registration import Registration
@@ -55,7 +55,7 @@ class TagList(serializers.ListField):
 class RegistrationRequest(StrictSerializer):
     type = serializers.ChoiceField(list(ServerType))
     name = TextField()
-    instance_id = serializers.UUIDField(help_text="Chosen by the process; the same again finds the same server.")
+    instance_id = IdField(help_text="Chosen by the process; the same again finds the same server.")
     cluster = TextField(default="default")
     hostname = TextField(default="", allow_blank=True)
     pid = WholeField(required=False, allow_null=True, min_value=0)

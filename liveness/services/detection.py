@@ -29,7 +29,7 @@ def detect() -> int:
     if not conf().enabled:
         log.warning("LIVENESS is not enabled: silent servers are not disconnected")
         return 0
-    found = sql.rows("detect", initial_delay=conf().initial_delay)
+    found = sql.sweep("detect", initial_delay=conf().initial_delay)
     for server in found:
         log.warning(
             f"Worker {server.name} heartbeat is stale: last seen {server.silence:.0f} seconds ago",
@@ -41,7 +41,7 @@ def detect() -> int:
 
 def deactivate() -> int:
     """What an earlier check found NOT_RUNNING becomes INACTIVE; how many."""
-    found = sql.rows("deactivate")
+    found = sql.sweep("deactivate")
     for server in found:
         report(server.id, server.name, "NOT_RUNNING", "INACTIVE", "liveness", server.reason)
     return len(found)

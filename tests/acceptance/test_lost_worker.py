@@ -74,7 +74,7 @@ def test_on_one_machine_a_killed_workers_job_completes_on_another(folder):
     with fleet(folder, DATABASE_URL=database("acceptance_one"), CELERY_BROKER_URL="filesystem://") as one:
         one.run("manage.py", "migrate", "--verbosity", "0")
         url = one.web()
-        one.executor("executor", "--beat", "-S", "celery.beat:Scheduler")
+        one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
         kill_the_worker_of_a_running_job(one, [url])
 
 

@@ -99,7 +99,7 @@ class Fleet:
 
     def beat(self) -> None:
         schedule = "celery.beat:Scheduler"
-        self.start("beat", "-W", "ignore", "-m", "celery", "-A", "controlplane.celery", "beat", "-S", schedule)
+        self.start("beat", "-W", "ignore", "-m", "celery", "-A", "controlplane.celery", "beat", "--scheduler", schedule)
 
     def agent(self, name: str, url: str, *options: str) -> subprocess.Popen[bytes]:
         return self.start(

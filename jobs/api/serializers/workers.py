@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from controlplane.rest import AnyField, StrictSerializer, TextField, WholeField
+from controlplane.rest import AnyField, IdField, NumberField, StrictSerializer, TextField, WholeField, YesNoField
 from jobs.services.heartbeats import Held
 from jobs.services.reporting import Event, Report
 from liveness.services.heartbeats import Beat
@@ -14,16 +14,16 @@ METRICS_LIMIT = 100
 
 
 class Running(StrictSerializer):
-    attempt = serializers.UUIDField()
+    attempt = IdField()
     pid = WholeField(required=False, allow_null=True, min_value=0)
 
 
 class HeartbeatRequest(StrictSerializer):
     state = serializers.ChoiceField(list(ServerState), required=False, help_text="The state the server is going to.")
     metrics = serializers.DictField(required=False, help_text="Shown, never judged.")
-    claimed = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=100_000)
+    claimed = serializers.ListField(child=IdField(), required=False, max_length=100_000)
     running = Running(many=True, required=False)
-    schedulable = serializers.BooleanField(required=False, help_text="False: the server cordons itself.")
+    schedulable = YesNoField(required=False, help_text="False: the server cordons itself.")
     reason = TextField(required=False, allow_blank=True, max_length=1000)
 
     def validate_metrics(self, metrics: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class HeartbeatAnswer(serializers.Serializer):
 
 class ClaimRequest(StrictSerializer):
     limit = WholeField(default=1, min_value=0, max_value=10_000)
-    request_id = serializers.UUIDField(required=False, help_text="The same again returns the same attempts.")
+    request_id = IdField(required=False, help_text="The same again returns the same attempts.")
 
 
 class ClaimedJob(serializers.Serializer):
@@ -79,7 +79,7 @@ class ClaimAnswer(serializers.Serializer):
     attempts = ClaimedAttempt(many=True)
 
 
-class ReportedError(serializers.Serializer):
+class ReportedError(StrictSerializer):
     code = TextField()
     message = TextField(max_length=100_000, allow_blank=True, default="")
     traceback = TextField(max_length=100_000, allow_blank=True, required=False)
@@ -97,12 +97,12 @@ CARRIES: dict[Event, dict[str, bool]] = {
 
 
 class ReportItem(StrictSerializer):
-    attempt = serializers.UUIDField()
+    attempt = IdField()
     event = serializers.ChoiceField(list(Event))
     output = AnyField(required=False)
     error = ReportedError(required=False)
     reason = TextField(required=False, max_length=1000)
-    progress = serializers.FloatField(required=False, min_value=0, max_value=1)
+    progress = NumberField(required=False, min_value=0, max_value=1)
     message = TextField(required=False, allow_blank=True, max_length=1000)
 
     def validate(self, item: dict[str, Any]) -> dict[str, Any]:

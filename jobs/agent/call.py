@@ -1,0 +1,52 @@
+"""The child process of a callable: `python -m jobs.agent.call package.module:function FD`.
+
+Reads the payload from stdin as JSON, calls the function with it, writes one JSON object to FD: `{"output": …}` or
+`{"error": {code, message, traceback}}`. FD is no standard stream, so prints cannot reach it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+
+def outcome(path: str, payload: Any) -> str:
+    """The JSON object to hand back; raises nothing."""
+    try:
+        module, _, name = path.partition(":")
+        if not module or not name.isidentifier():
+            raise ValueError(f"{path!r} is not package.module:function")
+        result = getattr(importlib.import_module(module), name)(payload)
+    except BaseException as error:  # a SystemExit of the callable is a failure like any other
+        return json.dumps({"error": _described(error)})
+    try:
+        return json.dumps({"output": result}, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"the result of {path} is not JSON: {error}"
+        return json.dumps({"error": {"code": "RESULT_NOT_JSON", "message": message, "traceback": ""}})
+
+
+def _described(error: BaseException) -> dict[str, str]:
+    try:
+        message = str(error)[:10_000]
+    except Exception:
+        message = "(its message could not be read)"
+    lines = "".join(traceback.format_exception(error))
+    return {"code": type(error).__name__, "message": message, "traceback": lines[-4096:]}
+
+
+def main() -> None:
+    path, descriptor = sys.argv[1], int(sys.argv[2])
+    os.set_inheritable(descriptor, False)  # what the callable starts must not hold the channel
+    payload = json.load(sys.stdin.buffer)
+    text = outcome(path, payload)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as channel:
+        channel.write(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What the user says on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.agent.allow import Allowances
+from jobs.agent.tags import tags_for
+
+VERSION = "0.1.0"
+STRATEGIES = ("AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER")
+
+
+@dataclass(frozen=True)
+class Options:
+    url: str
+    token: str
+    name: str
+    cluster: str
+    tags: list[str]
+    allowances: Allowances
+    concurrency: int
+    poll: float
+    config: dict[str, Any]
+
+    def description(self) -> dict[str, Any]:
+        """The body of a registration, but for the instance id."""
+        return {
+            "type": "WORKER",
+            "name": self.name,
+            "cluster": self.cluster,
+            "hostname": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": VERSION,
+            "tags": self.tags,
+            "max_concurrent": self.concurrency,
+            "capabilities": {"python": platform.python_version(), "platform": platform.platform()},
+            **({"config": self.config} if self.config else {}),
+        }
+
+
+def parser() -> argparse.ArgumentParser:
+    env = os.environ.get
+    made = argparse.ArgumentParser(prog="python -m jobs.agent", description="Runs a worker of a control plane.")
+    add = made.add_argument
+    add("--url", default=env("CONTROLPLANE_URL"), help="of the control plane (or CONTROLPLANE_URL)")
+    add("--token", default=env("CONTROLPLANE_TOKEN"), help="with the role worker (better CONTROLPLANE_TOKEN)")
+    add("--name", help="default: the host's name and the process id")
+    add("--cluster", default="default")
+    add("--tags", default="", metavar="A,B", help="in addition to those of what is allowed")
+    add("--allow", default="script,callable", metavar="KINDS", help="script, callable, callable:GLOB of modules")
+    add("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once (default: CPUs)")
+    add("--poll", type=float, default=1.0, metavar="SECONDS", help="between claims while there is nothing to do")
+    add("--heartbeat-interval", type=float, metavar="SECONDS")
+    add("--timeout", type=float, metavar="SECONDS", help="of silence, after which this worker is disconnected")
+    add("--grace", type=float, metavar="SECONDS", help="the termination grace period")
+    add("--restart-strategy", choices=STRATEGIES)
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    add("--check", action="store_true", help="exit 0 if the agent of that name is alive and heard, else 1")
+    return made
+
+
+def options_from(arguments: argparse.Namespace) -> Options:
+    """Raises ValueError with a sentence for the user."""
+    missing = [flag for flag, value in (("--url", arguments.url), ("--token", arguments.token)) if not value]
+    if missing:
+        raise ValueError(f"{' and '.join(missing)} must be given (or CONTROLPLANE_URL, CONTROLPLANE_TOKEN)")
+    if not arguments.url.startswith(("http://", "https://")):
+        raise ValueError(f"--url {arguments.url}: it begins with http:// or https://")
+    if arguments.concurrency < 1 or arguments.poll <= 0:
+        raise ValueError("--concurrency is at least 1, --poll more than 0")
+    asked = {
+        "heartbeat_interval_seconds": arguments.heartbeat_interval,
+        "timeout_seconds": arguments.timeout,
+        "termination_grace_period_seconds": arguments.grace,
+        "worker_task_restart_strategy": arguments.restart_strategy,
+    }
+    allowances = Allowances.parse(arguments.allow)
+    return Options(
+        url=arguments.url,
+        token=arguments.token,
+        name=arguments.name or f"{socket.gethostname()}-{os.getpid()}",
+        cluster=arguments.cluster,
+        tags=tags_for(allowances, (tag.strip() for tag in arguments.tags.split(","))),
+        allowances=allowances,
+        concurrency=arguments.concurrency,
+        poll=arguments.poll,
+        config={key: value for key, value in asked.items() if value is not None},
+    )

@@ -1,0 +1,118 @@
+"""From an action to a command line, and from a child's end to a report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from jobs.agent.supervisor import Command, Ended
+from jobs.agent.warding import module_environment
+
+PAYLOAD_IN_ENVIRONMENT = 64 * 1024
+RESULT_LIMIT = 600_000  # bytes of JSON: a request may have 1 MiB, with room for other reports
+SECRETS = ("CONTROLPLANE_TOKEN",)
+
+
+class CannotStart(Exception):
+    """The action does not describe something that can be started."""
+
+
+def command_for(item: dict[str, Any]) -> Command:
+    """The command of a claimed attempt; raises CannotStart."""
+    action, payload = item["job"]["action"], json.dumps(item["job"].get("payload"))
+    environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
+    if action["type"] == "callable":
+        environment = module_environment(environment)
+        argv = [sys.executable, "-m", "jobs.agent.call", str(action.get("path") or "")]
+    else:
+        argv = _argv(action.get("command"))
+        environment |= _text_map(action.get("env") or {})
+    # Ours come last: a job's code must be able to trust its fencing token.
+    environment |= {
+        "JOB_ID": str(item["job"]["id"]),
+        "JOB_ATTEMPT": str(item["number"]),
+        "JOB_ATTEMPT_ID": str(item["id"]),
+    }
+    environment.pop("JOB_PAYLOAD", None)
+    if len(payload) < PAYLOAD_IN_ENVIRONMENT:
+        environment["JOB_PAYLOAD"] = payload
+    is_call = action["type"] == "callable"
+    cwd = None if is_call else action.get("cwd") or None
+    return Command(argv, environment, payload.encode(), cwd, with_result=is_call)
+
+
+def _argv(command: Any) -> list[str]:
+    if isinstance(command, str) and command.strip():
+        return ["/bin/sh", "-c", command]
+    if isinstance(command, list) and command and all(isinstance(part, str) for part in command):
+        return command
+    raise CannotStart("a script's command is a text or a list of texts, not empty")
+
+
+def _text_map(env: Any) -> dict[str, str]:
+    if not isinstance(env, dict):
+        raise CannotStart("a script's env is an object of texts")
+    return {str(name): str(value) for name, value in env.items()}
+
+
+def report_for(action: dict[str, Any], ended: Ended) -> dict[str, Any]:
+    """`event` and its fields for a child that ended without our doing."""
+    if action["type"] == "callable" and (answer := _answer(ended.result)) is not None:
+        return _fitting(clean(answer))
+    if ended.status < 0:
+        name = _signal_name(-ended.status)
+        return failed("WORKER_CRASHED", f"the child process was killed by {name}", text(ended.stderr))
+    if ended.status > 0:
+        return failed(f"EXIT_{ended.status}", f"exited with status {ended.status}", text(ended.stderr))
+    if action["type"] == "callable":
+        return failed("NO_RESULT", "the process ended before the function returned", text(ended.stderr))
+    return {"event": "COMPLETED", "output": {"exit_code": 0, "stdout": text(ended.stdout)}}
+
+
+def _answer(result: bytes) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(result)
+    except ValueError:
+        return None  # cut short: it died while writing, or wrote nothing
+    if "error" in answer:
+        return {"event": "FAILED", "error": answer["error"]}
+    return {"event": "COMPLETED", "output": answer["output"]}
+
+
+def _fitting(report: dict[str, Any]) -> dict[str, Any]:
+    size = len(json.dumps(report))
+    if size <= RESULT_LIMIT:
+        return report
+    if report["event"] == "FAILED":
+        return failed(report["error"]["code"], report["error"]["message"][: RESULT_LIMIT // 20], "")
+    return failed("RESULT_TOO_LARGE", f"the result has {size} bytes of JSON, the limit is {RESULT_LIMIT}")
+
+
+def failed(code: str, message: str, traceback: str = "") -> dict[str, Any]:
+    return {"event": "FAILED", "error": {"code": code, "message": message, "traceback": traceback}}
+
+
+def text(data: bytes) -> str:
+    """Any bytes as text that JSON and PostgreSQL accept."""
+    return data.decode("utf-8", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def clean(value: Any) -> Any:
+    """`value` with NUL and lone surrogates replaced in every text: the control plane refuses both."""
+    if isinstance(value, str):
+        return text(value.encode("utf-8", errors="replace")) if not value.isascii() else value.replace("\0", "\ufffd")
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(name): clean(item) for name, item in value.items()}
+    return value
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,1 @@
+with {{lost}} select job_id as id from held

@@ -1,0 +1,1 @@
+with {{recovered}} select id from recovered

@@ -1,0 +1,100 @@
+"""The HTTP side of an agent: JSON over a keep-alive pool, two kinds of failure."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import json
+import time
+from typing import Any
+
+import urllib3
+
+API = "/api/v1"
+
+
+class Refused(Exception):
+    """The control plane understood and said no (4xx); the same again is refused again."""
+
+    def __init__(self, status: int, code: str, detail: str, errors: Any = None) -> None:
+        super().__init__(f"{status} {code}: {detail}" if code else f"{status}: {detail}")
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = errors
+
+
+class Unreachable(Exception):
+    """No usable answer (transport, 5xx, 429); worth another try, after `retry_after` seconds if given."""
+
+    def __init__(self, why: str, retry_after: float | None = None) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+
+
+class Client:
+    """Posts JSON to one control plane; safe to share between threads.
+
+    `timeout` (seconds) holds for connecting and for each wait for bytes.
+    """
+
+    def __init__(self, url: str, timeout: float = 10.0) -> None:
+        base = url.rstrip("/")
+        self.base = base if base.endswith(API) else base + API
+        self.timeout = timeout
+        self.clock_offset = 0.0  # their wall clock minus ours, in seconds, from the last answer
+        self._pool = urllib3.PoolManager(num_pools=2, maxsize=4, retries=False)
+
+    def post(self, path: str, body: dict[str, Any], token: str) -> dict[str, Any]:
+        """The answer to `body`; raises Refused or Unreachable."""
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, application/problem+json",
+        }
+        try:
+            response = self._pool.request(
+                "POST",
+                self.base + path,
+                body=json.dumps(body).encode(),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout),
+                redirect=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(str(error)) from error
+        self._note_date(response.headers.get("Date"))
+        return _read(response)
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _note_date(self, date: str | None) -> None:
+        if date:
+            with contextlib.suppress(TypeError, ValueError):
+                self.clock_offset = email.utils.parsedate_to_datetime(date).timestamp() - time.time()
+
+
+def _read(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
+    status = response.status
+    try:
+        body = json.loads(response.data)
+    except ValueError:
+        body = None
+    problem = body if isinstance(body, dict) else {}
+    if 200 <= status < 300:
+        # A captive portal or a proxy's page answers 200 too: that is not the control plane.
+        if not isinstance(body, dict):
+            raise Unreachable(f"{status} without a JSON object")
+        return body
+    detail = str(problem.get("detail") or problem.get("title") or response.reason or "no detail")
+    if status >= 500 or status in (408, 425, 429):
+        raise Unreachable(f"{status}: {detail}", _seconds(response.headers.get("Retry-After")))
+    raise Refused(status, str(problem.get("code") or ""), detail, problem.get("errors"))
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    try:
+        return max(0.0, float(retry_after)) if retry_after else None
+    except ValueError:
+        return None  # the date form: full jitter is good enough

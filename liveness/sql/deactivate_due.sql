@@ -1,0 +1,1 @@
+with {{seen}} select id from seen

@@ -1,0 +1,1 @@
+with {{silent}} select id from silent

@@ -1,0 +1,210 @@
+"""The Instance pages: what they say, what they cost, who may read them."""
+
+import re
+import uuid
+
+import pytest
+from django.contrib.auth.models import Permission, User
+
+from jobs.services.check import check
+
+HOSTILE = "<script>alert(1)</script>"
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def reader(client, db):
+    """Staff who may view servers, and nothing else."""
+    user = User.objects.create_user("reader", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_server"))
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def story(worker, submit, clock):
+    """A job whose worker fell silent, that another completed, and whose first worker came back too late."""
+    job = submit(payload={"text": HOSTILE})
+    lost, heir = worker(name="worker-lost"), worker(name="worker-heir")
+    attempt = lost.hold()
+    for seconds in (46, 301):
+        clock.advance(seconds)
+        heir.beat()
+        check()
+    second = heir.hold()
+    clock.advance(5)
+    heir.beat()
+    lost.complete(attempt, {"answer": 41})
+    heir.complete(second, {"answer": 42})
+    return job["id"], lost.id, heir.id
+
+
+def text(answer):
+    """What a reader of the page reads."""
+    assert answer.status_code == 200
+    words = re.sub(r"<[^>]+>", "", answer.content.decode())
+    return re.sub(r"\s+", " ", words)
+
+
+def test_before_anything_is_there_the_page_teaches_how_to_begin(reader):
+    assert "create_token --role worker" in text(reader.get("/admin/instance/"))
+    assert "python -m jobs.agent --url http://testserver" in text(reader.get("/admin/instance/"))
+    assert "curl http://testserver/api/v1/jobs" in text(reader.get("/admin/instance/jobs/"))
+
+
+def test_the_verdict_says_that_all_is_well(reader, worker):
+    worker()
+    check()
+    assert "1 of 1 server alive. Every heartbeat is fresh." in text(reader.get("/admin/instance/"))
+
+
+def test_the_verdict_says_who_is_silent_and_what_follows_when(reader, worker, submit, clock):
+    submit()
+    silent, well = worker(name="worker-2"), worker(name="worker-1")
+    silent.hold()
+    clock.advance(50)
+    well.beat()
+    silent.beat()
+    clock.advance(31)
+    well.beat()
+    check()
+    seen = text(reader.get("/admin/instance/"))
+    assert re.search(
+        r"1 of 2 servers alive\. worker-2 silent for 31 s: DISCONNECTED in 1[34] s, 1 job then waits 5", seen
+    )
+
+
+def test_a_silent_server_is_never_drawn_as_running(reader, worker, clock):
+    silent = worker()
+    page = f"/admin/instance/servers/{silent.id}/"
+    clock.advance(8)
+    assert 'class="badge s-RUNNING"' in reader.get(page, headers=HTMX).content.decode()
+    clock.advance(2)
+    seen = reader.get(page, headers=HTMX).content.decode()
+    assert 'class="badge s-LATE"' in seen
+    assert "s-RUNNING" not in seen.partition("<h2>Events")[0]
+
+
+def test_a_check_that_does_not_run_is_said_aloud(reader, worker, clock):
+    server = worker()
+    assert "The liveness check has never run" in text(reader.get("/admin/instance/"))
+    check()
+    clock.advance(31)
+    server.beat()
+    assert "The last liveness check was 31 s ago" in text(reader.get("/admin/instance/"))
+
+
+def test_waiting_jobs_that_no_worker_takes_are_said_aloud(reader, worker, submit):
+    worker().beat(schedulable=False, reason="disk full")
+    submit()
+    assert "1 job waits and no worker takes work." in text(reader.get("/admin/instance/"))
+
+
+def test_a_server_page_says_what_happens_next(reader, worker, submit, clock):
+    submit()
+    server = worker()
+    server.hold()
+    page = f"/admin/instance/servers/{server.id}/"
+    assert "After 45 s of silence: DISCONNECTED." in text(reader.get(page))
+    clock.advance(46)
+    assert "DISCONNECTED at the next liveness check" in text(reader.get(page))
+    check()
+    assert "In 4 min 59 s its grace period of 5 min has passed" in text(reader.get(page))
+    clock.advance(301)
+    assert "What it still holds moves at the next liveness check" in text(reader.get(page))
+
+
+def test_a_job_page_shows_its_attempts_as_lanes_and_as_a_table(reader, story):
+    job, *_ = story
+    answer = reader.get(f"/admin/instance/jobs/{job}/")
+    seen = answer.content.decode()
+    for drawn in ("#1 worker-lost", "#2 worker-heir", 'class="mark is-lost"', 'class="mark is-late"', 'class="arrow'):
+        assert drawn in seen
+    assert "server worker-lost is DISCONNECTED" in text(answer)
+    assert "attempt_superseded" in text(answer)
+
+
+def test_recent_activity_tells_who_did_what_and_why(reader, story):
+    seen = text(reader.get("/admin/instance/"))
+    assert "late COMPLETED for attempt 1 of a job from worker-lost" in seen
+    assert "attempt 1 of a job on worker-lost" in seen
+    assert "silent for 46" in seen
+
+
+def test_jobs_are_listed_a_page_at_a_time_and_by_state(reader, submit):
+    command = {"action": {"type": "script", "command": "true"}}
+    submit.client.post("/jobs", [command] * 101)
+    first = reader.get("/admin/instance/jobs/?state=PENDING").content.decode()
+    assert first.count('id="job-') == 100
+    (older,) = re.findall(r'href="(\?[^"]*before=[^"]+)"', first)
+    rest = reader.get("/admin/instance/jobs/" + older.replace("&amp;", "&")).content.decode()
+    assert rest.count('id="job-') == 1
+    assert reader.get("/admin/instance/jobs/?state=FAILED").content.decode().count('id="job-') == 0
+    assert reader.get("/admin/instance/jobs/?state=no&before=no").status_code == 200
+
+
+@pytest.mark.parametrize("headers", [{}, HTMX])
+def test_no_page_costs_more_than_eight_queries(reader, story, worker, submit, headers, django_assert_max_num_queries):
+    job, lost, heir = story
+    for number in range(5):
+        submit()
+        worker(name=f"more-{number}", instance_id=str(uuid.uuid4())).hold()
+    for page in ("", "jobs/", f"jobs/{job}/", f"servers/{lost}/", f"servers/{heir}/"):
+        with django_assert_max_num_queries(8):
+            assert reader.get(f"/admin/instance/{page}", headers=headers).status_code == 200
+
+
+def test_hostile_words_are_text_and_nothing_is_inline(reader, worker, submit):
+    job = submit(payload={HOSTILE: HOSTILE}, tags=[HOSTILE], action={"type": "script", "command": HOSTILE})
+    server = worker(name=HOSTILE, tags=["script", HOSTILE], version=HOSTILE)
+    attempt = server.hold()
+    error = {"code": HOSTILE, "message": HOSTILE}
+    pages = ("", "jobs/", f"jobs/{job['id']}/", f"servers/{server.id}/")
+    for _ in range(2):
+        for page in pages:
+            seen = reader.get(f"/admin/instance/{page}").content.decode()
+            assert HOSTILE not in seen
+            assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", seen)
+        server.report({"attempt": attempt["id"], "event": "FAILED", "error": error})
+
+
+def test_a_poll_gets_the_living_part_only(reader, worker):
+    worker()
+    answer = reader.get("/admin/instance/", headers=HTMX).content.decode()
+    assert "verdict" in answer
+    assert "<html" not in answer
+
+
+def test_an_unknown_id_is_a_404_that_says_so(reader):
+    for kind in ("servers", "jobs"):
+        answer = reader.get(f"/admin/instance/{kind}/{uuid.uuid4()}/")
+        assert answer.status_code == 404
+        assert b"has this id" in answer.content
+
+
+def test_only_staff_who_may_view_servers_read_the_pages(client, db):
+    assert client.get("/admin/instance/").status_code == 302
+    client.force_login(User.objects.create_user("staff", is_staff=True))
+    assert client.get("/admin/instance/").status_code == 403
+    client.force_login(User.objects.create_user("visitor"))
+    assert client.get("/admin/instance/").status_code == 302
+    client.force_login(User.objects.create_superuser("root"))
+    assert client.get("/admin/instance/").status_code == 200
+    assert b'href="/admin/instance/"' in client.get("/admin/").content
+
+
+def test_the_admin_shows_the_tables_and_changes_nothing(admin_client, story, api):
+    from liveness.models import ApiToken, Server
+
+    token, server = ApiToken.objects.first(), Server.objects.first()
+    for table in ("liveness/server", "liveness/serverevent", "liveness/apitoken", "jobs/workerjob", "jobs/attempt"):
+        assert admin_client.get(f"/admin/{table}/?q=worker").status_code == 200
+        assert admin_client.get(f"/admin/{table}/add/").status_code == 403
+    for table, row in (("server", server), ("apitoken", token)):
+        page = f"/admin/liveness/{table}/{row.pk}/change/"
+        seen = admin_client.get(page)
+        assert seen.status_code == 200
+        assert b'name="_save"' not in seen.content
+        assert b"igest" not in seen.content
+        assert admin_client.post(page, {"state": "RUNNING", "name": "x"}).status_code == 403
+        assert admin_client.post(f"/admin/liveness/{table}/{row.pk}/delete/", {"post": "yes"}).status_code == 403

@@ -1,0 +1,227 @@
+"""A scripted control plane that speaks the contract, and an agent process to set on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+DEADLINE = 10.0
+
+
+def eventually(condition: Callable[[], Any], what: str = "it", within: float = DEADLINE) -> Any:
+    """Poll until `condition()` is truthy; returns it."""
+    until = time.monotonic() + within
+    while not (found := condition()):
+        assert time.monotonic() < until, f"{what} did not happen within {within} s"
+        time.sleep(0.01)
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+class Refuse(Exception):
+    def __init__(self, status: int, code: str = "", detail: str = "no", **more: Any) -> None:
+        self.status = status
+        self.body = {"type": "about:blank", "title": "no", "status": status, "detail": detail, "code": code, **more}
+
+
+class ControlPlane:
+    """`script[call]` is called with the body before the default answer; it may raise Refuse or return an answer."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.reports: list[dict[str, Any]] = []  # in the order in which they were accepted
+        self.registrations: list[str] = []
+        self.pending: list[dict[str, Any]] = []
+        self.claims: dict[str, list[dict[str, Any]]] = {}
+        self.heartbeat: dict[str, Any] = {}  # what differs from the default answer
+        self.config: dict[str, Any] = {"heartbeat_interval_seconds": 0.1, "timeout_seconds": 2.0}
+        self.fence_after: float | None = 60.0
+        self.down = False
+        self.script: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {}
+        self.lock = threading.RLock()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def submit(self, action: dict[str, Any] | str, payload: Any = None, timeout: float | None = None) -> str:
+        """A job to claim; a text is a local script. Returns the attempt's id."""
+        if isinstance(action, str):
+            action = {"type": "script", "runner": "local", "command": action}
+        attempt = str(uuid.uuid4())
+        job = {"id": str(uuid.uuid4()), "kind": "TASK", "action": action, "payload": payload}
+        job |= {"timeout_seconds": timeout, "execution": None, "step": None}
+        with self.lock:
+            self.pending.append({"id": attempt, "number": 1, "job": job})
+        return attempt
+
+    def events(self, attempt: str) -> list[str]:
+        with self.lock:
+            return [report["event"] for report in self.reports if report["attempt"] == attempt]
+
+    def final(self, attempt: str) -> dict[str, Any] | None:
+        with self.lock:
+            said = [report for report in self.reports if report["attempt"] == attempt and report["event"] != "STARTED"]
+            return said[-1] if said else None
+
+    def states(self) -> list[str]:
+        """The states said in heartbeats, repetitions left out."""
+        with self.lock:
+            said = [body.get("state") for call, body in self.calls if call == "heartbeat"]
+        return [str(state) for n, state in enumerate(said) if n == 0 or said[n - 1] != state]
+
+    def count(self, call: str) -> int:
+        with self.lock:
+            return sum(name == call for name, _ in self.calls)
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        call = path.rpartition("/")[2]
+        with self.lock:
+            self.calls.append((call, body))
+            if call in self.script and (scripted := self.script[call](body)) is not None:
+                return 200, scripted
+            if call == "servers":
+                return 201, self._register(body)
+            if path.split("/")[-2] != self.registrations[-1]:
+                raise Refuse(410, "server_unknown")
+            return 200, getattr(self, f"_{call}")(body)
+
+    def _register(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.registrations.append(str(uuid.uuid4()))
+        config = {
+            "termination_grace_period_seconds": 5.0,
+            "worker_task_restart_strategy": "AFTER_TERMINATION_GRACE_PERIOD",
+            "claimer_heartbeat_interval_seconds": 0.1,
+            "runner_heartbeat_interval_seconds": 0.1,
+        }
+        config |= self.config | body.get("config", {})
+        id = self.registrations[-1]
+        return {
+            "id": id, "token": f"of {id}", "state": "CREATED", "fence_after_seconds": self.fence_after, "config": config
+        }  # fmt: skip
+
+    def _heartbeat(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "state": body.get("state"),
+            "heartbeat_interval_seconds": self.config["heartbeat_interval_seconds"],
+            "fence_after_seconds": self.fence_after,
+            "cancel": [],
+            "lost": [],
+            "cordoned": False,
+            "maintenance": False,
+            "drain": None,
+        } | self.heartbeat
+
+    def _claims(self, body: dict[str, Any]) -> dict[str, Any]:
+        if body["request_id"] not in self.claims:
+            self.claims[body["request_id"]] = self.pending[: body["limit"]]
+            del self.pending[: body["limit"]]
+        return {"attempts": self.claims[body["request_id"]]}
+
+    def _reports(self, body: dict[str, Any]) -> dict[str, Any]:
+        results = []
+        for report in body["reports"]:
+            replayed = report in self.reports
+            if not replayed:
+                self.reports.append(report)
+            results.append(
+                {"attempt": report["attempt"], "accepted": True, "replayed": replayed, "state": "", "code": None}
+            )
+        return {"results": results}
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        plane = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if plane.down:
+                    self.close_connection = True
+                    return
+                kind = "application/json"
+                try:
+                    assert self.path.startswith("/api/v1/")
+                    status, answer = plane.answer(self.path, body)
+                except Refuse as refused:
+                    status, answer, kind = refused.status, refused.body, "application/problem+json"
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
+
+
+class Agent:
+    """`python -m jobs.agent` in a process of its own."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, *arguments: str) -> None:
+        self.log_file = folder / f"agent-{uuid.uuid4().hex[:6]}.log"
+        self.environment = {
+            **os.environ,
+            "CONTROLPLANE_RUNTIME_DIR": str(folder / "run"),
+            "CONTROLPLANE_TOKEN": "secret",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
+        }
+        command = [sys.executable, "-m", "jobs.agent", "--url", plane.url, "--poll", "0.05", "--name", "a/1"]
+        with self.log_file.open("w") as log:
+            self.process = subprocess.Popen(
+                [*command, "--concurrency", "4", "--log-level", "debug", *arguments],
+                env=self.environment,
+                stderr=log,
+                cwd=folder,
+            )
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def check(self) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "jobs.agent", "--check", "--name", "a/1"],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+        )
+
+    def exits(self) -> int:
+        return self.process.wait(timeout=DEADLINE)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()

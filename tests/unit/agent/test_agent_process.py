@@ -1,0 +1,441 @@
+"""The whole agent, as a process, against a scripted control plane."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from standin import ControlPlane, Refuse, alive, eventually
+
+NAP = "echo $$ > {0}; sleep 100 & echo $! >> {0}; wait"
+
+
+def pids(file: Path) -> list[int]:
+    """Of the shell and the child it started with NAP."""
+    return eventually(lambda: (found := file.read_text().split()) and len(found) == 2 and [int(x) for x in found]
+                      if file.exists() else None, "both pids")  # fmt: skip
+
+
+def napping(plane: ControlPlane, file: Path) -> tuple[str, list[int]]:
+    attempt = plane.submit(NAP.format(file))
+    return attempt, pids(file)
+
+
+def gone(found: list[int]) -> bool:
+    return not any(alive(pid) for pid in found)
+
+
+def test_it_registers_says_running_claims_and_reports(plane, agent):
+    attempt = plane.submit({"type": "script", "command": ["sh", "-c", "cat; echo $JOB_ATTEMPT $JOB_ID"]}, {"n": 1})
+    worker = agent("--tags", "gpu", "--cluster", "blue")
+    final = eventually(lambda: plane.final(attempt))
+    job = next(item["job"] for items in plane.claims.values() for item in items)
+    assert final == {
+        "attempt": attempt, "event": "COMPLETED", "output": {"exit_code": 0, "stdout": f'{{"n": 1}}1 {job["id"]}\n'}
+    }  # fmt: skip
+    calls = [call for call, _ in plane.calls]
+    assert calls[0] == "servers" and calls.index("heartbeat") < calls.index("claims")
+    said = plane.calls[0][1]
+    assert (said["type"], said["cluster"], said["max_concurrent"]) == ("WORKER", "blue", 4)
+    assert {"gpu", "script", "python"} <= set(said["tags"])
+    eventually(lambda: worker.check().returncode == 0)
+    assert f"Worker registered with ID: {plane.registrations[0]}" in worker.log
+    assert "Heartbeat sent successfully" in worker.log
+
+
+def test_code_begins_only_after_its_start_was_accepted(plane, agent, tmp_path):
+    witness, refused = tmp_path / "ran", []
+
+    def superseded(body):
+        for report in body["reports"]:
+            if report["attempt"] == attempt:
+                refused.append(report["event"])
+                return {"results": [{"attempt": attempt, "accepted": False, "code": "attempt_superseded"}]}
+
+    plane.script["reports"] = superseded
+    attempt = plane.submit(f"touch {witness}")
+    worker = agent("--concurrency", "1")
+    eventually(lambda: refused)
+    later = plane.submit("true")
+    eventually(lambda: plane.final(later))
+    assert not witness.exists() and refused == ["STARTED"]
+    assert "attempt_superseded" in worker.log
+
+
+def test_a_claim_whose_answer_was_lost_is_repeated_with_the_same_request_id(plane, agent):
+    seen = []
+
+    def claims(body):
+        seen.append(body)
+        if len(seen) == 1:
+            plane._claims(body)  # it was applied, but nobody hears of it
+            raise Refuse(500)
+
+    plane.script["claims"] = claims
+    attempt = plane.submit("true")
+    agent()
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+    assert seen[0] == seen[1]
+
+
+def test_failures_say_why(plane, agent):
+    cases = {
+        plane.submit("echo oops >&2; exit 3"): ("EXIT_3", "exited with status 3", "oops\n"),
+        plane.submit("kill -9 $$"): ("WORKER_CRASHED", "SIGKILL", ""),
+        plane.submit({"type": "script", "command": ["/no/such/command"]}): ("CANNOT_START", "/no/such/command", ""),
+        plane.submit({"type": "script", "command": []}): ("CANNOT_START", "not empty", ""),
+        plane.submit("sleep 100", timeout=0.2): ("STEP_TIMEOUT", "exceeded its timeout of 0.2 s", ""),
+    }
+    agent()
+    for attempt, (code, message, traceback) in cases.items():
+        error = eventually(lambda attempt=attempt: plane.final(attempt))["error"]
+        assert (error["code"], error["traceback"]) == (code, traceback)
+        assert message in error["message"]
+
+
+def test_callables_run_with_the_working_directory_importable(plane, agent, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import os\n"
+        "def double(n):\n    print('noise' * 100_000)\n    return {'n': 2 * n, 'attempt': os.environ['JOB_ATTEMPT']}\n"
+        "def odd(_):\n    return 'a\\0b\\ud800'\n"
+        "def fail(_):\n    raise LookupError('no such thing')\n"
+        "def strange(_):\n    return {1, 2}\n"
+        "def huge(_):\n    return 'x' * 2_000_000\n"
+        "def secret(_):\n    return os.environ.get('CONTROLPLANE_TOKEN')\n"
+        "def exit(_):\n    os._exit(0)\n"
+    )
+
+    def call(name, payload=None):
+        return plane.submit({"type": "callable", "path": f"mine:{name}"}, payload)
+
+    names = ["double", "odd", "fail", "strange", "huge", "secret", "exit", "missing"]
+    attempts = {name: call(name, 21) for name in names}
+    agent()
+    finals = {name: eventually(lambda id=id: plane.final(id)) for name, id in attempts.items()}
+    assert finals["double"]["output"] == {"n": 42, "attempt": "1"}
+    assert finals["odd"]["output"] == "a\N{REPLACEMENT CHARACTER}b?"
+    assert finals["secret"]["output"] is None
+    assert {name: final["error"]["code"] for name, final in finals.items() if final["event"] == "FAILED"} == {
+        "fail": "LookupError",
+        "strange": "RESULT_NOT_JSON",
+        "huge": "RESULT_TOO_LARGE",
+        "exit": "NO_RESULT",
+        "missing": "AttributeError",
+    }
+    assert "no such thing" in finals["fail"]["error"]["traceback"]
+
+
+def test_what_is_not_allowed_is_given_back_unstarted(plane, agent):
+    cases = [{"type": "script", "runner": "docker", "command": "true"}, {"type": "callable", "path": "os:getcwd"}]
+    attempts = [plane.submit(action) for action in cases]
+    agent("--allow", "script,callable:myapp.*")
+    for attempt in attempts:
+        final = eventually(lambda attempt=attempt: plane.final(attempt))
+        assert final == {"attempt": attempt, "event": "RELEASED", "reason": "not_allowed"}
+        assert plane.events(attempt) == ["RELEASED"]
+
+
+def test_cancel_kills_the_whole_process_group(plane, agent, tmp_path):
+    agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    plane.heartbeat["cancel"] = [attempt]
+    assert eventually(lambda: plane.final(attempt)) == {"attempt": attempt, "event": "CANCELLED"}
+    eventually(lambda: gone(found))
+    assert plane.events(attempt) == ["STARTED", "CANCELLED"]
+
+
+def test_what_is_lost_is_killed_without_a_word(plane, agent, tmp_path):
+    agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    plane.heartbeat["lost"] = [attempt]
+    eventually(lambda: gone(found))
+    later = plane.submit("true")
+    eventually(lambda: plane.final(later))
+    assert plane.events(attempt) == ["STARTED"]
+
+
+def test_runner_heartbeats_list_what_runs(plane, agent, tmp_path):
+    agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    listed = {"attempt": attempt, "pid": found[0]}
+    eventually(lambda: any(listed in body.get("running", []) for call, body in plane.calls if call == "heartbeat"))
+
+
+def test_sigterm_lets_running_jobs_finish(plane, agent, tmp_path):
+    worker = agent()
+    go = tmp_path / "go"
+    attempt = plane.submit(f"touch {go}.began; while [ ! -e {go} ]; do sleep 0.02; done")
+    eventually((tmp_path / "go.began").exists)
+    worker.process.send_signal(signal.SIGTERM)
+    eventually(lambda: plane.states()[-1] == "TERMINATING")
+    claims = plane.count("claims")
+    beats = plane.count("heartbeat")
+    eventually(lambda: plane.count("heartbeat") > beats + 2)
+    assert plane.count("claims") <= claims + 1 and worker.process.poll() is None
+    go.touch()
+    assert worker.exits() == 0
+    assert plane.final(attempt)["event"] == "COMPLETED"
+    assert plane.states() == ["RUNNING", "TERMINATING", "TERMINATED_GRACEFULLY"]
+    assert "Received SIGTERM signal" in worker.log
+    assert f"Deregistering worker ID: {plane.registrations[0]}" in worker.log
+    assert worker.check().returncode == 1
+
+
+def test_a_second_signal_forces_the_end_and_gives_jobs_back(plane, agent, tmp_path):
+    worker = agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    worker.process.send_signal(signal.SIGTERM)
+    eventually(lambda: plane.states()[-1] == "TERMINATING")
+    worker.process.send_signal(signal.SIGINT)
+    assert worker.exits() == 1
+    assert plane.final(attempt) == {"attempt": attempt, "event": "RELEASED", "reason": "forced"}
+    assert plane.states()[-1] == "TERMINATED_FORCED"
+    eventually(lambda: gone(found))
+
+
+def test_the_grace_period_is_an_end_to_waiting(plane, agent, tmp_path):
+    worker = agent("--grace", "0.2")
+    attempt = plane.submit(f"trap '' TERM; touch {tmp_path}/began; while true; do sleep 0.05; done")
+    eventually((tmp_path / "began").exists)
+    worker.process.send_signal(signal.SIGINT)
+    assert worker.exits() == 1
+    assert plane.final(attempt)["reason"] == "grace_period"
+    assert plane.states()[-1] == "TERMINATED_FORCED"
+    assert "Received SIGINT signal" in worker.log
+
+
+def test_a_disconnected_worker_finishes_what_it_has_and_exits_non_zero(plane, agent, tmp_path):
+    worker = agent()
+    go = tmp_path / "go"
+    attempt = plane.submit(f"touch {go}.began; while [ ! -e {go} ]; do sleep 0.02; done")
+    eventually((tmp_path / "go.began").exists)
+
+    def heartbeat(body):
+        if body["state"] == "RUNNING":
+            raise Refuse(409, "server_disconnected")
+
+    plane.script["heartbeat"] = heartbeat
+    eventually(lambda: plane.states()[-1] == "TERMINATING")
+    go.touch()
+    assert worker.exits() == 1
+    assert plane.final(attempt)["event"] == "COMPLETED"
+    assert plane.states()[-1] == "TERMINATED_GRACEFULLY"
+
+
+def test_a_worker_declared_dead_kills_its_jobs_and_exits_non_zero(plane, agent, tmp_path):
+    worker = agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+
+    def heartbeat(_):
+        raise Refuse(409, "server_not_running")
+
+    plane.script["heartbeat"] = heartbeat
+    assert worker.exits() == 1
+    eventually(lambda: gone(found))
+    assert plane.events(attempt) == ["STARTED"]
+
+
+def test_a_purged_worker_registers_anew_with_another_instance_id(plane, agent, tmp_path):
+    worker = agent()
+    _, found = napping(plane, tmp_path / "pids")
+    with plane.lock:
+        plane.registrations.append("another")  # so the first one is unknown
+    eventually(lambda: plane.count("servers") == 2)
+    eventually(lambda: gone(found))
+    ids = [body["instance_id"] for call, body in plane.calls if call == "servers"]
+    assert ids[0] != ids[1]
+    attempt = plane.submit("true")
+    eventually(lambda: plane.final(attempt))
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.exits() == 0
+
+
+def test_an_unreachable_control_plane_gets_the_completions_later(plane, agent, tmp_path):
+    plane.config["timeout_seconds"] = 1.0
+    agent()
+    go = tmp_path / "go"
+    attempts = [plane.submit(f"touch {go}{n}.b; while [ ! -e {go}{n} ]; do sleep 0.02; done; echo {n}") for n in (1, 2)]
+    eventually(lambda: all((tmp_path / f"go{n}.b").exists() for n in (1, 2)))
+    plane.down = True
+    (tmp_path / "go1").touch()
+    (tmp_path / "go2").touch()
+    time.sleep(0.3)  # nothing to poll for: the point is that nothing is heard
+    plane.down = False
+    outputs = [eventually(lambda attempt=attempt: plane.final(attempt))["output"]["stdout"] for attempt in attempts]
+    assert outputs == ["1\n", "2\n"]
+
+
+def test_the_fence_kills_and_is_reported_later(plane, agent, tmp_path):
+    plane.fence_after = 0.6
+    agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    plane.down = True
+    eventually(lambda: gone(found))
+    plane.down = False
+    assert eventually(lambda: plane.final(attempt)) == {"attempt": attempt, "event": "RELEASED", "reason": "fenced"}
+    beats = plane.count("heartbeat")
+    eventually(lambda: plane.count("heartbeat") > beats + 1)  # what is claimed while still unheard is given back
+    later = plane.submit("true")
+    assert eventually(lambda: plane.final(later))["event"] == "COMPLETED"
+
+
+def test_the_fence_holds_while_a_heartbeat_hangs(plane, agent, tmp_path):
+    plane.fence_after = 0.6
+    plane.config["timeout_seconds"] = 60.0  # so the call may hang for long
+    agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    hang = True
+
+    def heartbeat(_):
+        plane.lock.release()
+        try:
+            eventually(lambda: not hang)
+        finally:
+            plane.lock.acquire()
+
+    plane.script["heartbeat"] = heartbeat
+    eventually(lambda: gone(found), within=5)
+    hang = False
+    assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
+
+
+def test_a_stopped_agent_cannot_keep_its_jobs_past_the_fence(plane, agent, tmp_path):
+    plane.fence_after = 0.8
+    worker = agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    worker.process.send_signal(signal.SIGSTOP)
+    eventually(lambda: gone(found))  # by the warden
+    worker.process.send_signal(signal.SIGCONT)
+    assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
+    assert worker.process.poll() is None
+
+
+def test_an_agent_that_was_stopped_and_continues_fences_itself(plane, agent, tmp_path):
+    plane.fence_after = 0.8
+    worker = agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    warden = warden_of(worker.process.pid)
+    os.kill(warden, signal.SIGSTOP)
+    worker.process.send_signal(signal.SIGSTOP)
+    time.sleep(1.0)  # past the fence, while nobody can act on it
+    assert all(alive(pid) for pid in found)
+    worker.process.send_signal(signal.SIGCONT)
+    assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
+    assert gone(found)
+    os.kill(warden, signal.SIGCONT)
+
+
+def test_children_die_with_a_killed_agent(plane, agent, tmp_path):
+    worker = agent()
+    _, found = napping(plane, tmp_path / "pids")
+    worker.process.kill()
+    eventually(lambda: gone(found))
+
+
+def test_a_dead_warden_is_replaced_and_told_everything(plane, agent, tmp_path):
+    worker = agent()
+    _, found = napping(plane, tmp_path / "pids")
+    first = warden_of(worker.process.pid)
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: (second := warden_of(worker.process.pid)) and second != first)
+    worker.process.kill()
+    eventually(lambda: gone(found))
+
+
+def test_maintenance_is_said_and_stops_claims(plane, agent):
+    agent()
+    eventually(lambda: plane.count("claims"))
+    plane.heartbeat["maintenance"] = True
+    eventually(lambda: plane.states()[-1] == "MAINTENANCE")
+    attempt = plane.submit("true")
+    beats = plane.count("heartbeat")
+    eventually(lambda: plane.count("heartbeat") > beats + 3)
+    assert plane.events(attempt) == []
+    plane.heartbeat["maintenance"] = False
+    eventually(lambda: plane.final(attempt))
+    assert plane.states() == ["RUNNING", "MAINTENANCE", "RUNNING"]
+
+
+def test_a_drain_past_its_deadline_gives_back_what_is_left(plane, agent, tmp_path):
+    agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    plane.heartbeat["drain"] = {"deadline": (datetime.now(UTC) + timedelta(seconds=1)).isoformat()}
+    assert eventually(lambda: plane.final(attempt))["reason"] == "drain_deadline"
+    assert gone(found)
+
+
+def test_a_report_that_cannot_be_read_does_not_hold_up_the_others(plane, agent):
+    def reports(body):
+        if any(report.get("output", {}).get("stdout") == "bad\n" for report in body["reports"]):
+            raise Refuse(400, "invalid", "cannot read this")
+
+    plane.script["reports"] = reports
+    bad, good = plane.submit("echo bad"), plane.submit("echo good")
+    agent()
+    assert eventually(lambda: plane.final(good))["event"] == "COMPLETED"
+    assert eventually(lambda: plane.final(bad))["error"]["code"] == "REPORT_REFUSED"
+
+
+def test_megabytes_of_output_do_not_block(plane, agent):
+    attempt = plane.submit("head -c 5000000 /dev/zero | tr '\\0' 'a'; printf 'end\\0\\377'")
+    agent()
+    stdout = eventually(lambda: plane.final(attempt))["output"]["stdout"]
+    assert len(stdout) == 16 * 1024 and stdout.endswith("aend\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}")
+
+
+def test_a_refused_token_is_said_plainly(plane, agent):
+    def servers(_):
+        raise Refuse(401, "not_authenticated", "The token has expired.")
+
+    plane.script["servers"] = servers
+    worker = agent()
+    assert worker.exits() == 2
+    assert "the token was refused: The token has expired." in worker.log
+
+
+def test_a_refused_registration_says_what_is_wrong(plane, agent):
+    def servers(_):
+        raise Refuse(400, "invalid", "Invalid input.", errors={"config.timeout_seconds": ["45 < 2 x 30"]})
+
+    plane.script["servers"] = servers
+    worker = agent("--timeout", "45")
+    assert worker.exits() == 2
+    assert "config.timeout_seconds: 45 < 2 x 30" in worker.log
+
+
+def test_registration_is_repeated_with_the_same_instance_id(plane, agent):
+    def servers(_):
+        if plane.count("servers") < 3:
+            raise Refuse(503)
+
+    plane.script["servers"] = servers
+    agent()
+    eventually(lambda: plane.count("heartbeat"))
+    assert len({body["instance_id"] for call, body in plane.calls if call == "servers"}) == 1
+
+
+def test_a_signal_before_registration_ends_it_at_once(plane, agent):
+    plane.down = True
+    worker = agent()
+    eventually(lambda: "unreachable" in worker.log)
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.exits() == 0
+    assert "Received SIGTERM signal" in worker.log
+
+
+def test_an_unreachable_control_plane_does_not_keep_a_worker_from_ending(plane, agent):
+    worker = agent()
+    eventually(lambda: plane.count("claims"))
+    plane.down = True
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.exits() == 1
+
+
+def warden_of(pid: int) -> int | None:
+    import psutil
+
+    children = psutil.Process(pid).children()
+    return next((c.pid for c in children if c.status() != "zombie" and "jobs.agent.warden" in c.cmdline()), None)

@@ -1,0 +1,140 @@
+"""Fencing and beats, one step at a time on a clock of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from liveness.agent import Config, Fence, Heart, Holdings, Refused, Unreachable, full_jitter
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Server:
+    """Answers with what `replies` does; a number is the seconds that the call takes."""
+
+    id = "server"
+    config = Config(3, 40, 300, 30, 30, "NEVER")
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.bodies, self.takes, self.problem, self.fence = clock, [], 0.0, None, 10.0
+
+    def beat(self, body):
+        self.bodies.append(body)
+        self.clock.now += self.takes
+        if self.problem:
+            raise self.problem
+        return {"state": body["state"], "heartbeat_interval_seconds": 3, "fence_after_seconds": self.fence}
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def server(clock):
+    return Server(clock)
+
+
+@pytest.fixture
+def heart(clock, server):
+    heard = []
+    heart = Heart(
+        server,
+        Fence(clock),
+        holdings=lambda: Holdings(["c"], [{"attempt": "r", "pid": 1}]),
+        metrics=lambda: {},
+        hear=heard.append,
+        fenced=lambda: heard.append(f"fenced at {clock.now:g}"),
+    )
+    heart.heard = heard
+    return heart
+
+
+def test_the_fence_has_not_passed_just_before_its_time_and_has_at_it(clock):
+    fence = Fence(clock)
+    assert not fence.passed() and fence.remaining() is None
+    fence.renew(started=1000, after=10)
+    clock.now = 1009.99
+    assert not fence.passed()
+    clock.now = 1010
+    assert fence.passed() and fence.remaining() == 0
+
+
+def test_without_a_fence_nothing_ever_passes(clock):
+    fence = Fence(clock)
+    fence.renew(1000, 10)
+    fence.renew(1001, None)
+    clock.now = 1e9
+    assert not fence.passed()
+
+
+def test_the_fence_counts_from_the_start_of_the_answered_beat(heart, server, clock):
+    server.takes = 4
+    heart.beat()
+    assert heart.fence.deadline == 1010
+
+
+def test_an_unanswered_or_refused_beat_does_not_move_the_fence(heart, server, clock):
+    heart.beat()
+    for problem in (Unreachable("down"), Refused(409, "server_disconnected", "no")):
+        clock.now += 1
+        server.problem = problem
+        heart.beat()
+    assert heart.fence.deadline == 1010
+    assert heart.heard[1:] == [problem]
+
+
+def test_a_heart_that_wakes_past_the_fence_says_so_before_it_beats(heart, server, clock):
+    heart.beat()
+    clock.now = 5000  # SIGSTOP, SIGCONT
+    server.problem = Unreachable("down")
+    heart.beat()
+    assert heart.heard[1:] == ["fenced at 5000"]
+
+
+def test_an_answer_that_comes_past_the_fence_does_not_hide_it(heart, server, clock):
+    heart.beat()
+    server.takes = 11
+    heart.beat()
+    assert heart.heard[1] == "fenced at 1011"
+    assert heart.fence.deadline == 1010 and heart.fence.passed()  # 1000 + 10: that answer is too old to help
+
+
+def test_holdings_are_listed_when_due_and_after_any_silence(heart, server, clock):
+    def lists():
+        heart.beat()
+        return "claimed" in server.bodies[-1], "running" in server.bodies[-1]
+
+    assert lists() == (True, True)
+    clock.now += 29.9
+    assert lists() == (False, False)
+    clock.now += 0.1
+    assert lists() == (True, True)
+    server.problem = Unreachable("down")
+    lists()
+    server.problem = None
+    assert lists() == (True, True)
+
+
+def test_the_next_beat_comes_an_interval_after_the_start_of_this_one(heart, server):
+    server.takes = 1
+    assert heart.beat() == 2
+
+
+def test_a_miss_waits_at_most_a_quarter_of_the_timeout_even_if_told_otherwise(heart, server):
+    server.problem = Unreachable("busy", retry_after=3600)
+    assert heart.beat() == 10
+    server.problem = Unreachable("down")
+    assert all(0 <= heart.beat() <= 10 for _ in range(50))
+
+
+def test_full_jitter_grows_from_its_base_to_its_cap():
+    assert all(full_jitter(1, cap=10) <= 1 for _ in range(200))
+    assert max(full_jitter(20, cap=10) for _ in range(200)) > 5
+    assert all(full_jitter(2000, cap=10) <= 10 for _ in range(200))

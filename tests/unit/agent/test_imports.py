@@ -1,0 +1,15 @@
+import subprocess
+import sys
+
+from standin import ROOT
+
+FORBIDDEN = ("django", "rest_framework", "celery", "psycopg")
+
+
+def test_the_agents_import_no_django_drf_celery_or_psycopg():
+    code = (
+        "import sys, jobs.agent.__main__, jobs.agent.warden, jobs.agent.call, liveness.agent;"
+        f"print([name for name in sys.modules if name.partition('.')[0] in {FORBIDDEN}])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,138 @@
+"""Allowances, tags, the outbox, texts, the status file."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from jobs.agent import probe
+from jobs.agent.allow import Allowances, NotAllowed
+from jobs.agent.options import options_from, parser
+from jobs.agent.outbox import BATCH_BYTES, Outbox
+from jobs.agent.runners import clean, text
+from jobs.agent.tags import tags_for
+
+PYTHON = f"runtime:python3.{sys.version_info.minor}"
+
+
+def test_tags_are_those_of_what_is_allowed_the_runtime_and_the_users():
+    assert tags_for(Allowances.parse("script,callable"), ["gpu", ""]) == sorted(["gpu", "python", "script", PYTHON])
+    assert tags_for(Allowances.parse("callable:myapp.*")) == sorted(["python", PYTHON])
+
+
+@pytest.mark.parametrize("path", ["myapp.tasks:send", "myapp.a.b:send", "other:send"])
+def test_a_callable_is_allowed_by_a_glob_on_its_module(path):
+    Allowances.parse("callable:myapp.*, callable:other").check({"type": "callable", "path": path})
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"type": "callable", "path": "os:system"},
+        {"type": "callable", "path": "myapplication:x"},
+        {"type": "callable"},
+        {"type": "script", "command": "true"},
+        {"type": "handler", "name": "x"},
+        {},
+    ],
+)
+def test_anything_else_is_not_allowed(action):
+    with pytest.raises(NotAllowed):
+        Allowances.parse("callable:myapp.*").check(action)
+
+
+@pytest.mark.parametrize("runner", ["docker", "pod"])
+def test_a_script_runs_locally_only(runner):
+    Allowances.parse("script").check({"type": "script", "runner": None})
+    with pytest.raises(NotAllowed):
+        Allowances.parse("script").check({"type": "script", "runner": runner})
+
+
+@pytest.mark.parametrize("wrong", ["handler", "handler:x", "docker", "script:x", "", ","])
+def test_an_unknown_allowance_is_refused_with_a_sentence(wrong):
+    with pytest.raises(ValueError, match="--allow"):
+        Allowances.parse(wrong)
+
+
+def test_a_bare_callable_allows_every_module_whatever_else_is_said():
+    Allowances.parse("callable:myapp.*,callable").check({"type": "callable", "path": "os:getcwd"})
+
+
+def test_the_environment_stands_in_for_url_and_token(monkeypatch):
+    monkeypatch.setenv("CONTROLPLANE_URL", "http://plane")
+    monkeypatch.setenv("CONTROLPLANE_TOKEN", "secret")
+    options = options_from(parser().parse_args(["--timeout", "60", "--grace", "5"]))
+    assert (options.url, options.token) == ("http://plane", "secret")
+    assert options.config == {"timeout_seconds": 60.0, "termination_grace_period_seconds": 5.0}
+
+
+def said(outbox):
+    return [(report["attempt"], report["event"]) for report in outbox.batch()]
+
+
+def test_reports_stay_in_order_until_they_are_answered():
+    outbox = Outbox()
+    for n in range(3):
+        outbox.put({"attempt": f"a{n}", "event": "STARTED"})
+    first = outbox.batch()
+    outbox.put({"attempt": "a0", "event": "COMPLETED"})
+    assert outbox.batch()[:3] == first
+    outbox.answered(3)
+    assert said(outbox) == [("a0", "COMPLETED")]
+
+
+def test_only_what_was_never_sent_can_be_withdrawn():
+    outbox = Outbox()
+    outbox.put({"attempt": "sent", "event": "STARTED"})
+    outbox.batch()
+    outbox.put({"attempt": "unsent", "event": "STARTED"})
+    assert outbox.withdraw("unsent") is True
+    assert outbox.withdraw("sent") is False
+    assert said(outbox) == [("sent", "STARTED")]
+
+
+def test_a_batch_fits_a_request_and_a_single_big_report_is_still_sent():
+    outbox = Outbox()
+    for _ in range(3):
+        outbox.put({"attempt": "a", "event": "COMPLETED", "output": "x" * (BATCH_BYTES - 1000)})
+    assert len(outbox.batch()) == 1
+
+
+def test_text_is_made_safe_for_json_and_postgresql():
+    assert text(b"a\0b\xff") == "a\ufffdb\ufffd"
+    assert clean({"k\0": ["\0", 1, None, "ü\ud800"]}) == {"k\ufffd": ["\ufffd", 1, None, "ü?"]}
+
+
+@pytest.fixture
+def runtime(tmp_path, monkeypatch):
+    monkeypatch.setenv("CONTROLPLANE_RUNTIME_DIR", str(tmp_path / "run"))
+    return tmp_path / "run"
+
+
+def test_check_passes_just_before_the_timeout_and_fails_at_it(runtime, monkeypatch):
+    probe.write("a/b", "id", "RUNNING", timeout=10, heard_at=100)
+    assert runtime.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(probe, "uptime", lambda: 109.9)
+    assert probe.check("a/b") is None
+    assert probe.check(None) is None
+    monkeypatch.setattr(probe, "uptime", lambda: 110.0)
+    assert "not answered for 10 s" in probe.check("a/b")
+
+
+def test_check_says_when_there_is_no_agent_or_a_broken_file(runtime):
+    assert "no agent" in probe.check("a")
+    assert "no agents" in probe.check(None)
+    probe.write("a", "id", "RUNNING", 10, 0)
+    probe.path_of("a").write_text("{")
+    assert "cannot be read" in probe.check("a")
+    probe.write("b", "id", "RUNNING", 10, 0)
+    assert "--name" in probe.check(None)
+
+
+def test_check_notices_that_the_process_id_is_anothers(runtime):
+    probe.write("a", "id", "RUNNING", timeout=10, heard_at=probe.uptime())
+    path = probe.path_of("a")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"process_started_at": 1.5}))
+    assert "not running" in probe.check("a")

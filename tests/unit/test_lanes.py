@@ -1,0 +1,90 @@
+"""The geometry of attempt lanes."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace as Row
+
+from jobs.lanes import Late, Signs, chart
+from liveness.pages import duration, strip
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+LOST, HEIR = uuid.uuid4(), uuid.uuid4()
+
+
+def at(seconds):
+    return START + timedelta(seconds=seconds)
+
+
+def attempt(number, server, claimed, started=None, finished=None, state="RUNNING", name="worker"):
+    moments = {"claimed_at": claimed, "started_at": started, "finished_at": finished}
+    when = {field: None if seconds is None else at(seconds) for field, seconds in moments.items()}
+    return Row(number=number, server_id=server, server=Row(name=name), state=state, reason="", **when)
+
+
+def job(finished=None, state="RUNNING"):
+    return Row(created_at=START, finished_at=None if finished is None else at(finished), state=state)
+
+
+def bars(lane):
+    return {span.kind: (span.x, span.width) for span in lane.spans}
+
+
+def test_lanes_share_one_axis_and_a_resubmission_leads_to_the_next():
+    attempts = [attempt(1, LOST, 10, 20, 50, "RESUBMITTED"), attempt(2, HEIR, 60, 60, 100, "COMPLETED")]
+    first, second = chart(job(100, "COMPLETED"), attempts, [], {}, at(500)).lanes
+    assert bars(first)["waiting"] == ("0.00%", "10.00%")
+    assert bars(first)["running"] == ("20.00%", "30.00%")
+    assert bars(second)["waiting"] == ("50.00%", "10.00%")
+    assert (first.end.kind, first.end.x, first.arrow) == ("RESUBMITTED", "50.00%", True)
+    assert (second.end.kind, second.end.x, second.arrow) == ("COMPLETED", "100.00%", False)
+
+
+def test_a_job_without_an_attempt_is_a_lane_that_waits():
+    (lane,) = chart(job(state="PENDING"), [], [], {}, at(100)).lanes
+    assert bars(lane) == {"waiting": ("0.00%", "100.00%")}
+
+
+def test_a_job_that_waits_again_has_a_lane_for_it():
+    lanes = chart(job(state="PENDING"), [attempt(1, LOST, 0, 0, 40, "RESUBMITTED")], [], {}, at(100)).lanes
+    assert bars(lanes[1]) == {"waiting": ("40.00%", "60.00%")}
+    assert lanes[0].arrow
+
+
+def test_silence_is_hatched_and_the_loss_is_marked():
+    signs = {LOST: Signs(3, [at(0), at(3), at(6)], [at(51)])}
+    (lane,) = chart(job(), [attempt(1, LOST, 0, 0)], [], signs, at(100)).lanes
+    assert lane.beats == ["0.00%", "3.00%", "6.00%"]
+    assert [(gap.x, gap.width) for gap in lane.gaps] == [("6.00%", "94.00%")]
+    assert [(mark.kind, mark.x) for mark in lane.marks] == [("lost", "51.00%")]
+
+
+def test_steady_beats_leave_no_gap_however_long_the_job():
+    beats = [at(3 * number) for number in range(1200)]
+    (lane,) = chart(job(), [attempt(1, LOST, 0, 0)], [], {LOST: Signs(3, beats)}, at(3600)).lanes
+    assert len(lane.beats) == 120
+    assert lane.gaps == []
+
+
+def test_a_report_that_came_much_later_does_not_squeeze_the_rest():
+    attempts = [attempt(1, LOST, 0, 0, 40, "RESUBMITTED"), attempt(2, HEIR, 50, 50, 100, "COMPLETED")]
+    late = [Late(1, at(90_000), "COMPLETED", "attempt_superseded")]
+    first, second = chart(job(100, "COMPLETED"), attempts, late, {}, at(99_000)).lanes
+    assert [(mark.kind, mark.x) for mark in first.marks] == [("late", "100.00%")]
+    assert second.end.x == "80.00%"
+
+
+def test_the_axis_has_few_and_round_numbers():
+    words = [tick[1] for tick in chart(job(600, "FAILED"), [], [], {}, at(600)).axis]
+    assert words == ["0 s", "2 min", "4 min", "6 min", "8 min", "10 min"]
+
+
+def test_beats_that_did_not_come_are_hollow():
+    cells = strip([at(18), at(6), at(3), at(0)], 3, silence=6)
+    assert ["beat" in cell for cell in cells] == [True, True, True, False, False, False, True, False]
+    assert len(strip([at(0)], 3, silence=90_000)) == 60
+    assert strip([], 3, silence=5) == []
+
+
+def test_durations_are_said_in_at_most_two_units():
+    said = [duration(seconds) for seconds in (0.9, 59, 60, 61, 599, 600, 3660, 36_000, 90_000)]
+    assert said == ["0 s", "59 s", "1 min", "1 min 1 s", "9 min 59 s", "10 min", "1 h 1 min", "10 h", "1 d 1 h"]
