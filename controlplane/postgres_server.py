@@ -83,7 +83,7 @@ class Server:
             self.launch(tries=10 if self.clear_the_way() else 1)
 
     def stop(self) -> None:
-        if self.pid() is None:
+        if not self.runs():
             return
         for mode in ("fast", "immediate"):
             if self.call("pg_ctl", "stop", "-s", "-w", "-t", "10", "-m", mode, "-D", str(self.home)).returncode == 0:
@@ -147,18 +147,21 @@ class Server:
         has waited for, and PostgreSQL would take either for a server. Its memory, which it looks at too, tells it
         whether anybody of the old server is left.
         """
-        if (pid := self.pid()) is None:
+        if self.pid() is None:
             return False
-        try:
-            ours = Path(psutil.Process(pid).cwd()) == self.home.resolve()
-        except psutil.Error:
-            ours = False
-        if ours:
+        if self.runs():
             self.stop()
         else:
             (self.home / "postmaster.pid").unlink()
             (socket_dir_of(self.home) / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
         return True
+
+    def runs(self) -> bool:
+        """Is the process that the pid file names alive, and our server?"""
+        try:
+            return Path(psutil.Process(self.pid() or 0).cwd()) == self.home.resolve()
+        except psutil.Error:
+            return False
 
     def pid(self) -> int | None:
         """The process that the pid file names, dead or alive; None when the server was stopped."""

@@ -1,0 +1,68 @@
+# Everything happens in .venv; Python 3.11 or newer and make are all that must be there.
+PORT ?= 8000
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+BIN := .venv/bin
+RUN_STAMP := .venv/installed
+DEV_STAMP := .venv/installed-dev
+PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml
+
+.PHONY: help install install-dev run test test-fast test-acceptance lint lock
+.DEFAULT_GOAL := help
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
+
+install: $(RUN_STAMP) ## a virtual environment in .venv, from requirements.lock
+
+install-dev: $(DEV_STAMP) ## what tests and linters need as well
+
+run: $(RUN_STAMP) ## the standalone demo, PORT=8000
+	@$(BIN)/python manage.py standalone --demo --port $(PORT)
+
+test: test-fast test-acceptance ## all tests
+
+test-fast: $(DEV_STAMP) ## all but the tests that start the real processes
+	$(BIN)/python -m pytest --numprocesses auto --ignore tests/acceptance --ignore tests/bench
+
+test-acceptance: $(DEV_STAMP) ## the tests that start the real processes, one after the other
+	$(BIN)/python -m pytest tests/acceptance
+
+lint: $(DEV_STAMP) ## style, types, import rules, migrations
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check --dry-run
+
+lock: $(DEV_STAMP) ## write both lock files anew, from pyproject.toml
+	$(COMPILE) --output-file requirements.lock
+	$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+# A virtual environment that was moved, or whose Python has gone, is made anew; one that works is kept.
+WORKS := $(BIN)/python -c 'import pip' 2>/dev/null && \
+	{ test ! -e .venv/created || test "$$(cat .venv/created)" = "$(CURDIR)"; }
+
+.venv/created:
+	@$(WORKS) || { \
+		test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=/path/to/python3." >&2; exit 1; }; \
+		echo "Making .venv with $$($(PYTHON) --version) …"; \
+		$(PYTHON) -m venv --clear .venv; }
+	@echo "$(CURDIR)" > $@
+
+ifneq ($(shell $(WORKS) && echo yes),yes)
+.PHONY: .venv/created
+endif
+
+$(RUN_STAMP): .venv/created requirements.lock
+	@echo "Installing the locked packages into .venv (a minute) …"
+	@$(PIP) --requirement requirements.lock
+	@touch $@
+
+$(DEV_STAMP): $(RUN_STAMP) requirements-dev.lock
+	@echo "Installing the packages for tests and linters into .venv (a minute) …"
+	@$(PIP) --requirement requirements-dev.lock
+	@touch $@

@@ -1,0 +1,99 @@
+"""A worker dies in the middle of a job, and the demo tells what becomes of both."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from controlplane.demo.api import Api, Failed
+from controlplane.demo.shift import yearly_report
+
+SERVER_STORY = {
+    "DISCONNECTED": "is DISCONNECTED: nobody has heard it for too long, so it gets no more work",
+    "NOT_RUNNING": "is NOT_RUNNING: its jobs were given away, and it can never come back",
+    "INACTIVE": "is INACTIVE: only history",
+}
+JOB_STORY = {
+    "RESUBMITTED": "Attempt {attempt} is RESUBMITTED: the job waits for another worker",
+    "RUNNING": "Attempt {attempt} is RUNNING on {server}",
+    "COMPLETED": "The job is COMPLETED, in attempt {attempt}: nothing was lost",
+    "FAILED": "The job has FAILED",
+}
+
+
+class Accident:
+    """Told with the rights of a client, who submits, and of an operator, who may look at servers."""
+
+    def __init__(self, client: Api, operator: Api, say: Callable[[str], None]) -> None:
+        self.client, self.operator, self.say = client, operator, say
+        self.told: set[tuple[str, ...]] = set()
+
+    def happen(self, after: float) -> Iterator[None]:
+        """The whole story from `after` seconds on, in steps; each `next()` looks once. Raises Failed."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < after:
+            yield
+        job = self.client.post("jobs", body=yearly_report(1999))
+        while (attempt := running(job)) is None:
+            yield
+            job = self.client.get("jobs", job["id"])
+        server = self.operator.get("servers", attempt["server"]["id"])
+        victim = agent_process(server)
+        if victim is None:
+            self.say(f"{server['name']} does not run on this machine, so no accident is arranged")
+            return
+        self.say(f"ACCIDENT: kill -9 of {server['name']} (process {victim.pid}) in the middle of a yearly report")
+        self.say(f"  see {self.client.url}/admin/instance/jobs/{job['id']}/")
+        victim.send_signal(signal.SIGKILL)
+        while not {("INACTIVE",), ("job",)} <= self.told:
+            yield
+            with suppress(Failed):  # the next look will find it
+                self.tell_of_server(server)
+                self.tell_of_job(job["id"], attempt)
+
+    def tell_of_server(self, server: dict[str, Any]) -> None:
+        for event in in_order(self.operator.get("servers", server["id"], "events")["items"]):
+            if event["to"] in SERVER_STORY and self.is_new(event["to"]):
+                self.say(f"{server['name']} {SERVER_STORY[event['to']]}")
+
+    def tell_of_job(self, job_id: str, fatal: dict[str, Any]) -> None:
+        job = self.client.get("jobs", job_id)
+        for entry in in_order(job["timeline"]):
+            state, attempt = entry["state"], entry["attempt"]
+            known = attempt and state in JOB_STORY and (attempt > fatal["number"] or state == "RESUBMITTED")
+            if known and self.is_new(state, str(attempt)):
+                name = entry["server"]["name"]
+                where = f"the new {name}, started in place of the dead" if name == fatal["server"]["name"] else name
+                self.say(JOB_STORY[state].format(attempt=attempt, server=where))
+        if job["finished_at"]:
+            self.told.add(("job",))
+
+    def is_new(self, *what: str) -> bool:
+        new = what not in self.told
+        self.told.add(what)
+        return new
+
+
+def in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(entries, key=lambda entry: str(entry["at"]))
+
+
+def running(job: dict[str, Any]) -> dict[str, Any] | None:
+    """The attempt whose code runs now."""
+    return next((attempt for attempt in job["attempts"] if attempt["state"] == "RUNNING"), None)
+
+
+def agent_process(server: dict[str, Any]) -> psutil.Process | None:
+    """The process of a worker, if it is here and certainly a worker."""
+    if server["hostname"] != socket.gethostname() or server["pid"] == os.getpid():
+        return None
+    try:
+        process = psutil.Process(server["pid"])
+        return process if "jobs.agent" in process.cmdline() else None
+    except psutil.Error:
+        return None

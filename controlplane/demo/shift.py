@@ -1,0 +1,31 @@
+"""The jobs that the demo submits, one after the other and over again."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+Job = dict[str, Any]
+
+
+def script(command: str) -> Job:
+    return {"action": {"type": "script", "command": command}}
+
+
+def call(function: str, **payload: Any) -> Job:
+    return {"action": {"type": "callable", "path": f"controlplane.demo.work:{function}"}, "payload": payload}
+
+
+def yearly_report(year: int) -> Job:
+    """Long enough (12 s) to meet with an accident."""
+    return call("yearly_report", year=year)
+
+
+def jobs() -> Iterator[Job]:
+    for round_ in count(1):
+        yield call("resize_pictures", pictures=6)
+        yield script('for step in 1 2 3; do echo "step $step of 3"; sleep 1; done')
+        yield call("send_invoice", customer=round_ * 2)
+        yield script("echo backing up; sleep 5; echo done")
+        yield call("send_invoice", customer=round_ * 10 + 3)
+        yield call("resize_pictures", pictures=20)
+        yield yearly_report(2000 + round_)

@@ -1,0 +1,67 @@
+"""`manage.py standalone`: a whole control plane in one terminal, first run included."""
+
+import os
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from rich.console import Console
+
+from controlplane.standalone import parts, preparation
+from controlplane.standalone.supervisor import Part, Supervisor
+
+
+class Command(BaseCommand):
+    help = "Runs everything in this terminal: database, web, executor and workers. Ctrl-C stops it all."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="to listen on (default: this machine only)")
+        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--workers", type=int, default=2, metavar="N", help="how many (default 2; 0: none)")
+        # Read by controlplane.postgres.for_command(), before there are settings.
+        parser.add_argument("--data-dir", metavar="DIR", help="database, static files, tokens (default: var)")
+        parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a worker that dies")
+
+    def handle(self, *, host: str, port: int, workers: int, demo: bool, **_: Any) -> None:
+        preparation.check_address(host, port)
+        preparation.check_settings()
+        data_dir = settings.DATA_DIR
+        os.environ.update(parts.environment(data_dir, host))
+        if demo:
+            os.environ.update({**parts.DEMO_TIMINGS, **os.environ})
+        with preparation.only_one(data_dir):
+            self.prepare()
+            url = f"http://{parts.reachable(host)}:{port}"
+            page = f"{url}/admin/instance/"
+            started = self.parts(url, host, port, workers, demo)
+            preparation.let_go()
+            status = Supervisor(started, ready=f"{url}/livez", greeting=f"Open {page} (Ctrl-C stops everything)").run()
+        sys.exit(status)
+
+    def prepare(self) -> None:
+        console = Console(stderr=True)
+        for what, step in {
+            "Migrating the database": preparation.migrate,
+            "Collecting static files": preparation.collect_static,
+        }.items():
+            with console.status(f"{what} …"):
+                step()
+        if password := preparation.admin_password():
+            self.stdout.write(
+                f"An administrator was made, shown this once: user {preparation.ADMIN}, password {password}"
+            )
+        else:
+            self.stdout.write(
+                f"An administrator exists; `python manage.py changepassword {preparation.ADMIN}` sets a new password."
+            )
+
+    def parts(self, url: str, host: str, port: int, workers: int, demo: bool) -> list[Part]:
+        def token(role: str) -> str:
+            return preparation.kept_token(settings.DATA_DIR, role)
+
+        made = [parts.web(host, port), parts.executor()]
+        made += [parts.worker(number, url, token("worker")) for number in range(1, workers + 1)]
+        return [*made, parts.demo(url, token("client"), token("operator"))] if demo else made

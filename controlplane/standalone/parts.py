@@ -1,0 +1,75 @@
+"""What a control plane on one machine consists of, as processes."""
+
+import os
+import sys
+from pathlib import Path
+
+from controlplane.standalone.supervisor import Part
+
+ROOT = Path(__file__).resolve().parents[2]
+# The order in which they are stopped. All deadlines are within 15 seconds, with time left for the database.
+WORKERS, EXECUTOR, WEB = 1, 2, 3
+# Short enough to watch a worker being lost and its jobs being recovered.
+DEMO_TIMINGS = {
+    "LIVENESS_INTERVAL": "1",
+    "LIVENESS_HEARTBEAT_INTERVAL": "1",
+    "LIVENESS_TIMEOUT": "4",
+    "LIVENESS_INITIAL_DELAY": "4",
+    "LIVENESS_TERMINATION_GRACE_PERIOD": "5",
+    "JOBS_SWEEP_INTERVAL": "5",
+}
+
+
+def reachable(host: str) -> str:
+    """The name under which this machine reaches a server that listens on `host`."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
+    return f"[{local}]" if ":" in local else local
+
+
+def environment(data_dir: Path, host: str) -> dict[str, str]:
+    """What all parts are told. DATABASE_URL is there already."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    told = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "CONTROLPLANE_DATA_DIR": str(data_dir)}
+    if "ALLOWED_HOSTS" not in os.environ:
+        told["ALLOWED_HOSTS"] = ",".join(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", reachable(host)]))
+    return told
+
+
+def web(host: str, port: int) -> Part:
+    serve = ["granian", "--interface", "wsgi", "--host", host, "--port", str(port), "--log-level", "warning"]
+    threads = min(8, 2 * (os.cpu_count() or 1) + 1)  # more than that, and granian warns
+    sizes = ["--workers", "1", "--blocking-threads", str(threads), "--workers-kill-timeout", "2"]
+    command = [sys.executable, "-m", *serve, *sizes, "controlplane.wsgi:application"]
+    return Part("web", command, WEB, killed_after=13)
+
+
+def executor() -> Part:
+    work = ["worker", "--pool", "threads", "--concurrency", "4", "--hostname", "executor@%h", "--loglevel", "warning"]
+    # Not the default scheduler, which keeps a file: the timetable stands in the settings.
+    beat = ["--beat", "--scheduler", "celery.beat:Scheduler"]
+    quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    root = ["-W", "ignore:You're running the worker with superuser"]  # in a container one often is
+    command = [sys.executable, *root, "-m", "celery", "--quiet", "-A", "controlplane.celery", *work, *beat, *quiet]
+    return Part("executor", command, EXECUTOR, killed_after=11)
+
+
+def worker(number: int, url: str, token: str) -> Part:
+    agent = [sys.executable, "-m", "jobs.agent", "--url", url, "--name", f"worker-{number}"]
+    respawn = [sys.executable, "-m", "controlplane.respawn", "--after", f"{url}/livez", "--"]
+    # In the environment: everybody may read a command line.
+    secret = {"CONTROLPLANE_TOKEN": token}
+    # After the second signal an agent gives its jobs back; after SIGKILL they are recovered.
+    return Part(
+        f"worker-{number}",
+        [*respawn, *agent],
+        WORKERS,
+        insisted_after=3,
+        killed_after=6,
+        env=secret,
+    )
+
+
+def demo(url: str, client_token: str, operator_token: str) -> Part:
+    secrets = {"CONTROLPLANE_TOKEN": client_token, "CONTROLPLANE_OPERATOR_TOKEN": operator_token}
+    command = [sys.executable, "-m", "controlplane.demo", "--url", url]
+    return Part("demo", command, WORKERS, killed_after=3, env=secrets)

@@ -1,0 +1,114 @@
+"""What has to be there before the parts start; each step does nothing when it was done before."""
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.staticfiles.finders import get_finders
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.db import connections
+
+from controlplane.startup import refuse_wrong_settings
+from liveness.errors import TokenRefused
+from liveness.services import tokens
+
+ADMIN = "admin"
+
+
+@contextmanager
+def only_one(data_dir: Path) -> Iterator[None]:
+    """Hold the data directory. Raises CommandError when another control plane does."""
+    with (data_dir / "standalone.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandError(
+                f"A control plane is already running on {data_dir}. Stop it, or choose another with --data-dir."
+            ) from None
+        yield
+
+
+def check_settings() -> None:
+    """Raises CommandError with all that is wrong: each part would refuse it for itself."""
+    try:
+        refuse_wrong_settings()
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from None
+
+
+def check_address(host: str, port: int) -> None:
+    """Raises CommandError when nothing can listen there."""
+    try:
+        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        with socket.socket(family, kind, protocol) as listener:
+            # As the web server does: connections that just ended are no obstacle.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CommandError(f"Port {port} is in use; choose another with --port.") from None
+        raise CommandError(f"Nothing can listen on {host}, port {port}: {error.strerror}.") from None
+
+
+def migrate() -> None:
+    call_command("migrate", interactive=False, verbosity=0)
+
+
+def collect_static() -> None:
+    """Collect when a file has changed since the last time."""
+    seen = hashlib.sha256()
+    for finder in get_finders():
+        for path, storage in finder.list([]):
+            found = os.stat(storage.path(path))
+            seen.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+    stamp = Path(settings.STATIC_ROOT, ".collected")
+    if stamp.exists() and stamp.read_text() == seen.hexdigest():
+        return
+    call_command("collectstatic", interactive=False, verbosity=0, clear=True)
+    stamp.write_text(seen.hexdigest())
+
+
+def admin_password() -> str | None:
+    """The password of the administrator who was just made; None when there is one already."""
+    users = get_user_model().objects
+    if users.filter(is_superuser=True).exists() or users.filter(username=ADMIN).exists():
+        return None
+    password = secrets.token_urlsafe(12)
+    users.create_superuser(ADMIN, password=password)
+    return password
+
+
+def kept_token(data_dir: Path, role: str) -> str:
+    """An API token of our own: the one in the data directory while it is good, else a new one."""
+    path = data_dir / "tokens" / role
+    try:
+        text = path.read_text()
+        tokens.find(text)
+        return text
+    except (FileNotFoundError, TokenRefused):
+        text = tokens.create(f"standalone {role}", role)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    return text
+
+
+def let_go() -> None:
+    """Close the connections to the database: their threads must not be there when processes are forked."""
+    for connection in connections.all():
+        connection.close()
+        if close_pool := getattr(connection, "close_pool", None):
+            close_pool()

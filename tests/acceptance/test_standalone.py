@@ -1,0 +1,231 @@
+"""`manage.py standalone` as a user runs it: one terminal, one port, one data directory."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import psutil
+import pytest
+import urllib3
+
+from controlplane import postgres
+from tests.support.processes import ROOT, eventually, free_port
+
+pytestmark = pytest.mark.acceptance
+FOREIGN = ("LIVENESS_", "JOBS_", "CONTROLPLANE_", "DATABASE_URL", "PYTEST_")
+
+
+class Standalone:
+    """A running `manage.py standalone` and everything that it has printed."""
+
+    def __init__(self, data_dir: Path, *options: str, port: int | None = None) -> None:
+        self.data_dir = data_dir
+        self.port = port or free_port()
+        env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
+        command = [sys.executable, "manage.py", "standalone", "--port", str(self.port), "--data-dir", str(data_dir)]
+        self.process = subprocess.Popen(
+            [*command, *options],
+            cwd=ROOT,
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+        self.reader = threading.Thread(target=self.read, args=(self.process.stdout,))
+        self.reader.start()
+        self.seen: dict[int, psutil.Process] = {}
+
+    def read(self, output: IO[str]) -> None:
+        with output:
+            self.lines.extend(iter(output.readline, ""))
+
+    @property
+    def said(self) -> str:
+        return "".join(self.lines)
+
+    def wait_for(self, pattern: str, within: float = 60) -> re.Match[str]:
+        found = eventually(
+            lambda: re.search(pattern, self.said) or (self.process.poll() is not None and self.said),
+            within=within,
+            why=f"it says {pattern!r}; it said:\n{self.said}",
+        )
+        assert isinstance(found, re.Match), found
+        return found
+
+    def processes(self) -> list[psutil.Process]:
+        """All that were ever started, with the database, which is nobody's child."""
+        found = psutil.Process(self.process.pid).children(recursive=True)
+        if server := postgres.Server(self.data_dir).pid():
+            found += [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
+        self.seen |= {process.pid: process for process in found}
+        return list(self.seen.values())
+
+    def end(self, signum: int = signal.SIGINT, within: float = 15) -> int:
+        self.process.send_signal(signum)
+        status = self.process.wait(within)
+        self.reader.join(5)
+        return status
+
+    def get(self, path: str) -> urllib3.BaseHTTPResponse:
+        return urllib3.request("GET", f"http://127.0.0.1:{self.port}{path}", redirect=False, retries=False)
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    # Open to others, which pytest's own directories are not: so the database is inside it, even for root.
+    place = Path(tempfile.mkdtemp(prefix="controlplane-test-"))
+    place.chmod(0o755)
+    yield place / "var"
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def start(data_dir: Path) -> Iterator[object]:
+    started: list[Standalone] = []
+
+    def start(*options: str, port: int | None = None) -> Standalone:
+        started.append(Standalone(data_dir, *options, port=port))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.end(signal.SIGTERM, within=30)
+    postgres.Server(data_dir).stop()
+
+
+def running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended; a zombie has."""
+    found = []
+    for process in processes:
+        try:
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.NoSuchProcess:
+            pass
+    return found
+
+
+def registered(one: Standalone, workers: int) -> None:
+    eventually(lambda: one.said.count("Worker registered with ID") >= workers, within=60, why=one.said)
+
+
+def test_it_starts_answers_and_stops_without_leaving_anything_behind_and_goes_on_where_it_was(start, data_dir):
+    first = start("--workers", "1")
+    password = first.wait_for(r"user admin, password (\S+)")[1]
+    page = first.wait_for(r"Open (http://\S+/admin/instance/)")[1]
+    assert page == f"http://127.0.0.1:{first.port}/admin/instance/"
+    registered(first, 1)
+    assert first.get("/livez").status == 200
+    login = first.get("/admin/login/")
+    assert login.status == 200
+    stylesheet = re.search(rb'href="(/static/[^"]+\.css)"', login.data)
+    assert first.get(stylesheet[1].decode()).status == 200
+    eventually(lambda: first.get("/readyz").status == 200, within=30, why="a liveness check has run")
+    processes = first.processes()
+    assert len(processes) > 6
+
+    assert first.end(signal.SIGINT) == 0, first.said
+    assert running(processes) == []
+
+    second = start("--workers", "1", port=first.port)
+    second.wait_for(r"An administrator exists; .*changepassword admin")
+    assert "password " + password not in second.said
+    registered(second, 1)
+    processes = second.processes()
+    assert second.end(signal.SIGTERM) == 0, second.said
+    assert running(processes) == []
+
+
+def test_the_files_of_the_first_run_are_readable_by_their_owner_only(start, data_dir):
+    one = start("--workers", "1")
+    password = one.wait_for(r"user admin, password (\S+)")[1]
+    registered(one, 1)
+    token = (data_dir / "tokens" / "worker").read_text()
+    assert (data_dir / "tokens" / "worker").stat().st_mode & 0o777 == 0o600
+    commands = [" ".join(process.cmdline()) for process in running(one.processes())]
+    assert not [command for command in commands if token in command or password in command]
+    kept = [path for path in data_dir.rglob("*") if path.is_file() and "postgres" not in path.parts]
+    assert not [path for path in kept if password.encode() in path.read_bytes()]
+    assert one.end() == 0, one.said
+
+
+def test_a_port_in_use_is_an_error_that_says_what_to_do(start):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        one = start(port=port)
+        assert one.process.wait(60) == 1
+        one.reader.join(5)
+    assert f"Port {port} is in use; choose another with --port." in one.said
+    assert "Traceback" not in one.said
+
+
+def test_a_second_one_on_the_same_data_directory_is_refused(start, data_dir):
+    first = start("--workers", "0")
+    first.wait_for("Open http")
+    second = start("--workers", "0")
+    assert second.process.wait(60) == 1
+    second.reader.join(5)
+    assert f"A control plane is already running on {data_dir}." in second.said
+    assert first.get("/livez").status == 200
+    assert first.end() == 0, first.said
+
+
+def test_a_worker_that_is_killed_is_started_again(start):
+    one = start("--workers", "1")
+    registered(one, 1)
+    agent = next(process for process in one.processes() if process.cmdline()[1:3] == ["-m", "jobs.agent"])
+    agent.kill()
+    registered(one, 2)
+    assert one.end() == 0, one.said
+
+
+def test_when_the_web_server_dies_everything_ends_and_the_status_tells(start):
+    one = start("--workers", "1")
+    registered(one, 1)
+    processes = one.processes()
+    next(process for process in processes if "granian" in process.cmdline()).kill()
+    assert one.process.wait(30) == 1
+    one.reader.join(5)
+    assert "web has ended, so everything is stopped" in one.said
+    assert running(processes) == []
+
+
+def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(start):
+    one = start("--workers", "1")
+    registered(one, 1)
+    processes = one.processes()
+    database = postgres.Server(one.data_dir).pid()
+    one.process.kill()
+    one.process.wait(10)
+    eventually(
+        lambda: all(process.name() == "postgres" for process in running(processes)), within=15, why="the parts ended"
+    )
+    second = start("--workers", "1", port=one.port)
+    registered(second, 1)
+    assert postgres.Server(one.data_dir).pid() == database
+    assert second.end() == 0, second.said
+    assert running(processes) == []
+
+
+def test_the_demo_kills_a_worker_and_tells_how_its_job_is_completed(start):
+    one = start("--demo")
+    one.wait_for(r"demo +\| ACCIDENT: kill -9 of worker-\d", within=60)
+    for state in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE"):
+        one.wait_for(rf"demo +\| worker-\d is {state}", within=30)
+    one.wait_for(r"Attempt 1 is RESUBMITTED")
+    one.wait_for(r"The job is COMPLETED, in attempt 2", within=60)
+    assert one.end() == 0, one.said

@@ -1,0 +1,247 @@
+"""A server is heard, says what it holds and where it goes, and hears what it is to do."""
+
+import uuid
+
+import pytest
+
+from jobs.models import Attempt
+from liveness.models import Heartbeat, Server, ServerEvent
+from tests.integration.test_transitions import put
+from tests.support.http import Caller, Worker
+
+ENDED = ["TERMINATED_GRACEFULLY", "TERMINATED_FORCED"]
+GONE = ["NOT_RUNNING", "INACTIVE"]
+
+
+def row(worker):
+    return Server.objects.get(pk=worker.id)
+
+
+def clocks(worker):
+    server = row(worker)
+    return server.last_heartbeat_at, server.state_changed_at, server.created_at
+
+
+def moves(worker):
+    events = ServerEvent.objects.filter(server_id=worker.id).order_by("id")
+    return [(event.from_state, event.to_state, event.actor, event.reason) for event in events]
+
+
+def refusal(answer):
+    return answer.status_code, answer.json()["code"]
+
+
+def test_the_answer_tells_a_server_all_it_has_to_know(worker):
+    assert worker().beat().json() == {
+        "state": "RUNNING",
+        "heartbeat_interval_seconds": 3,
+        "fence_after_seconds": 336,
+        "cancel": [],
+        "lost": [],
+        "cordoned": False,
+        "maintenance": False,
+        "drain": None,
+    }
+
+
+def test_a_beat_moves_the_heartbeat_clock_and_no_other(worker, clock):
+    one = worker()
+    heard, changed, created = clocks(one)
+    clock.advance(5)
+    one.beat()
+    assert clocks(one)[0] > heard
+    assert clocks(one)[1:] == (changed, created)
+
+
+def test_metrics_are_kept_until_others_come(worker):
+    one = worker()
+    one.beat(metrics={"load": 1.5, "queue": {"a": [1]}})
+    one.beat()
+    assert row(one).metrics == {"load": 1.5, "queue": {"a": [1]}}
+    one.beat(metrics={"load": 2})
+    assert row(one).metrics == {"load": 2}
+
+
+def test_each_beat_leaves_a_line_of_history(worker, submit):
+    submit(), submit()
+    one = worker(hostname="h")
+    claimed, running = one.hold(running=False)["id"], one.hold()["id"]
+    Heartbeat.objects.all().delete()
+    one.beat(claimed=[claimed], running=[{"attempt": running, "pid": 7}])
+    lines = Heartbeat.objects.order_by("role").values_list("role", "server_id", "attempt_id", "hostname", "pid")
+    server = uuid.UUID(one.id)
+    assert [line for line in lines if line[0] != "server"] == [
+        ("claimer", server, uuid.UUID(claimed), "h", None),
+        ("runner", server, uuid.UUID(running), "h", 7),
+    ]
+    assert [line[1:3] for line in lines if line[0] == "server"] == [(server, None)]
+
+
+def test_the_attempts_that_a_beat_names_are_heard_and_no_others(worker, submit):
+    submit(), submit()
+    one = worker()
+    named, silent = one.hold()["id"], one.hold()["id"]
+    one.beat(running=[{"attempt": named, "pid": 7}])
+    assert Attempt.objects.get(pk=named).heartbeat_at is not None
+    assert Attempt.objects.get(pk=named).pid == 7
+    assert Attempt.objects.get(pk=silent).heartbeat_at is None
+    one.beat(running=[{"attempt": named}])
+    assert Attempt.objects.get(pk=named).pid == 7
+
+
+def test_attempts_that_are_not_its_own_any_more_are_lost_and_not_heard(worker, submit):
+    submit(), submit()
+    one, other = worker(name="one"), worker(name="other")
+    ended, others, unknown = one.hold(), other.hold()["id"], str(uuid.uuid4())
+    one.complete(ended)
+    said = one.beat(claimed=[others], running=[{"attempt": ended["id"]}, {"attempt": unknown}]).json()
+    assert sorted(said["lost"]) == sorted([ended["id"], others, unknown])
+    assert Attempt.objects.get(pk=others).heartbeat_at is None
+
+
+def test_a_worker_cordons_itself_with_a_reason_until_it_says_otherwise(worker):
+    one = worker()
+    assert one.beat(schedulable=False, reason="disk full").json()["cordoned"] is True
+    assert (row(one).cordoned_by, row(one).cordon_reason) == ("server", "disk full")
+    assert one.beat().json()["cordoned"] is True
+    assert one.beat(schedulable=True).json()["cordoned"] is False
+    assert (row(one).cordoned_by, row(one).cordon_reason) == (None, "")
+    assert row(one).state == "RUNNING"
+
+
+def test_a_worker_neither_lifts_nor_rewords_the_cordon_of_an_operator(worker):
+    one = worker()
+    Server.objects.update(cordoned_by="operator:ann", cordon_reason="a new disk")
+    for schedulable in (False, True):
+        assert one.beat(schedulable=schedulable, reason="mine").json()["cordoned"] is True
+        assert (row(one).cordoned_by, row(one).cordon_reason) == ("operator:ann", "a new disk")
+
+
+def test_a_state_is_taken_once_with_the_reason_said(worker):
+    one = worker()
+    for _ in range(2):
+        assert one.beat(state="ERROR", reason="segfault").json()["state"] == "ERROR"
+    assert moves(one)[1:] == [("RUNNING", "ERROR", "server", "segfault")]
+
+
+def test_the_beat_of_an_illegal_transition_still_counts(worker, clock):
+    one = worker()
+    one.beat(state="TERMINATING")
+    heard, changed, _ = clocks(one)
+    clock.advance(5)
+    assert refusal(one.beat(state="RUNNING")) == (409, "illegal_transition")
+    assert clocks(one)[0] > heard
+    assert (row(one).state, clocks(one)[1]) == ("TERMINATING", changed)
+
+
+def test_a_disconnected_server_is_told_so_and_its_beat_moves_no_clock(worker, clock):
+    one = worker()
+    put(row(one), "DISCONNECTED")
+    before = clocks(one)
+    clock.advance(5)
+    for said in ({}, {"state": "RUNNING"}, {"state": "DISCONNECTED"}, {"metrics": {"load": 1}}):
+        assert refusal(one.beat(**said)) == (409, "server_disconnected")
+    assert clocks(one) == before
+    assert row(one).state == "DISCONNECTED"
+
+
+def test_a_disconnected_server_may_end_in_order_and_beats_until_then(worker, clock):
+    one = worker()
+    put(row(one), "DISCONNECTED")
+    heard = clocks(one)[0]
+    clock.advance(5)
+    assert one.beat(state="TERMINATING").json()["state"] == "TERMINATING"
+    assert clocks(one)[0] > heard
+    assert one.beat().status_code == 200
+    assert one.beat(state="TERMINATED_FORCED").json()["state"] == "TERMINATED_FORCED"
+
+
+@pytest.mark.parametrize("final", ENDED)
+@pytest.mark.parametrize("from_", ["CREATED", "RUNNING", "MAINTENANCE", "ERROR", "DISCONNECTED"])
+def test_a_final_state_out_of_the_blue_writes_terminating_first(api, from_, final):
+    one = Worker.register(api("worker"))
+    put(row(one), from_)
+    before = len(moves(one))
+    assert one.beat(state=final, reason="SIGTERM").json()["state"] == final
+    assert [(from_, to, actor) for from_, to, actor, _ in moves(one)[before:]] == [
+        (from_, "TERMINATING", "server"),
+        ("TERMINATING", final, "server"),
+    ]
+
+
+@pytest.mark.parametrize("later", [*ENDED[:1], *GONE])
+@pytest.mark.parametrize("final", ENDED)
+def test_a_repeated_final_beat_is_a_200_ever_after_and_changes_nothing(worker, clock, final, later):
+    one = worker()
+    one.beat(state=final)
+    if later in GONE:
+        put(row(one), later)
+    before, told = clocks(one), moves(one)
+    clock.advance(5)
+    for _ in range(2):
+        assert one.beat(state=final).status_code == 200
+    assert (clocks(one), moves(one)) == (before, told)
+
+
+def test_a_server_that_has_ended_one_way_cannot_end_another_way(worker):
+    one = worker()
+    one.beat(state="TERMINATED_GRACEFULLY")
+    assert refusal(one.beat(state="TERMINATED_FORCED")) == (409, "illegal_transition")
+    assert refusal(one.beat(state="RUNNING")) == (409, "illegal_transition")
+    put(row(one), "NOT_RUNNING")
+    assert refusal(one.beat(state="TERMINATED_FORCED")) == (409, "server_not_running")
+
+
+@pytest.mark.parametrize("said", [None, "CREATED", "RUNNING", "TERMINATING", *ENDED, *GONE])
+@pytest.mark.parametrize("state", GONE)
+def test_no_server_comes_back_from_the_dead(worker, clock, state, said):
+    one = worker()
+    put(row(one), "ERROR")
+    put(row(one), state)
+    before, told = clocks(one), moves(one)
+    clock.advance(5)
+    assert refusal(one.beat(**({} if said is None else {"state": said}))) == (409, "server_not_running")
+    assert (clocks(one), moves(one)) == (before, told)
+
+
+def test_beats_after_the_end_move_no_clock(worker, clock):
+    one = worker()
+    one.beat(state="TERMINATED_GRACEFULLY")
+    before = clocks(one)
+    clock.advance(5)
+    one.beat()
+    one.beat(state="TERMINATED_GRACEFULLY")
+    assert clocks(one) == before
+
+
+@pytest.mark.parametrize("said", [{}, {"state": "RUNNING"}, {"state": "TERMINATED_GRACEFULLY"}])
+def test_a_purged_server_is_a_410_for_each_of_its_calls(worker, said):
+    one = worker()
+    Server.objects.all().delete()
+    assert refusal(one.beat(**said)) == (410, "server_unknown")
+    assert refusal(one.post(f"/servers/{one.id}/claims", {"limit": 1})) == (410, "server_unknown")
+    reports = {"reports": [{"attempt": str(uuid.uuid4()), "event": "STARTED"}]}
+    assert refusal(one.post(f"/servers/{one.id}/reports", reports)) == (410, "server_unknown")
+
+
+@pytest.mark.parametrize("call", ["heartbeat", "claims", "reports"])
+def test_a_revoked_server_token_is_a_401(worker, call):
+    one = worker()
+    Server.objects.update(token_version=2)
+    body = {"reports": [{"attempt": str(uuid.uuid4()), "event": "STARTED"}]} if call == "reports" else {}
+    answer = one.post(f"/servers/{one.id}/{call}", body)
+    assert refusal(answer) == (401, "token_revoked")
+    assert answer.headers["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize("call", ["heartbeat", "claims", "reports"])
+def test_a_call_is_its_own_servers_only(worker, api, call):
+    one, other = worker(name="one"), worker(name="other")
+    heard = clocks(one)
+    body = {"reports": []} if call == "reports" else {}
+    callers = [other, *(api(role) for role in ("worker", "client", "viewer", "operator"))]
+    for caller in callers:
+        assert refusal(caller.post(f"/servers/{one.id}/{call}", body)) == (403, "not_your_server")
+        assert refusal(caller.post(f"/servers/{uuid.uuid4()}/{call}", body)) == (403, "not_your_server")
+    assert clocks(one) == heard
+    assert Caller(one.token).post(f"/servers/{one.id}/{call}", body).status_code == 200

@@ -1,0 +1,249 @@
+"""What the calls of workers cost, and what happens when many of them meet: with real commits and connections."""
+
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from jobs.models import Attempt, WorkerJob
+from jobs.services import claiming, recovery, submission
+from jobs.services.check import CheckFailed, check
+from liveness.models import ApiToken, Server, ServerEvent
+from liveness.services import tokens
+from tests.support.clock import Clock
+from tests.support.http import Caller, Worker
+
+SCRIPT = {"type": "script", "runner": "local", "command": "true"}
+IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
+EMPTY = """
+    truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat cascade;
+    update liveness_clock set tick_at = 'epoch', swept_at = 'epoch', last_swept_at = 'epoch', finished_at = null;
+    update test_clock.shift set by = '0';
+    drop function if exists broken() cascade;
+"""
+BROKEN = """
+    create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$;
+    create trigger broken before update on {} for each row when (old.id = %s) execute function broken()
+"""
+
+
+def run(statement, params=None):
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        return cursor.fetchone()[0] if cursor.description else None
+
+
+@pytest.fixture
+def committed(django_db_setup, django_db_blocker):
+    """Everything is committed, and emptied again afterwards. Makes workers: `committed(name="one")`."""
+    with django_db_blocker.unblock():
+        try:
+            registrar = Caller(tokens.create("registrar", "worker"))
+            yield lambda **said: Worker.register(registrar, **said).running()
+        finally:
+            run(EMPTY)
+            connection.close()
+
+
+@pytest.fixture
+def threads():
+    """Begins a call in a thread, with a connection of its own; its future."""
+
+    def elsewhere(call, *args):
+        try:
+            return call(*args)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(10) as pool:
+        yield lambda call, *args: pool.submit(elsewhere, call, *args)
+
+
+def submit_many(number, **said):
+    owner = ApiToken.objects.filter(role="client").first() or tokens.find(tokens.create("owner", "client"))
+    return [job for job, _ in submission.submit(owner, [{"action": SCRIPT, **said}] * number)]
+
+
+def someone_waits(deadline=10):
+    """Whether, before the deadline, a statement waits for a lock that this connection holds."""
+    until = time.monotonic() + deadline
+    while time.monotonic() < until:
+        run("select pg_stat_clear_snapshot()")
+        if run("select count(*) from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid))"):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def round_trips(caller, path, body):
+    with CaptureQueriesContext(connection) as queries:
+        assert caller.post(path, body).status_code in (200, 201)
+    return len(queries)
+
+
+def test_each_call_of_a_worker_is_one_round_trip(worker, submit, api):
+    for _ in range(3):
+        submit()
+    registrar, one = api("worker"), worker()
+    first, second = one.hold(running=False)["id"], one.hold()["id"]
+    body = {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4())}
+    beat = {"state": "RUNNING", "metrics": {"a": 1}, "claimed": [first], "running": [{"attempt": second, "pid": 1}]}
+    started, progress = {"attempt": first, "event": "STARTED"}, {"attempt": second, "event": "PROGRESS", "progress": 1}
+    path = f"/servers/{one.id}"
+    assert round_trips(registrar, "/servers", body) == 1
+    assert round_trips(registrar, "/servers", body) == 1
+    assert round_trips(one, f"{path}/heartbeat", beat) == 1
+    assert round_trips(one, f"{path}/claims", {"limit": 5, "request_id": str(uuid.uuid4())}) == 1
+    completed = {"attempt": first, "event": "COMPLETED", "output": 1}
+    assert round_trips(one, f"{path}/reports", {"reports": [started, progress, completed]}) == 1
+
+
+def test_a_heartbeat_for_a_hundred_attempts_is_one_round_trip(worker):
+    submit_many(100)
+    one = worker(max_concurrent=100)
+    held = [attempt["id"] for attempt in one.claim(limit=100)]
+    beat = {"claimed": held[:50], "running": [{"attempt": attempt} for attempt in held[50:]]}
+    assert round_trips(one, f"/servers/{one.id}/heartbeat", beat) == 1
+    assert not Attempt.objects.filter(heartbeat_at=None).exists()
+
+
+def nodes(plan):
+    yield plan
+    for part in plan.get("Plans", []):
+        yield from nodes(part)
+
+
+def test_a_claim_walks_over_none_of_the_jobs_that_it_may_not_have(worker):
+    submit_many(20_000, tags=["other"], priority=5)
+    (wanted,) = submit_many(1)
+    run("analyze jobs_workerjob")
+    one = worker()
+    with CaptureQueriesContext(connection) as queries:
+        assert [attempt["job"]["id"] for attempt in one.claim()] == [str(wanted)]
+    (wanted,) = submit_many(1)
+    _, claim = queries[0]["sql"].split(";\n")
+    (plan,) = run(f"explain (analyze, format json) {claim}")
+    assert WorkerJob.objects.get(pk=wanted).state == "CLAIMED"
+    of_jobs = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "jobs_workerjob"]
+    reads = [node for node in of_jobs if node["Node Type"] != "ModifyTable"]
+    assert "job_to_claim" in {node.get("Index Name") for node in reads}
+    assert not [node for node in reads if "Seq Scan" in node["Node Type"]]
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in reads) < 20
+    assert sum(node.get("Rows Removed by Filter", 0) for node in reads) < 20
+
+
+def test_eight_connections_claim_five_thousand_jobs_and_none_twice(committed, threads):
+    jobs = {job for _ in range(5) for job in submit_many(1000)}
+    workers = [committed(name=f"w{number}", max_concurrent=5000).token for number in range(8)]
+    start = threading.Barrier(8)
+
+    def drain(token):
+        start.wait(10)
+        taken, empty = [], 0
+        while empty < 3:
+            found = [attempt.job for attempt in claiming.claim(tokens.read_server_token(token), 50)]
+            taken += found
+            empty = 0 if found else empty + 1
+        return taken
+
+    began = time.monotonic()
+    taken = [job for future in [threads(drain, token) for token in workers] for job in future.result(60)]
+    assert time.monotonic() - began < 10
+    assert len(taken) == len(set(taken)) == Attempt.objects.count() == 5000
+    assert set(taken) == jobs
+
+
+@pytest.mark.parametrize(("request_id", "given"), [(None, 7), (uuid.uuid4(), 5)], ids=["others", "the same"])
+def test_claims_of_one_server_at_once_never_exceed_its_capacity_and_the_same_is_one(
+    committed, threads, request_id, given
+):
+    submit_many(100)
+    token = tokens.read_server_token(committed(max_concurrent=7).token)
+    claims = [future.result(30) for future in [threads(claiming.claim, token, 5, request_id) for _ in range(8)]]
+    assert len({attempt.id for claim in claims for attempt in claim}) == Attempt.objects.count() == given
+    assert request_id is None or {len(claim) for claim in claims} == {5}
+
+
+@pytest.mark.parametrize("path", ["/servers", "/jobs"])
+def test_the_same_thing_made_twice_at_once_is_made_once(committed, threads, path):
+    caller = Caller(tokens.create("a racer", "worker" if path == "/servers" else "client"))
+    server, job = {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4())}, {"action": SCRIPT, "key": "k"}
+    body = server if path == "/servers" else job
+    with transaction.atomic():
+        first = caller.post(path, body)
+        second = threads(Caller(caller.token).post, path, body)
+        assert someone_waits()
+    assert (first.status_code, second.result(10).status_code) == (201, 200)
+    assert first.json() == second.result().json()
+
+
+def test_a_heartbeat_that_is_being_written_beats_the_check(committed, threads):
+    one = committed()
+    Clock().advance(46)
+    with transaction.atomic():
+        one.beat()
+        threads(check).result(10)
+    check()
+    assert Server.objects.get().state == "RUNNING"
+    assert not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
+
+
+@pytest.mark.parametrize("first", ["completion", "recovery"])
+def test_of_a_completion_and_a_recovery_the_first_written_wins(committed, threads, first):
+    submit_many(1)
+    one = committed(config=IMMEDIATELY)
+    attempt = one.hold()
+    one.beat(state="ERROR")
+    with transaction.atomic():
+        if first == "completion":
+            assert one.complete(attempt, 42)["accepted"]
+            assert threads(recovery.recover).result(10) == {}
+        else:
+            assert recovery.recover() == {"RESUBMITTED": 1}
+            late = threads(Worker(one.token, id=one.id).complete, attempt, 42)
+            assert someone_waits()
+    if first == "recovery":
+        assert (late.result(10)["accepted"], late.result()["code"]) == (False, "attempt_superseded")
+    assert recovery.recover() == {}
+    expected = ("COMPLETED", 42) if first == "completion" else ("PENDING", None)
+    assert WorkerJob.objects.values_list("state", "output").get() == expected
+
+
+def test_ten_checks_at_once_do_what_one_does(committed, threads):
+    submit_many(40)
+    for number in range(4):
+        one = committed(name=f"w{number}", config=IMMEDIATELY)
+        for attempt in one.claim(limit=10)[:5]:
+            one.start(attempt)
+    for wait, state in ((46, "DISCONNECTED"), (10, "NOT_RUNNING"), (10, "INACTIVE")):
+        Clock().advance(wait)
+        done = [future.result(30) for future in [threads(check) for _ in range(10)]]
+        assert set(Server.objects.values_list("state", flat=True)) == {state}
+        if state == "DISCONNECTED":
+            assert sum(one["disconnected"] for one in done) == 4
+            assert [sum(one["recovered"].get(end, 0) for one in done) for end in ("RESUBMITTED", "REQUEUED")] == [
+                20,
+                20,
+            ]
+    assert ServerEvent.objects.filter(actor="liveness").count() == 12
+    ends = sorted(Attempt.objects.values_list("state", flat=True))
+    assert ends == ["REQUEUED"] * 20 + ["RESUBMITTED"] * 20
+
+
+@pytest.mark.parametrize("table", ["jobs_workerjob", "jobs_attempt", "liveness_server"])
+def test_a_bad_row_delays_only_itself(committed, table):
+    submit_many(2)
+    bad, good = (committed(name=name, config=IMMEDIATELY) for name in ("bad", "good"))
+    attempt, other = bad.hold(), good.hold()
+    Clock().advance(46)
+    rows = {"jobs_workerjob": attempt["job"]["id"], "jobs_attempt": attempt["id"], "liveness_server": bad.id}
+    run(BROKEN.format(table), [rows[table]])
+    with suppress(CheckFailed):
+        check()
+    assert Server.objects.get(pk=good.id).state == "DISCONNECTED"
+    assert Attempt.objects.get(pk=other["id"]).state == "RESUBMITTED"

@@ -1,0 +1,230 @@
+"""The check: the silent are disconnected, the lost recovered and then retired; by the database's clock."""
+
+import pytest
+from django.db import DatabaseError, connection
+
+from jobs.models import Attempt
+from jobs.services import check as checking
+from jobs.services import recovery
+from jobs.services.check import CheckFailed, check
+from liveness.models import Server, ServerEvent
+from liveness.services import detection
+from tests.integration.test_transitions import put
+from tests.support.http import Worker
+
+ALIVE = ["CREATED", "RUNNING", "MAINTENANCE"]
+INTERVAL = 10
+
+
+@pytest.fixture
+def frozen(clock):
+    """The clock, which stands still but for `advance`."""
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_catalog.clock_timestamp()")
+        cursor.execute(
+            "create or replace function test_clock.clock_timestamp() returns timestamptz language sql volatile as"
+            " $$ select %s + by from test_clock.shift $$",
+            cursor.fetchone(),
+        )
+    return clock
+
+
+@pytest.fixture
+def later(clock):
+    """The next check, an interval later, unless another time is said; what it did."""
+
+    def later(seconds=INTERVAL):
+        clock.advance(seconds)
+        return check()
+
+    return later
+
+
+def state(worker):
+    return Server.objects.get(pk=worker.id).state
+
+
+def last_move(worker):
+    event = ServerEvent.objects.filter(server_id=worker.id).last()
+    return event.from_state, event.to_state, event.actor
+
+
+def configured(worker, strategy="AFTER_TERMINATION_GRACE_PERIOD", **config):
+    return worker(config={"worker_task_restart_strategy": strategy, **config})
+
+
+@pytest.mark.parametrize("timeout", [45, 100])
+@pytest.mark.parametrize("was", ALIVE)
+def test_silence_of_exactly_the_timeout_is_endured_and_any_longer_is_not(api, frozen, timeout, was):
+    one = Worker.register(api("worker"), config={"timeout_seconds": timeout})
+    put(Server.objects.get(pk=one.id), was)
+    frozen.advance(60)
+    one.beat()
+    frozen.advance(timeout)
+    check()
+    assert state(one) == was
+    frozen.advance(0.001)
+    check()
+    assert state(one) == "DISCONNECTED"
+    assert last_move(one) == (was, "DISCONNECTED", "liveness")
+    assert f"its timeout is {timeout} s" in ServerEvent.objects.last().reason
+
+
+@pytest.mark.parametrize(("delay", "age"), [(45, 45.001), (120, 120)], ids=["the timeout decides", "the delay decides"])
+def test_a_young_server_is_spared_until_its_initial_delay_has_passed(worker, frozen, settings, delay, age):
+    settings.LIVENESS = {"INITIAL_DELAY": delay}
+    one = worker()
+    frozen.advance(age - 0.001)
+    check()
+    assert state(one) == "RUNNING"
+    frozen.advance(0.002)
+    check()
+    assert state(one) == "DISCONNECTED"
+
+
+def test_a_server_that_was_never_heard_is_silent_since_it_registered(api, frozen):
+    one = Worker.register(api("worker"))
+    frozen.advance(45.001)
+    check()
+    assert last_move(one) == ("CREATED", "DISCONNECTED", "liveness")
+
+
+def test_a_server_that_beats_is_never_disconnected(worker, later):
+    one = worker()
+    for _ in range(20):
+        one.beat()
+        later()
+    assert state(one) == "RUNNING"
+
+
+@pytest.mark.parametrize("was", ["ERROR", "TERMINATING", "TERMINATED_GRACEFULLY", "TERMINATED_FORCED"])
+def test_only_the_alive_are_disconnected(worker, frozen, was):
+    one = worker()
+    put(Server.objects.get(pk=one.id), was)
+    frozen.advance(46)
+    assert check()["disconnected"] == 0
+    assert not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
+
+
+def test_disabled_the_check_disconnects_nobody_but_recovers_and_retires_the_lost(worker, submit, settings, later):
+    settings.LIVENESS = {"ENABLED": False}
+    submit()
+    silent, failed = worker(name="silent"), configured(worker, "IMMEDIATELY")
+    failed.hold()
+    failed.beat(state="ERROR")
+    later(100), later()
+    assert (state(silent), state(failed)) == ("RUNNING", "NOT_RUNNING")
+    assert Attempt.objects.get().state == "RESUBMITTED"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ends"),
+    [
+        ("IMMEDIATELY", ["DISCONNECTED", "NOT_RUNNING", "INACTIVE", "INACTIVE"]),
+        ("NEVER", ["DISCONNECTED", "NOT_RUNNING", "INACTIVE", "INACTIVE"]),
+        ("AFTER_TERMINATION_GRACE_PERIOD", ["DISCONNECTED"] * 4 + ["NOT_RUNNING", "INACTIVE"]),
+    ],
+)
+def test_a_lost_server_goes_one_step_per_check_by_its_strategy(worker, submit, later, strategy, ends):
+    submit()
+    one = configured(worker, strategy, termination_grace_period_seconds=25)
+    one.hold()
+    seen = []
+    for seconds in [46] + [INTERVAL] * (len(ends) - 1):
+        later(seconds)
+        seen.append(state(one))
+    assert seen == ends
+    moves = list(ServerEvent.objects.filter(actor="liveness").values_list("to_state", flat=True))
+    assert moves == ["DISCONNECTED", "NOT_RUNNING", "INACTIVE"]
+    assert Attempt.objects.get().state == ("RUNNING" if strategy == "NEVER" else "RESUBMITTED")
+
+
+@pytest.mark.parametrize(("said", "checks"), [("TERMINATED_GRACEFULLY", 2), ("TERMINATED_FORCED", 3), ("ERROR", 3)])
+def test_a_server_that_said_its_end_is_retired_after_its_grace_period_or_at_once(worker, later, said, checks):
+    one = configured(worker, termination_grace_period_seconds=15)
+    one.beat(state=said)
+    count = 0
+    while state(one) == said:
+        later()
+        count += 1
+    assert (state(one), count) == ("NOT_RUNNING", checks)
+
+
+def test_a_terminating_server_is_lost_when_it_falls_silent(worker, submit, frozen):
+    submit(), submit()
+    one = configured(worker, "IMMEDIATELY")
+    one.hold(), one.hold(running=False)
+    one.beat(state="TERMINATING")
+    frozen.advance(44.999)
+    assert check()["recovered"] == {}
+    frozen.advance(0.002)
+    assert check()["recovered"] == {"RESUBMITTED": 1, "REQUEUED": 1}
+
+
+def test_a_terminating_server_that_outstays_its_grace_period_and_timeout_is_lost_though_it_beats(
+    worker, submit, frozen
+):
+    submit()
+    one = configured(worker, termination_grace_period_seconds=100)
+    one.hold()
+    one.beat(state="TERMINATING")
+    frozen.advance(144.999)
+    one.beat()
+    assert check()["recovered"] == {}
+    frozen.advance(0.002)
+    one.beat()
+    assert check()["recovered"] == {"RESUBMITTED": 1}
+
+
+def test_a_server_is_not_retired_while_an_attempt_is_left_to_recover(worker, submit, later, monkeypatch):
+    submit()
+    one = configured(worker, "IMMEDIATELY")
+    one.hold()
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "recover", lambda: {})
+        later(46), later(), later()
+        assert state(one) == "DISCONNECTED"
+    later()
+    assert Attempt.objects.get().state == "RESUBMITTED"
+    assert state(one) == "NOT_RUNNING"
+
+
+@pytest.mark.parametrize("times", [2, 10])
+def test_checks_at_one_moment_do_what_one_does(worker, submit, clock, times):
+    submit()
+    one = configured(worker, "IMMEDIATELY")
+    one.hold()
+    for expected in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE"):
+        clock.advance(46 if expected == "DISCONNECTED" else INTERVAL)
+        for _ in range(times):
+            check()
+            assert state(one) == expected
+    assert ServerEvent.objects.filter(actor="liveness").count() == 3
+    assert Attempt.objects.count() == 1
+
+
+def explode(*args, **more):
+    raise DatabaseError("canceling statement due to lock timeout")
+
+
+@pytest.mark.parametrize("failing", ["begin_tick", "detect", "begin_sweep", "recover", "deactivate", "retire"])
+def test_a_failing_step_does_not_silence_the_others(worker, submit, later, monkeypatch, failing):
+    submit()
+    silent, lost, idle, gone = (configured(worker, "IMMEDIATELY") for _ in range(4))
+    put(Server.objects.get(pk=gone.id), "NOT_RUNNING")
+    idle.beat(state="ERROR")
+    lost.hold()
+    lost.beat(state="ERROR")
+    monkeypatch.setattr({"recover": recovery, "retire": checking}.get(failing, detection), failing, explode)
+    with pytest.raises(CheckFailed):
+        later(46)
+    did = {
+        "detect": state(silent) == "DISCONNECTED",
+        "recover": Attempt.objects.get().state == "RESUBMITTED",
+    }
+    assert did == {step: step != failing for step in did}
+    if failing not in ("begin_tick", "begin_sweep"):  # retiring and deactivating wait for a later tick
+        with pytest.raises(CheckFailed):
+            later()
+        did = {"deactivate": state(gone) == "INACTIVE", "retire": state(idle) == "NOT_RUNNING"}
+        assert did == {step: step != failing for step in did}

@@ -1,0 +1,244 @@
+"""What workers say of their attempts, and the fence that judges it."""
+
+import uuid
+
+import pytest
+
+from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.services.check import check
+from liveness.models import Server
+from tests.integration.test_transitions import put
+
+CRASH = {"code": "WORKER_CRASHED", "message": "signal 9"}
+ERROR = {"code": "ValueError", "message": "no", "traceback": "line 1"}
+ENDS = {
+    "COMPLETED": {"output": {"answer": 42}},
+    "FAILED": {"error": ERROR},
+    "RELEASED": {"reason": "fenced"},
+}
+SAYINGS = {"STARTED": {}, "PROGRESS": {"progress": 0.5}, **ENDS}
+
+
+def said(attempt, event, **more):
+    return {"attempt": attempt["id"], "event": event, **more}
+
+
+def brief(results):
+    return [(result["accepted"], result["replayed"], result["state"], result["code"]) for result in results]
+
+
+@pytest.fixture
+def held(worker, submit):
+    """One job with its worker and attempt: `held(running=False)`; `seen()` is the job as the API shows it."""
+
+    class Held:
+        def __init__(self, running=True, worker_says=None, **job):
+            self.job = submit(**job)["id"]
+            self.worker = worker(**(worker_says or {}))
+            self.attempt = self.worker.hold(running=running)
+
+        def report(self, event, **more):
+            return brief(self.worker.report(said(self.attempt, event, **more)))[0]
+
+        def seen(self):
+            return submit.client.get(f"/jobs/{self.job}").json()
+
+    return Held
+
+
+def stored(attempt_id):
+    return Attempt.objects.filter(pk=attempt_id).values().get(), WorkerJob.objects.values().get()
+
+
+def test_a_job_is_started_and_completed(held):
+    one = held(running=False)
+    assert one.report("STARTED") == (True, False, "RUNNING", None)
+    assert (one.seen()["state"], one.seen()["attempts"][0]["state"]) == ("RUNNING", "RUNNING")
+    assert one.report("COMPLETED", output={"answer": 42}) == (True, False, "COMPLETED", None)
+    seen = one.seen()
+    assert (seen["state"], seen["output"], seen["error"]) == ("COMPLETED", {"answer": 42}, None)
+    assert seen["finished_at"] and seen["attempts"][0]["finished_at"]
+
+
+@pytest.mark.parametrize("output", [None, 0, "", False, [], {}, "é\U0001f600", [1, {"a": None}], 1.5, 2**53])
+def test_any_json_may_be_an_output(held, output):
+    one = held()
+    one.report("COMPLETED", output=output)
+    assert one.seen()["output"] == output
+
+
+def test_a_failure_is_told_with_its_error(held):
+    one = held()
+    assert one.report("FAILED", error=ERROR) == (True, False, "FAILED", None)
+    seen = one.seen()
+    assert (seen["state"], seen["error"], seen["output"]) == ("FAILED", ERROR, None)
+    assert seen["attempts"][0]["error"] == ERROR
+    assert seen["resubmissions"] == 0
+
+
+def test_progress_is_shown(held):
+    one = held()
+    one.report("PROGRESS", progress=0.25, message="a quarter")
+    one.report("PROGRESS", progress=0.5)
+    attempt = one.seen()["attempts"][0]
+    assert (attempt["progress"], attempt["message"]) == (0.5, "a quarter")
+
+
+@pytest.mark.parametrize(("running", "end"), [(True, "RESUBMITTED"), (False, "RELEASED")])
+def test_what_a_worker_releases_goes_back_to_the_queue_uncounted_and_at_once(held, running, end):
+    one = held(running=running)
+    assert one.report("RELEASED", reason="fenced") == (True, False, end, None)
+    seen = one.seen()
+    assert (seen["state"], seen["resubmissions"], seen["retries"]) == ("PENDING", 0, 0)
+    assert [entry["reason"] for entry in seen["timeline"] if entry["state"] == end] == ["fenced"]
+    assert one.worker.claim(limit=1)[0]["number"] == 2
+
+
+@pytest.mark.parametrize("event", ["COMPLETED", "FAILED", "PROGRESS"])
+def test_nothing_is_taken_of_code_that_was_not_started(held, event):
+    one = held(running=False)
+    before = stored(one.attempt["id"])
+    assert one.report(event, **SAYINGS[event]) == (False, False, "CLAIMED", "not_started")
+    assert stored(one.attempt["id"]) == before
+
+
+@pytest.mark.parametrize("event", ["COMPLETED", "FAILED", "PROGRESS"])
+def test_started_earlier_in_the_same_call_counts_and_later_does_not(held, event):
+    early = held(running=False)
+    items = [said(early.attempt, "STARTED"), said(early.attempt, event, **SAYINGS[event])]
+    assert [accepted for accepted, *_ in brief(early.worker.report(*items))] == [True, True]
+    late = held(running=False)
+    items = [said(late.attempt, event, **SAYINGS[event]), said(late.attempt, "STARTED")]
+    assert brief(late.worker.report(*items)) == [
+        (False, False, "CLAIMED", "not_started"),
+        (True, False, "RUNNING", None),
+    ]
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one call", "in two calls"])
+@pytest.mark.parametrize("event", ["STARTED", *ENDS])
+def test_a_report_that_comes_twice_is_replayed_and_changes_nothing(held, event, together):
+    one = held(running=event != "STARTED")
+    item = said(one.attempt, event, **SAYINGS[event])
+    first, second = brief(one.worker.report(item, item)) if together else (
+        brief(one.worker.report(item))[0],
+        None,
+    )  # fmt: skip
+    before = stored(one.attempt["id"])
+    second = second or brief(one.worker.report(item))[0]
+    assert first[:2] == (True, False)
+    assert second == (True, True, first[2], None)
+    assert stored(one.attempt["id"]) == before
+    assert not LateReport.objects.exists()
+
+
+@pytest.mark.parametrize("output", [10**22, 12345678901234567890123, 0.1, 1e-300, 1e300, {"b": 1, "a": [1.0]}])
+def test_an_output_with_unusual_numbers_is_replayed_too(held, output):
+    one = held()
+    one.report("COMPLETED", output=output)
+    assert one.report("COMPLETED", output=output) == (True, True, "COMPLETED", None)
+
+
+@pytest.mark.parametrize("event", ["STARTED", "PROGRESS"])
+@pytest.mark.parametrize("end", ["COMPLETED", "FAILED"])
+def test_what_was_said_before_the_end_may_come_again_after_it(held, event, end):
+    one = held()
+    one.report(end, **ENDS[end])
+    assert one.report(event, **SAYINGS[event])[:2] == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("event", "first", "second"),
+    [
+        ("COMPLETED", {"output": 1}, {"output": 2}),
+        ("COMPLETED", {"output": 1}, {}),
+        ("COMPLETED", {"output": None}, {"output": 0}),
+        ("FAILED", {"error": ERROR}, {"error": {**ERROR, "message": "yes"}}),
+    ],
+)
+def test_the_same_end_with_another_content_conflicts_and_is_kept_but_not_applied(held, event, first, second):
+    one = held()
+    one.report(event, **first)
+    before = stored(one.attempt["id"])
+    assert one.report(event, **second) == (False, False, event, "conflicting_report")
+    assert stored(one.attempt["id"]) == before
+    assert [(late["event"], late["reason"]) for late in one.seen()["late_reports"]] == [(event, "conflicting_report")]
+
+
+@pytest.mark.parametrize(("first", "second"), [(a, b) for a in ENDS for b in ENDS if a != b])
+def test_an_attempt_ends_once_and_other_ends_are_refused_and_kept(held, first, second):
+    one = held()
+    one.report(first, **ENDS[first])
+    before = stored(one.attempt["id"])
+    accepted, replayed, state, code = one.report(second, **ENDS[second])
+    assert (accepted, replayed, state) == (False, False, before[0]["state"])
+    assert code in ("attempt_superseded", "conflicting_report")
+    assert stored(one.attempt["id"]) == before
+    assert [late["event"] for late in one.seen()["late_reports"]] == [second]
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["claimed again", "pending"])
+@pytest.mark.parametrize("event", SAYINGS)
+def test_after_recovery_every_word_of_the_loser_is_refused(held, worker, clock, event, again):
+    one = held(worker_says={"config": {"worker_task_restart_strategy": "IMMEDIATELY"}})
+    clock.advance(46)
+    heir = worker(name="heir")
+    check()
+    if again:
+        assert heir.hold()["number"] == 2
+    before = stored(one.attempt["id"])
+    assert one.report(event, **SAYINGS[event]) == (False, False, "RESUBMITTED", "attempt_superseded")
+    assert stored(one.attempt["id"]) == before
+    if event != "PROGRESS":
+        (late,) = one.seen()["late_reports"]
+        assert (late["attempt"], late["event"], late["reason"]) == (one.attempt["id"], event, "attempt_superseded")
+        assert late["at"]
+
+
+@pytest.mark.parametrize("strategy", ["AFTER_TERMINATION_GRACE_PERIOD", "NEVER"])
+@pytest.mark.parametrize("event", SAYINGS)
+@pytest.mark.parametrize("state", ["NOT_RUNNING", "INACTIVE"])
+def test_the_dead_are_answered_with_every_item_refused(held, state, event, strategy):
+    one = held(worker_says={"config": {"worker_task_restart_strategy": strategy}})
+    put(Server.objects.get(pk=one.worker.id), state)
+    before = stored(one.attempt["id"])
+    results = brief(one.worker.report(*[said(one.attempt, event, **SAYINGS[event])] * 2))
+    assert results == [(False, False, "RUNNING", "attempt_superseded")] * 2
+    assert stored(one.attempt["id"]) == before
+
+
+@pytest.mark.parametrize("state", ["MAINTENANCE", "ERROR", "DISCONNECTED", "TERMINATING", "TERMINATED_GRACEFULLY"])
+def test_a_server_that_is_not_dead_yet_still_completes(held, state):
+    one = held()
+    put(Server.objects.get(pk=one.worker.id), state)
+    assert one.report("COMPLETED", output=1) == (True, False, "COMPLETED", None)
+
+
+def test_one_refused_report_spoils_no_other_and_results_come_in_order(worker, submit):
+    for _ in range(3):
+        submit()
+    one, other = worker(name="one"), worker(name="other")
+    first, second, others = one.hold(), one.hold(running=False), other.hold()
+    unknown = {"id": str(uuid.uuid4())}
+    results = one.report(
+        said(unknown, "COMPLETED"), said(second, "COMPLETED"), said(others, "COMPLETED"), said(first, "COMPLETED"),
+        said(second, "STARTED"),
+    )  # fmt: skip
+    assert [result["attempt"] for result in results] == [row["id"] for row in (unknown, second, others, first, second)]
+    assert [result["accepted"] for result in results] == [False, False, False, True, True]
+    assert results[0]["state"] is results[2]["state"] is None
+    assert Attempt.objects.get(pk=others["id"]).state == "RUNNING"
+    assert not LateReport.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("on_worker_lost", "end", "state"), [("RESUBMIT", "RESUBMITTED", "PENDING"), ("FAIL",) + ("FAILED",) * 2]
+)
+def test_a_crash_of_the_code_that_its_worker_reports_is_a_loss(held, on_worker_lost, end, state):
+    one = held(on_worker_lost=on_worker_lost)
+    assert one.report("FAILED", error=CRASH) == (True, False, end, None)
+    seen = one.seen()
+    assert (seen["state"], seen["resubmissions"]) == (state, int(state == "PENDING"))
+    assert seen["attempts"][0]["error"] == CRASH
+    assert seen["error"] == (CRASH if state == "FAILED" else None)
+    assert one.report("FAILED", error=CRASH) == (True, True, end, None)

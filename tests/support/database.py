@@ -1,0 +1,50 @@
+"""The database of a test run: without DATABASE_URL the tests bring their own PostgreSQL.
+
+A plugin (`-p` in pyproject.toml), so that it is there before pytest-django reads the settings. It is started in the
+process that the user started; the workers of pytest-xdist find it in the environment that they inherit.
+"""
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from controlplane import postgres
+
+PREFIX = "controlplane-tests-"
+
+
+def remove_leftovers() -> None:
+    """Stop and delete the databases of test runs that were killed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if old.stat().st_mtime > time.time() - 60:
+            continue  # perhaps another run is just beginning
+        with postgres.opened(old, "postgres.lock") as users, suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            delete(old)
+
+
+def delete(data_dir: Path) -> None:
+    server = postgres.Server(data_dir, throwaway=True)
+    server.stop()
+    shutil.rmtree(server.home, ignore_errors=True)
+    shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def bring_database() -> None:
+    remove_leftovers()
+    data_dir = Path(tempfile.mkdtemp(prefix=PREFIX))
+    data_dir.chmod(0o755)  # PostgreSQL runs as another user than root
+    cleanup = ExitStack()
+    atexit.register(cleanup.close)
+    cleanup.callback(delete, data_dir)
+    url = cleanup.enter_context(postgres.running(data_dir, throwaway=True))
+    os.environ.update(DATABASE_URL=url, CONTROLPLANE_DATA_DIR=str(data_dir))
+
+
+if not os.environ.get("DATABASE_URL"):
+    bring_database()
