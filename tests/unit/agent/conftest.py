@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from standin import Agent, ControlPlane
+
+from tests.support.standin import Agent, ControlPlane
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from standin import ControlPlane, Refuse, alive, eventually
+from tests.support.standin import ControlPlane, Refuse, alive, eventually
 
 NAP = "echo $$ > {0}; sleep 100 & echo $! >> {0}; wait"
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from standin import ROOT, alive, eventually
 
 from jobs.agent.call import outcome
 from jobs.agent.supervisor import Command, Ended, Supervisor
 from jobs.agent.warding import Warding
 from liveness.agent import uptime
+from tests.support.standin import ROOT, alive, eventually
 
 
 @pytest.fixture

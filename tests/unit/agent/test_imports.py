@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from standin import ROOT
+from tests.support.standin import ROOT
 
 FORBIDDEN = ("django", "rest_framework", "celery", "psycopg")
 
