@@ -1,14 +1,17 @@
 """The Celery app and its timetable. The broker only carries ticks; losing it loses nothing."""
 
 import os
+import socket
 from pathlib import Path
+from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, worker_init
+from celery.signals import beat_init, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from controlplane.startup import refuse_wrong_settings
+from liveness.states import ServerType
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
@@ -50,6 +53,7 @@ def fill_timetable(sender: Celery, **_: object) -> None:
     for task, interval in {
         "jobs.tasks.check_liveness": liveness().interval,
         "jobs.tasks.sweep_jobs": jobs().sweep_interval,
+        "jobs.tasks.prune": 86400,
     }.items():
         # A tick that waited longer than an interval is stale news: the next one does its work.
         sender.add_periodic_task(interval, sender.signature(task), name=task, expires=interval)
@@ -62,3 +66,34 @@ def check_settings(**_: object) -> None:
         refuse_wrong_settings()
     except ImproperlyConfigured as error:
         raise SystemExit(str(error)) from None  # Celery logs any other exception, and goes on
+
+
+@worker_ready.connect
+def begin_executor(sender: Any, **_: object) -> None:
+    # Comes again whenever the broker was lost. Not worker_init: an embedded beat is forked after that.
+    from controlplane import presence
+
+    presence.begin(ServerType.EXECUTOR, sender.hostname)
+
+
+@worker_shutting_down.connect
+def end_executor(**_: object) -> None:
+    from controlplane import presence
+
+    presence.terminating()
+
+
+@worker_shutdown.connect
+def ended_executor(**_: object) -> None:
+    # Not only when the process ends: at SIGHUP it becomes another program before that.
+    from controlplane import presence
+
+    presence.leave()
+
+
+@beat_init.connect
+def begin_scheduler(**_: object) -> None:
+    # An embedded beat is a process of its own, and says so as well.
+    from controlplane import presence
+
+    presence.begin(ServerType.SCHEDULER, f"scheduler@{socket.gethostname()}")

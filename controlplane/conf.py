@@ -79,7 +79,7 @@ def read(raw: Any, kind: Any) -> Any:
         if value is None and type(None) not in options:
             raise ValueError("a duration is needed here, not none")
         return value
-    if raw is None and type(None) in options:
+    if type(None) in options and (raw is None or str(raw).strip().lower() == "none"):
         return None
     if bool in options:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -91,6 +91,8 @@ def read(raw: Any, kind: Any) -> Any:
         if raw not in list(wanted):
             raise ValueError(f"{raw!r} is not one of {', '.join(wanted)}")
         return wanted(raw)
+    if wanted is str:
+        return str(raw)
     try:
         value = wanted(raw)
         if isinstance(raw, bool) or not math.isfinite(value) or (isinstance(raw, float) and value != raw):

@@ -53,6 +53,8 @@ def settings(schema: type[Any], name: str) -> str:
 
 def default(field: dataclasses.Field[Any]) -> str:
     is_duration = "seconds" in str(field.type) or "Seconds" in str(field.type)
+    if isinstance(field.default, float) and not is_duration:
+        return f"{field.default:.3g}"
     return written(field.default) if is_duration else str(field.default)  # type: ignore[arg-type]
 
 

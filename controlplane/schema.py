@@ -16,6 +16,14 @@ class Uuid7(Func):
     output_field = models.UUIDField()
 
 
+class ObservedNow(Func):
+    """The observed clock at this moment, in seconds; see liveness.models.Clock."""
+
+    function = "observed_now"
+    arity = 0
+    output_field = models.FloatField()
+
+
 class ClockTimestamp(Func):
     """The database's clock at this moment, not at the start of the transaction as now() is."""
 
@@ -29,8 +37,10 @@ def one_of(field: str, words: Iterable[str], name: str) -> models.CheckConstrain
     return models.CheckConstraint(condition=models.Q(**{f"{field}__in": sorted(words)}), name=name)
 
 
-def guard(pairs: list[tuple[str, str]], initial: Iterable[str]) -> list[pgtrigger.Trigger]:
+def guard(pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str = "") -> list[pgtrigger.Trigger]:
     """Triggers that refuse every transition and every first state that the table does not have.
+
+    `unless` is a condition in SQL under which a transition is legal all the same.
 
     UPDATE OF state with a WHEN clause, so that a heartbeat never pays for it.
     """
@@ -42,6 +52,7 @@ def guard(pairs: list[tuple[str, str]], initial: Iterable[str]) -> list[pgtrigge
             operation=pgtrigger.UpdateOf("state"),
             condition=pgtrigger.Condition(
                 f"OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN ({legal})"
+                + (f" AND NOT ({unless})" if unless else "")
             ),
             message="illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation",
         ),

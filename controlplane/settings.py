@@ -82,17 +82,15 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {
-    "default": dj_database_url.parse(
-        os.environ.get("DATABASE_URL") or postgres.url(DATA_DIR),
-        conn_health_checks=True,
-    )
-}
-pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
+DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.url(DATA_DIR))}
 # Each web or executor process holds a small pool; the embedded PostgreSQL allows 100 connections in all.
+# A connection is not tried before it is used: that would be a second round trip in each request. And an attempt to
+# connect is given up soon: while one waits out its back-off, the pool makes no other, though the database is back.
+pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
+pool = {"min_size": 0, "max_size": pool_size, "timeout": 5, "reconnect_timeout": 1}
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
-    "pool": pool_size > 0 and {"min_size": 0, "max_size": pool_size, "timeout": 5},
+    "pool": pool_size > 0 and pool,
     "connect_timeout": 5,
 }
 

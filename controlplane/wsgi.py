@@ -1,4 +1,4 @@
-"""The WSGI application that granian serves."""
+"""The WSGI application. granian serves it as web.py has it."""
 
 import os
 

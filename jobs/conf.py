@@ -20,6 +20,10 @@ class Jobs:
     """For jobs that name no timeout_seconds."""
     sweep_interval: Seconds = 60
     """Between two recovery sweeps."""
+    job_retention: Seconds | None = 30 * 86400
+    """Ended jobs are kept so long, with their attempts and late reports."""
+    heartbeat_retention: Seconds | None = 86400
+    """Heartbeats of attempts are kept so long."""
 
 
 conf = Conf(Jobs, "JOBS")

@@ -128,7 +128,7 @@ class LateReport(models.Model):
 
     at = models.DateTimeField(db_default=ClockTimestamp())
     job = models.ForeignKey(WorkerJob, models.CASCADE, related_name="late_reports")
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="late_reports", db_index=False)
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="late_reports")
     event = models.TextField()
     reason = models.TextField(help_text="The code it was refused with.")
     body = models.JSONField()

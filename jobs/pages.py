@@ -43,6 +43,9 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "left_out": max(0, present - SERVERS_SHOWN),
         "activity": [(row, ago(row.at, figures["now"])) for row in selectors.activity()],
         "has_jobs": bool(figures["counts"]),
+        "brakes": figures["brakes"] or [],
+        "maintenance": figures["maintenance"],
+        "witnessed": figures["witnessed"],
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
     return page(request, "overview", shown)

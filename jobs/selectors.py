@@ -73,14 +73,22 @@ WAITING = """(select extract(epoch from clock_timestamp() - min(available_at))::
                 from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp())"""
 
 
+BRAKES = "(SELECT jsonb_agg(to_jsonb(brake) ORDER BY type) FROM liveness_brake brake WHERE released_by IS NULL)"
+MAINTENANCE = "(SELECT to_jsonb(instance) FROM liveness_instance instance WHERE maintenance_since IS NOT NULL)"
+
+
 def figures() -> dict[str, Any]:
     """`now`, `check_age`, `counts` of jobs by state, and how long the oldest waiting job has been claimable, in
-    seconds, `waiting`: one query."""
+    seconds, `waiting`; what holds for the whole instance, `brakes`, `maintenance` and whether heartbeats get in,
+    `witnessed`: one query."""
     read = Clock.objects.values(
+        "witnessed",
         now=ClockTimestamp(),
         check_age=liveness.check_age(),
         counts=Func(template=COUNTS, output_field=JSONField()),
         waiting=Func(template=WAITING, output_field=FloatField()),
+        brakes=Func(template=BRAKES, output_field=JSONField()),
+        maintenance=Func(template=MAINTENANCE, output_field=JSONField()),
     )
     return dict(read.get())
 
@@ -148,15 +156,16 @@ class Happening(NamedTuple):
 def activity(limit: int = 20) -> list[Happening]:
     """What happened last, of each kind at most `limit`, latest first: one query."""
     no_job, no_number = Cast(Value(None), UUIDField()), Cast(Value(None), IntegerField())
+    is_transition = Q(action="")
     transitions = ServerEvent.objects.order_by("-id").values_list(
-        Value("server"),
+        Case(When(is_transition, then=Value("server")), default=Value("action")),
         "at",
         "server_id",
         "server_name",
         no_job,
         no_number,
         "from_state",
-        "to_state",
+        Case(When(is_transition, then=F("to_state")), default=F("action")),
         "actor",
         "reason",
     )

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from jobs.services import check, recovery
+from jobs.services import check, recovery, retention
 
 
 @shared_task(name="jobs.tasks.check_liveness")
@@ -15,3 +15,9 @@ def check_liveness() -> None:
 def sweep_jobs() -> None:
     """Every JOBS["SWEEP_INTERVAL"]."""
     recovery.recover()
+
+
+@shared_task(name="jobs.tasks.prune")
+def prune() -> None:
+    """Every day."""
+    retention.prune()

@@ -39,6 +39,30 @@ def settings_make_sense(**_: Any) -> list[CheckMessage]:
                 id="liveness.E005",
             )
         )
+    if given.brake_minimum is not None and given.brake_minimum < 1:
+        found.append(
+            Error(
+                f'LIVENESS["BRAKE_MINIMUM"] is {given.brake_minimum}; it must be at least 1, or none.',
+                id="liveness.E006",
+            )
+        )
+    if not 0 < given.brake_share <= 1:
+        found.append(
+            Error(
+                f'LIVENESS["BRAKE_SHARE"] is {given.brake_share:g}; it must be above 0 and at most 1.',
+                id="liveness.E007",
+            )
+        )
+    for name in ("brake_max_hold", "heartbeat_retention", "event_retention", "server_retention"):
+        value = getattr(given, name)
+        if value is not None and value < 0:
+            found.append(
+                Error(f'LIVENESS["{name.upper()}"] is {value:g} s; it must not be negative.', id="liveness.E008")
+            )
+    if given.witness_url is not None and not given.witness_url.startswith(("http://", "https://")):
+        found.append(
+            Error(f'LIVENESS["WITNESS_URL"] is {given.witness_url!r}; write http://… or https://….', id="liveness.E009")
+        )
     if 2 * given.heartbeat_interval <= given.timeout < 3 * given.heartbeat_interval:
         found.append(
             Warning(

@@ -24,6 +24,22 @@ class Liveness:
     """For finishing jobs after SIGTERM, and for waiting before a lost server's running jobs move."""
     worker_task_restart_strategy: RestartStrategy = RestartStrategy.AFTER_TERMINATION_GRACE_PERIOD
     """When the running jobs of a lost worker are given away."""
+    reactivate_on_heartbeat: bool = False
+    """True: a server that was found dead comes back when it is heard (Strøm). False: nobody resurrects (Kestra)."""
+    brake_minimum: int | None = 3
+    """The brake holds a type of server of which at least so many would be disconnected at once. None: no brake."""
+    brake_share: float = 1 / 3
+    """And at least this share of its alive servers."""
+    brake_max_hold: Seconds = 300
+    """The brake holds no longer than this; from then on 10 % go per check."""
+    witness_url: str | None = None
+    """The address that workers use: the executor beats through it, to see whether heartbeats get in."""
+    heartbeat_retention: Seconds | None = 86400
+    """Heartbeats are kept so long."""
+    event_retention: Seconds | None = 90 * 86400
+    """Events are kept so long."""
+    server_retention: Seconds | None = 30 * 86400
+    """INACTIVE servers are kept so long, and longer while an attempt refers to them."""
 
 
 conf = Conf(Liveness, "LIVENESS")

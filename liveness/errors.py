@@ -66,3 +66,64 @@ class IllegalTransition(Problem):
     """A server in this state cannot go to that one."""
 
     code = "illegal_transition"
+
+
+class NoSuchServer(Problem):
+    """No server has this id."""
+
+    status = 404
+    code = "not_found"
+
+
+class ServerNotAlive(Problem):
+    """This server is not alive: there is no work to keep from it."""
+
+    code = "server_not_alive"
+
+
+class AlreadyCordoned(Problem):
+    """An operator has cordoned this server already; uncordon it to give it work again."""
+
+    code = "already_cordoned"
+
+
+class NotCordoned(Problem):
+    """This server is not cordoned."""
+
+    code = "not_cordoned"
+
+
+class ServerDraining(Problem):
+    """This server is being drained: it gets no new work until it is undrained."""
+
+    code = "server_draining"
+
+
+class NotDraining(Problem):
+    """This server is not being drained."""
+
+    code = "not_draining"
+
+
+class AlreadyInMaintenance(Problem):
+    """The control plane is in maintenance already; exit it to give out work again."""
+
+    code = "already_in_maintenance"
+
+
+class NotInMaintenance(Problem):
+    """The control plane is not in maintenance."""
+
+    code = "not_in_maintenance"
+
+
+class BrakeNotEngaged(Problem):
+    """The brake holds no server now: there is nothing to release."""
+
+    code = "brake_not_engaged"
+
+
+class ChangedSinceSeen(Problem):
+    """This server changed since you looked: look again before you act."""
+
+    code = "changed_since_seen"

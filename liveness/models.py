@@ -8,9 +8,13 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from controlplane.schema import ClockTimestamp, Refusal, Uuid7, guard, one_of
+from controlplane.schema import ClockTimestamp, ObservedNow, Refusal, Uuid7, guard, one_of
 from liveness import states
 from liveness.states import RestartStrategy, ServerState, ServerType
+
+REACTIVATION = "OLD.reactivate_on_heartbeat AND (OLD.state, NEW.state) IN ({})".format(
+    ", ".join(f"('{from_}', '{to}')" for from_, to in states.reactivations())
+)
 
 
 class Role(models.TextChoices):
@@ -71,19 +75,35 @@ class Server(models.Model):
     termination_grace_period = models.FloatField(help_text="Seconds.")
     worker_task_restart_strategy = models.TextField()
 
+    reactivate_on_heartbeat = models.BooleanField(db_default=False)
+
     state = models.TextField(db_default=states.INITIAL.value)
     state_changed_at = models.DateTimeField(db_default=ClockTimestamp())
+    state_changed_observed = models.FloatField(db_default=ObservedNow(), help_text="Seconds of the observed clock.")
+    state_changed_tick = models.BigIntegerField(db_default=0, help_text="The liveness check at that time.")
     state_actor = models.TextField(db_default="server", help_text="Who changed it.")
     state_reason = models.TextField(db_default="")
+    disconnected_observed = models.FloatField(null=True, help_text="When it was last disconnected for silence.")
     created_at = models.DateTimeField(db_default=ClockTimestamp())
+    created_observed = models.FloatField(db_default=ObservedNow())
     last_heartbeat_at = models.DateTimeField(null=True)
+    heard_observed = models.FloatField(db_default=ObservedNow(), help_text="The observed clock at its last heartbeat.")
+    witnessed_at = models.DateTimeField(null=True, help_text="When a beat of its last proved that heartbeats get in.")
     metrics = models.JSONField(db_default={})
     cordoned_by = models.TextField(null=True, help_text="Who keeps new work away, if anyone.")
     cordon_reason = models.TextField(db_default="")
+    drain_deadline = models.DateTimeField(null=True, help_text="When it gives back what is left.")
+    drain_until_observed = models.FloatField(null=True)
+    drain_held = models.IntegerField(null=True, help_text="Attempts it held when the drain began.")
 
     objects = ServerQuerySet.as_manager()
 
     class Meta:
+        permissions = [
+            ("cordon_server", "Can cordon and uncordon servers"),
+            ("drain_server", "Can drain servers"),
+            ("disconnect_server", "Can disconnect servers"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["token", "instance_id"], name="server_registers_once"),
             one_of("state", ServerState, "server_state"),
@@ -94,7 +114,21 @@ class Server(models.Model):
             models.Index(fields=["state"], name="server_not_inactive", condition=~Q(state=ServerState.INACTIVE)),
         ]
         triggers = [
-            *guard(states.pairs(), [states.INITIAL]),
+            *guard(states.pairs(), [states.INITIAL], unless=REACTIVATION),
+            pgtrigger.Trigger(
+                # What the check moves was due at its own reading of the clock; all else happens at its own moment.
+                name="times_of_a_transition",
+                when=pgtrigger.Before,
+                operation=pgtrigger.UpdateOf("state"),
+                condition=pgtrigger.Condition("OLD.state IS DISTINCT FROM NEW.state"),
+                func="""
+                    NEW.state_changed_at := clock_timestamp();
+                    SELECT tick, CASE WHEN NEW.state_actor = 'liveness' THEN reading ELSE observed_now() END
+                      INTO NEW.state_changed_tick, NEW.state_changed_observed
+                      FROM liveness_clock;
+                    RETURN NEW;
+                """,
+            ),
             pgtrigger.Trigger(
                 name="one_event_per_transition",
                 when=pgtrigger.After,
@@ -115,13 +149,14 @@ class Server(models.Model):
 
 
 class ServerEvent(models.Model):
-    """One transition of one server. Written by a trigger, so that no transition can go without."""
+    """One transition of one server, written by a trigger, so that no transition can go without; or one action."""
 
-    at = models.DateTimeField()
-    server_id = models.UUIDField(help_text="No foreign key: events outlive servers.")
-    server_name = models.TextField()
-    from_state = models.TextField()
-    to_state = models.TextField()
+    at = models.DateTimeField(db_default=ClockTimestamp())
+    server_id = models.UUIDField(null=True, help_text="No foreign key: events outlive servers. Null: of the instance.")
+    server_name = models.TextField(db_default="")
+    from_state = models.TextField(db_default="")
+    to_state = models.TextField(db_default="", help_text="The same as from_state where an action changed no state.")
+    action = models.TextField(db_default="", help_text="What an operator did, or the brake; empty for a transition.")
     actor = models.TextField(help_text="server, liveness or operator:NAME")
     reason = models.TextField()
 
@@ -131,9 +166,15 @@ class ServerEvent(models.Model):
         triggers = [
             Refusal(
                 name="append_only",
-                operation=pgtrigger.Update | pgtrigger.Delete,
+                operation=pgtrigger.Update,
                 message="events are append-only' USING ERRCODE = 'restrict_violation",
-            )
+            ),
+            Refusal(
+                name="deleted_by_retention_only",
+                operation=pgtrigger.Delete,
+                condition=pgtrigger.Condition("current_setting('controlplane.retention', true) IS DISTINCT FROM 'on'"),
+                message="events are append-only' USING ERRCODE = 'restrict_violation",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -166,19 +207,64 @@ class Heartbeat(models.Model):
 
 
 class Clock(models.Model):
-    """One row: when the liveness check last looked, so that every step waits for a later check.
+    """One row: observed time, which passes only while heartbeats can get in.
 
-    The observed-time clock will advance here.
+    It advances at each check, by what has passed and at most by `credit`. An outage of the web tier, the
+    database or the executor does not pass on it, and nobody is disconnected for one. The database's own
+    clock may be set; only how far it moves between two checks counts, and never backwards.
     """
 
     id = models.SmallIntegerField(primary_key=True, db_default=1)
-    tick_at = models.DateTimeField(help_text="When the present check began.")
-    swept_at = models.DateTimeField(help_text="When it began to recover.")
-    last_swept_at = models.DateTimeField(help_text="When the check before it did.")
+    tick = models.BigIntegerField(db_default=0, help_text="The number of the present check.")
+    tick_at = models.DateTimeField(help_text="When it began.")
+    reading = models.FloatField(db_default=0, help_text="Seconds of observed time.")
+    swept = models.FloatField(db_default=-1, help_text="What was lost by this reading has been recovered.")
+    last_swept = models.FloatField(db_default=-1, help_text="And by this one already before the present check.")
+    advanced_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="Wall time of the reading.")
+    credit = models.FloatField(db_default=15, help_text="The most it advances at once: 1.5 check intervals.")
+    witnessed = models.BooleanField(db_default=False, help_text="Heartbeats could get in at the present check.")
     finished_at = models.DateTimeField(null=True, help_text="When a check last succeeded.")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="clock_one_row")]
 
     def __str__(self) -> str:
-        return f"clock at {self.tick_at}"
+        return f"clock at {self.reading}"
+
+
+class Instance(models.Model):
+    """One row: what holds for the whole control plane."""
+
+    id = models.SmallIntegerField(primary_key=True, db_default=1)
+    maintenance_since = models.DateTimeField(null=True, help_text="Null: no maintenance.")
+    maintenance_by = models.TextField(db_default="")
+    maintenance_note = models.TextField(db_default="")
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="instance_one_row")]
+        permissions = [
+            ("change_maintenance", "Can enter and exit maintenance"),
+            ("release_brake", "Can release the brake"),
+        ]
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return "maintenance" if self.maintenance_since else "in service"
+
+
+class Brake(models.Model):
+    """A type of server of which so many fell silent at once that nobody of it is disconnected."""
+
+    type = models.TextField(primary_key=True)
+    engaged_at = models.DateTimeField(db_default=ClockTimestamp())
+    engaged_observed = models.FloatField()
+    silent = models.IntegerField(help_text="How many would be disconnected.")
+    alive = models.IntegerField(help_text="Of how many.")
+    released_by = models.TextField(null=True)
+    release_reason = models.TextField(db_default="")
+
+    class Meta:
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"brake on {self.type}"

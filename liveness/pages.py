@@ -109,19 +109,16 @@ def drawn(server: Any) -> dict[str, Any]:
     }
 
 
-def disconnects_in(server: Any) -> float:
-    """Seconds until an alive server is DISCONNECTED unless it is heard; what is due already is not positive."""
-    return max(server.timeout - server.silence, conf().initial_delay - server.age)
-
-
 def concern(server: Any) -> tuple[float, SafeString] | None:
     """What is wrong with a server, in a clause for the verdict, and in how many seconds it gets worse."""
     if server.state in ENDED or (server.state in states.ALIVE and not server.late):
         return None
     name = server_link(server)
     if server.state in states.ALIVE:
-        due = disconnects_in(server)
-        if due <= 0:
+        due = server.overdue_in
+        if server.braked and due <= 0:
+            when = SafeString("held by the brake")
+        elif due <= 0:
             when = SafeString("DISCONNECTED at the next liveness check")
         else:
             when = format_html("DISCONNECTED in {}", left(due))
@@ -182,9 +179,11 @@ def outlook(server: Any) -> list[SafeString]:
 def alive_outlook(server: Any, check: SafeString) -> list[SafeString]:
     if not conf().enabled:
         return [SafeString("Nothing: liveness checks are switched off, so nobody is disconnected for silence.")]
-    due = disconnects_in(server)
+    due = server.overdue_in
     then = f"Its running jobs {fate(server)}; claimed ones move at once."
-    if due <= 0:
+    if server.braked and due <= 0:
+        first = SafeString("Nothing while the brake holds its type; it is freed when it is heard.")
+    elif due <= 0:
         first = format_html("DISCONNECTED at {}, unless it is heard before.", check)
     elif server.late:
         first = format_html("DISCONNECTED in {}, unless it is heard before.", left(due))

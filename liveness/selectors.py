@@ -10,11 +10,13 @@ from django.db.models import (
     BooleanField,
     Count,
     DateTimeField,
+    Exists,
     ExpressionWrapper,
     F,
     FloatField,
     Func,
     Min,
+    OuterRef,
     Q,
     QuerySet,
     Subquery,
@@ -26,7 +28,7 @@ from controlplane import sql as statements
 from controlplane.schema import ClockTimestamp
 from liveness import states
 from liveness.conf import conf
-from liveness.models import Clock, Heartbeat, Server, ServerEvent
+from liveness.models import Brake, Clock, Heartbeat, Server, ServerEvent
 from liveness.sql import sql
 from liveness.states import ServerState
 
@@ -68,21 +70,27 @@ def condition(name: str) -> str:
 
 
 def seconds_to(moment: str) -> Func:
-    return Func(template=f"extract(epoch from {moment} - clock_timestamp())::float8", output_field=FloatField())
+    """Seconds of observed time until a moment of the observed clock."""
+    return Func(template=f"({moment} - observed_now())", output_field=FloatField())
 
 
 def judged() -> QuerySet[Server]:
     """Servers as `servers()` has them, with what a reader asks next, in seconds by the database's clock:
-    `age`, `since` its last change of state, `lost_in` and `moves_in` (its running attempts; None: never), and
-    `check_age`; whether it is `late` (alive, and not fresh); `now`."""
+    `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
+    `moves_in` (its running attempts; None: never), and `check_age`; whether it is `late` (alive, and not fresh)
+    and `braked`; `now`."""
     limit = F("heartbeat_interval") * conf().staleness_multiplier
     return servers().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
         since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
         lost_in=seconds_to(condition("lost_at")),
-        # Infinity minus a time is an error before PostgreSQL 17.
         moves_in=seconds_to(f"nullif({condition('moves_at')}, 'infinity')"),
+        overdue_in=seconds_to(
+            "greatest(liveness_server.heard_observed + liveness_server.timeout,"
+            f" liveness_server.created_observed + {conf().initial_delay:f})"
+        ),
+        braked=Exists(Brake.objects.filter(type=OuterRef("type"), released_by=None)),
         late=ExpressionWrapper(Q(state__in=states.ALIVE, silence__gte=limit), output_field=BooleanField()),
         check_age=Subquery(Clock.objects.values(age=check_age())),
     )

@@ -60,6 +60,9 @@ TRANSITIONS: dict[ServerState, dict[ServerState, set[Mover]]] = {
     _.INACTIVE: {},
 }
 
+# The one exception to "nothing comes back", for servers that registered under REACTIVATE_ON_HEARTBEAT.
+REACTIVATED = {_.DISCONNECTED, _.NOT_RUNNING, _.INACTIVE}
+
 INITIAL = _.CREATED
 ALIVE = {_.CREATED, _.RUNNING, _.MAINTENANCE}
 FINAL = {_.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
@@ -67,14 +70,21 @@ GONE = {_.NOT_RUNNING, _.INACTIVE}
 BEATING = set(_) - FINAL - GONE - {_.DISCONNECTED}
 
 
-def legal(from_: ServerState, to: ServerState, mover: Mover) -> bool:
+def legal(from_: ServerState, to: ServerState, mover: Mover, *, reactivates: bool = False) -> bool:
     """Whether `mover` may take a server from one state to the other."""
+    if reactivates and mover == S and from_ in REACTIVATED and to == ServerState.RUNNING:
+        return True
     return mover in TRANSITIONS[from_].get(to, set())
 
 
 def said_by_servers() -> set[ServerState]:
     """The states a server may name in a heartbeat."""
     return {to for moves in TRANSITIONS.values() for to, movers in moves.items() if S in movers}
+
+
+def reactivations() -> list[tuple[str, str]]:
+    """Every (from, to) that is legal only where reactivation is switched on."""
+    return [(from_.value, ServerState.RUNNING.value) for from_ in sorted(REACTIVATED)]
 
 
 def pairs() -> list[tuple[str, str]]:

@@ -26,7 +26,6 @@ from jobs.services import claiming, heartbeats, reporting, submission
 from liveness.api import views as liveness
 from liveness.api.access import RoleCall, ServerCall
 from liveness.models import Role
-from liveness.services.registration import fence_after
 
 
 class Registration(liveness.Registration):
@@ -53,12 +52,12 @@ class Heartbeat(ServerCall):
             {
                 "state": heard.state,
                 "heartbeat_interval_seconds": heard.heartbeat_interval,
-                "fence_after_seconds": fence_after(heard),
+                "fence_after_seconds": heard.fence_after,
                 "cancel": getattr(heard, "cancel", []),
                 "lost": getattr(heard, "lost", []),
                 "cordoned": heard.cordoned_by is not None,
-                "maintenance": False,
-                "drain": None,
+                "maintenance": getattr(heard, "maintenance", False),
+                "drain": None if heard.drain_deadline is None else {"deadline": heard.drain_deadline},
             }
         )
 

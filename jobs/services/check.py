@@ -24,10 +24,10 @@ def check() -> dict[str, Any]:
     done: dict[str, Any] = {}
     failed = []
     steps: dict[str, Callable[[], Any]] = {
-        "tick": detection.begin_tick,
+        "tick": detection.tick,
+        "brake": detection.brake,
         "disconnected": detection.detect,
-        "sweep": detection.begin_sweep,
-        "recovered": recovery.recover,
+        "recovered": recover,
         "inactive": detection.deactivate,
         "not_running": retire,
     }
@@ -41,6 +41,13 @@ def check() -> dict[str, Any]:
         raise CheckFailed(f"Failed steps: {', '.join(failed)}")
     detection.finish()
     return {name: count for name, count in done.items() if count is not None}
+
+
+def recover() -> dict[str, int]:
+    """Recover what is lost by now, and note it for the next check; how many ended how."""
+    ended = recovery.recover()
+    detection.note_sweep()
+    return ended
 
 
 def retire() -> int:

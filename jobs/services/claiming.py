@@ -10,8 +10,8 @@ from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, 
 from jobs.sql import sql
 from liveness import states
 from liveness.conf import conf
-from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
-from liveness.models import Server
+from liveness.errors import ServerDisconnected, ServerDraining, ServerNotRunning, ServerUnknown, TokenRevoked
+from liveness.models import Instance, Server
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState, ServerType
 
@@ -68,10 +68,17 @@ def refuse(token: ServerToken) -> Never:
         raise ServerNotRunning
     if server.state == ServerState.DISCONNECTED:
         raise ServerDisconnected
+    instance = Instance.objects.get()
+    if instance.maintenance_since is not None:
+        raise Maintenance(
+            f"The control plane is in maintenance by {instance.maintenance_by}: {instance.maintenance_note}"
+        )
     if server.state == ServerState.MAINTENANCE:
         raise Maintenance
     if server.state != ServerState.RUNNING:
         raise NotRunningYet(f"This server is {server.state}; it gets work while it is RUNNING.")
+    if server.drain_deadline is not None:
+        raise ServerDraining
     if server.cordoned_by is not None:
         raise ServerCordoned(f"This server is cordoned by {server.cordoned_by}: {server.cordon_reason}")
     raise HeartbeatStale

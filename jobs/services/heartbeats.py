@@ -4,7 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from jobs.conf import conf
+from jobs.services.recovery import report
 from jobs.sql import sql
+from liveness.models import Server
 from liveness.services import heartbeats
 from liveness.services.heartbeats import Beat
 from liveness.services.tokens import ServerToken
@@ -32,4 +35,14 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
             **beat.params(),
         )
 
-    return heartbeats.record(token, beat, once)
+    def reactivated(server: Server) -> None:
+        # What it still lists was not given away meanwhile; of the rest it knows nothing any more.
+        ended = sql.rows(
+            "unlisted",
+            server=server.pk,
+            listed=[*held.claimed, *held.running],
+            max_resubmissions=conf().max_resubmissions,
+        )
+        report(ended)
+
+    return heartbeats.record(token, beat, once, reactivated)

@@ -4,6 +4,8 @@ Runs code twice when a worker that was lost is still at it: at-least-once is the
 reports are refused (jobs/services/reporting.py), so only one result is accepted.
 """
 
+from typing import Any
+
 import structlog
 
 from jobs.conf import conf
@@ -22,14 +24,20 @@ def recover(batch: int = BATCH) -> dict[str, int]:
     ended: dict[str, int] = {}
     while True:
         rows = sql.sweep("recover", batch=batch, max_resubmissions=conf().max_resubmissions)
+        report(rows)
         for row in rows:
             ended[row.attempt_state] = ended.get(row.attempt_state, 0) + 1
-            log.warning(
-                f"Attempt {row.attempt_state}, job {row.job_state}",
-                job=str(row.job),
-                attempt=str(row.attempt),
-                server=str(row.server),
-                reason=row.reason,
-            )
         if len(rows) < batch:
             return ended
+
+
+def report(ended: list[Any]) -> None:
+    """The log lines of attempts that ended otherwise than their jobs."""
+    for row in ended:
+        log.warning(
+            f"Attempt {row.attempt_state}, job {row.job_state}",
+            job=str(row.job),
+            attempt=str(row.attempt),
+            server=str(row.server),
+            reason=row.reason,
+        )

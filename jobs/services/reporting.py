@@ -16,6 +16,7 @@ from django.db import transaction
 from jobs import states
 from jobs.conf import conf
 from jobs.models import Attempt, LateReport
+from jobs.services import recovery
 from jobs.sql import sql
 from jobs.states import AttemptState
 from liveness import states as server_states
@@ -105,14 +106,8 @@ def apply(token: ServerToken, run: list[Report]) -> list[Result]:
     for name, rows in zip(statements, answers, strict=True):
         for row in rows:
             states_now[name][row[0]] = row.attempt_state if name == "finish" else AttemptState.RUNNING.value
-            if name == "finish" and row.job_state != row.attempt_state:
-                log.warning(
-                    f"Attempt {row.attempt_state}, job {row.job_state}",
-                    job=str(row.job),
-                    attempt=str(row.attempt),
-                    server=str(row.server),
-                    reason=row.reason,
-                )
+        if name == "finish":
+            recovery.report([row for row in rows if row.job_state != row.attempt_state])
     applied = [states_now[statement_of(report.event)].get(report.attempt) for report in run]
     refused = [report for report, state in zip(run, applied, strict=True) if state is None]
     judged = iter(judge(token, refused) if refused else [])

@@ -20,7 +20,8 @@ heard_noted as (
     select heard.heartbeat_at, beat.id, heard.id, heard.role, beat.hostname, heard.pid from heard, beat
 )
 select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace_period,
-       beat.worker_task_restart_strategy, beat.cordoned_by,
+       beat.worker_task_restart_strategy, beat.cordoned_by, beat.fence_after,
+       beat.drain_deadline, (select maintenance_since is not null from liveness_instance) as maintenance,
        array(select owned.id from owned join jobs_workerjob j on j.id = owned.job_id
               where j.cancel_requested_at is not null) as cancel,
        array(select signs.id from signs where signs.id not in (select id from owned)) as lost

@@ -1,13 +1,16 @@
--- The live attempts of lost servers, a batch: claimed ones at once, running ones when the strategy says so.
+-- The live attempts of lost servers, a batch: claimed ones at once, running ones when the strategy says so; and of
+-- servers that outstay the deadline of their drain.
 -- By state, never only "those lost just now": a crash between two statements orphans nothing.
 gone as materialized (
     select s.id, s.name, s.hostname, s.state, s.worker_task_restart_strategy, s.last_heartbeat_at,
-           {{liveness.moves_at}} as moves_at
-      from liveness_server s
-     where {{liveness.lost_at}} <= clock_timestamp()
+           {{outstayed}} as outstayed,
+           {{liveness.moves_at}} <= greatest(clock.reading, s.state_changed_observed)
+               or {{outstayed}} and s.worker_task_restart_strategy <> 'NEVER' as moves
+      from liveness_server s, liveness_clock clock
+     where ({{liveness.lost_at}} <= greatest(clock.reading, s.state_changed_observed) or {{outstayed}})
        and s.id in (select a.server_id from jobs_attempt a where a.state in {{LIVE}})
      order by s.id
-       for share skip locked
+       for share of s skip locked
 ),
 held as materialized (
     select j.id as job_id, a.id, j.state as was, 'LOST' as event, null::jsonb as output,
@@ -16,13 +19,14 @@ held as materialized (
                'message', format('the worker %%s was lost (%%s)', gone.name, gone.state),
                'server', gone.id, 'host', gone.hostname, 'pid', a.pid,
                'started_at', a.started_at, 'detected_at', clock_timestamp()) as error,
-           format('server %%s is %%s', gone.name, gone.state) as reason, 'liveness' as actor,
+           case when gone.outstayed then 'drain deadline passed'
+                else format('server %%s is %%s', gone.name, gone.state) end as reason, 'liveness' as actor,
            gone.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.available_at
       from gone
       join jobs_attempt a on a.server_id = gone.id and a.state in {{LIVE}}
       join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
      where (a.state = 'CLAIMED'
-            or gone.moves_at <= clock_timestamp()
+            or gone.moves
             or (j.on_worker_lost = 'FAIL' and gone.worker_task_restart_strategy <> 'NEVER'))
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
      order by j.id

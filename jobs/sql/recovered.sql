@@ -2,8 +2,9 @@
 recovered as (
     select s.id from liveness_server s, liveness_clock clock
      where s.state not in {{GONE}}
+       and s.state_changed_tick < clock.tick
        and (case s.worker_task_restart_strategy when 'NEVER' then {{liveness.lost_at}} else {{liveness.moves_at}} end)
-           < clock.last_swept_at
+           <= clock.last_swept
        and not exists (
            select from jobs_attempt a
             where a.server_id = s.id and a.state in {{LIVE}}

@@ -1,7 +1,7 @@
 -- Lost and recovered servers become NOT_RUNNING, in the check after.
 with {{recovered}}
 update liveness_server s
-   set state = 'NOT_RUNNING', state_changed_at = clock_timestamp(), state_actor = 'liveness',
+   set state = 'NOT_RUNNING', state_actor = 'liveness',
        state_reason = 'lost while ' || s.state || ', nothing left to recover'
   from recovered
  where s.id = recovered.id

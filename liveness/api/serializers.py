@@ -2,13 +2,17 @@
 
 from typing import Any
 
+from django.db.models import Q, QuerySet
+from django.db.models import TextField as TextColumn
+from django.db.models.functions import Cast
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from controlplane.rest import IdField, SecondsField, StrictSerializer, TextField, WholeField
 from liveness.conf import conf, timeout_problems
-from liveness.models import Server
+from liveness.models import Instance, Server
 from liveness.services.registration import Registration
-from liveness.states import RestartStrategy, ServerType
+from liveness.states import RestartStrategy, ServerState, ServerType
 
 
 def config_of(server: Any) -> dict[str, Any]:
@@ -79,20 +83,32 @@ class RegistrationAnswer(serializers.Serializer):
     config = serializers.DictField()
 
 
+class Drain(serializers.Serializer):
+    """Until when a server may finish what it holds, and how much that was at the start."""
+
+    deadline = serializers.DateTimeField(source="drain_deadline")
+    held_at_start = serializers.IntegerField(source="drain_held", allow_null=True)
+
+
 class ServerDetail(serializers.ModelSerializer):
     fresh = serializers.BooleanField(help_text="Heard within its heartbeat interval × STALENESS_MULTIPLIER.")
     cordoned = serializers.SerializerMethodField()
+    drain = serializers.SerializerMethodField()
     config = serializers.SerializerMethodField()
 
     class Meta:
         model = Server
         fields = (
             "id", "type", "name", "cluster", "hostname", "pid", "version", "tags", "max_concurrent", "state", "fresh",
-            "cordoned", "config", "metrics", "created_at", "state_changed_at", "last_heartbeat_at",
+            "cordoned", "drain", "config", "metrics", "created_at", "state_changed_at", "last_heartbeat_at",
         )  # fmt: skip
 
     def get_cordoned(self, server: Server) -> bool:
         return server.cordoned_by is not None
+
+    @extend_schema_field(Drain(allow_null=True))
+    def get_drain(self, server: Server) -> dict[str, Any] | None:
+        return None if server.drain_deadline is None else Drain(server).data
 
     def get_config(self, server: Server) -> dict[str, Any]:
         return config_of(server)
@@ -101,6 +117,7 @@ class ServerDetail(serializers.ModelSerializer):
 class Event(serializers.Serializer):
     at = serializers.DateTimeField()
     to = serializers.CharField(source="to_state")
+    action = serializers.CharField(help_text="What an operator did; empty for a transition.")
     actor = serializers.CharField()
     reason = serializers.CharField()
 
@@ -112,3 +129,70 @@ class Event(serializers.Serializer):
 class EventList(serializers.Serializer):
     items = Event(many=True)
     next = serializers.CharField(allow_null=True)
+
+
+class ServerList(serializers.Serializer):
+    items = ServerDetail(many=True)
+    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+
+
+class ServerFilter(StrictSerializer):
+    """Which servers, and which page of them."""
+
+    cluster = TextField(required=False)
+    state = serializers.ChoiceField(list(ServerState), required=False)
+    type = serializers.ChoiceField(list(ServerType), required=False)
+    tag = TextField(required=False, max_length=100)
+    search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
+    cursor = IdField(required=False, help_text="`next` of the page before.")
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+    def page(self, servers: QuerySet[Server]) -> dict[str, Any]:
+        """A page of these servers, latest first. Ids sort by age, so a page stays where it is while servers come."""
+        said = self.validated_data
+        chosen = {field: said[field] for field in ("cluster", "state", "type") if field in said}
+        if "tag" in said:
+            chosen["tags__contains"] = [said["tag"]]
+        if "cursor" in said:
+            chosen["pk__lt"] = said["cursor"]
+        servers = servers.filter(**chosen).order_by("-pk")
+        if "search" in said:
+            text = said["search"]
+            servers = servers.annotate(id_text=Cast("pk", TextColumn())).filter(
+                Q(name__icontains=text) | Q(hostname__icontains=text) | Q(id_text__startswith=text.lower())
+            )
+        found = list(servers[: said["limit"] + 1])
+        items = found[: said["limit"]]
+        return {"items": items, "next": str(items[-1].pk) if len(found) > len(items) else None}
+
+
+class ActionRequest(StrictSerializer):
+    """Why an operator does it; kept with who and when."""
+
+    note = TextField(max_length=1000)
+
+
+class DrainRequest(ActionRequest):
+    deadline_seconds = SecondsField(required=False, help_text="To finish what it holds; its grace period by default.")
+
+
+class ReleaseRequest(StrictSerializer):
+    reason = TextField(max_length=1000)
+
+
+class ReleaseAnswer(serializers.Serializer):
+    released = serializers.ListField(child=serializers.CharField(), help_text="Types of server.")
+
+
+class Maintenance(serializers.ModelSerializer):
+    since = serializers.DateTimeField(source="maintenance_since")
+    by = serializers.CharField(source="maintenance_by")
+    note = serializers.CharField(source="maintenance_note")
+
+    class Meta:
+        model = Instance
+        fields = ("since", "by", "note")
+
+
+class MaintenanceAnswer(serializers.Serializer):
+    maintenance = Maintenance(allow_null=True)

@@ -9,14 +9,29 @@ from liveness.sql import sql
 log = structlog.get_logger()
 
 
-def begin_tick() -> None:
-    """Note that a check begins."""
-    sql.rows("tick", interval=conf().interval)
+def tick() -> None:
+    """A check begins: observed time advances, if heartbeats can get in."""
+    window = max(conf().interval, 2 * conf().heartbeat_interval)
+    clock = sql.row("tick", interval=conf().interval, window=window)
+    if clock is not None and not clock.witnessed:
+        log.warning("No heartbeat got in lately: observed time stands still, and nobody is disconnected", window=window)
 
 
-def begin_sweep() -> None:
-    """Note that everything that is lost by now is about to be recovered."""
+def note_sweep() -> None:
+    """What was lost by the present reading has been recovered."""
     sql.rows("swept")
+
+
+def brake() -> None:
+    """Hold each type of server of which too many would be disconnected at once."""
+    found = sql.rows(
+        "brake", brake_minimum=conf().brake_minimum, brake_share=conf().brake_share, initial_delay=conf().initial_delay
+    )
+    for row in found:
+        if row.changed and row.is_on:
+            log.error(f"The brake holds {row.type}", silent=row.silent, alive=row.alive)
+        elif row.changed:
+            log.info(f"The brake on {row.type} has ended")
 
 
 def finish() -> None:
@@ -29,10 +44,10 @@ def detect() -> int:
     if not conf().enabled:
         log.warning("LIVENESS is not enabled: silent servers are not disconnected")
         return 0
-    found = sql.sweep("detect", initial_delay=conf().initial_delay)
+    found = sql.sweep("detect", initial_delay=conf().initial_delay, brake_max_hold=conf().brake_max_hold)
     for server in found:
         log.warning(
-            f"Worker {server.name} heartbeat is stale: last seen {server.silence:.0f} seconds ago",
+            f"{server.type.capitalize()} {server.name} heartbeat is stale: last seen {server.silence:.0f} seconds ago",
             server=str(server.id),
         )
         report(server.id, server.name, "alive", "DISCONNECTED", "liveness", server.reason)

@@ -26,16 +26,25 @@ SAID = states.said_by_servers()
 
 @dataclass(frozen=True)
 class Beat:
-    """What a server says in a heartbeat; `schedulable` False cordons it, by itself and with a reason."""
+    """What a server says in a heartbeat; `schedulable` False cordons it, by itself and with a reason.
+
+    A `witness` proves that heartbeats of others can get in: it came the way that theirs come.
+    """
 
     state: ServerState | None = None
     metrics: dict[str, Any] | None = None
     schedulable: bool | None = None
     reason: str = ""
+    witness: bool = False
 
     def params(self) -> dict[str, Any]:
         metrics = None if self.metrics is None else orjson.dumps(self.metrics).decode()
-        return {"metrics": metrics, "schedulable": self.schedulable, "reason": self.reason}
+        return {
+            "metrics": metrics,
+            "schedulable": self.schedulable,
+            "reason": self.reason,
+            "witness": self.witness,
+        }
 
 
 def beat_once(token: ServerToken, beat: Beat) -> Any | None:
@@ -43,27 +52,39 @@ def beat_once(token: ServerToken, beat: Beat) -> Any | None:
     return sql.row("record", server=token.server, version=token.version, **beat.params())
 
 
-def record(token: ServerToken, beat: Beat, once: Callable[[ServerToken, Beat], Any | None] = beat_once) -> Any:
+def record(
+    token: ServerToken,
+    beat: Beat,
+    once: Callable[[ServerToken, Beat], Any | None] = beat_once,
+    reactivated: Callable[[Server], None] = lambda server: None,
+) -> Any:
     """Hear a server: its row as it is after the beat. One round trip unless it changes its state.
 
-    `once` is the statement of the beat. Raises ServerUnknown, TokenRevoked, ServerDisconnected,
+    `once` is the statement of the beat; `reactivated` is called, in the same transaction, for a server that
+    comes back under REACTIVATE_ON_HEARTBEAT. Raises ServerUnknown, TokenRevoked, ServerDisconnected,
     ServerNotRunning, or IllegalTransition, in which case the beat still counts.
     """
     heard = once(token, beat)
     if heard is not None and (beat.state is None or (beat.state == heard.state and beat.state in SAID)):
         return heard
-    state = change(token, beat)
+    state = change(token, beat, reactivated)
     if heard is None:
         # It may beat now that it is TERMINATING; an ended server is answered but moves no clock.
-        heard = once(token, beat) or Server.objects.get(pk=token.server)
-    return heard._replace(state=state) if hasattr(heard, "_replace") else heard
+        heard = once(token, beat) or sql.row("answer", server=token.server)
+    if heard is None:
+        raise ServerUnknown
+    return heard._replace(state=state)
 
 
 @transaction.atomic
-def change(token: ServerToken, beat: Beat) -> str:
+def change(token: ServerToken, beat: Beat, reactivated: Callable[[Server], None]) -> str:
     """Take the server where its beat says it is; the state it is in then."""
     server = locked(token)
     state, wanted = ServerState(server.state), beat.state
+    if server.reactivate_on_heartbeat and state in states.REACTIVATED and wanted in {None, *states.ALIVE}:
+        transitions.move(server, ServerState.RUNNING, Mover.SERVER, actor="server", reason="heard again: reactivated")
+        reactivated(server)
+        return ServerState.RUNNING
     if state in states.GONE and not ended_as(server, wanted):
         raise ServerNotRunning
     if state == ServerState.DISCONNECTED and wanted not in {ServerState.TERMINATING, *states.FINAL}:

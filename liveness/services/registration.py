@@ -49,29 +49,27 @@ def register(token: str, registration: Registration) -> tuple[Any, bool]:
 
     Raises TokenRefused or WrongRole; ServerNotRunning when the server of that instance has ended.
     """
-    said = asdict(registration) | registration.judged_by()
-    said["program"] = said.pop("version")
-    said["capabilities"] = orjson.dumps(said["capabilities"]).decode()
-    server = sql.row("register", digest=tokens.digest(token), **said)
+    server = enter(tokens.digest(token), registration)
     if server is None:
         role = tokens.find(token).role
         raise WrongRole(f"Servers register with a token of role worker; this one is of role {role}.")
+    return server, server.is_new
+
+
+def enter(digest: bytes, registration: Registration) -> Any | None:
+    """The server row of a process, or None when the API token with this digest lets nobody in.
+
+    Raises ServerNotRunning when the server of that instance has ended.
+    """
+    said = asdict(registration) | registration.judged_by()
+    said["program"] = said.pop("version")
+    said["reactivate_on_heartbeat"] = conf().reactivate_on_heartbeat
+    said["capabilities"] = orjson.dumps(said["capabilities"]).decode()
+    server = sql.row("register", digest=digest, **said)
+    if server is None:
+        return None
     if server.state in states.FINAL | states.GONE:
         raise ServerNotRunning(f"The server of this instance id is {server.state}: choose a new instance id.")
     if server.is_new:
         log.info(f"Server {server.name} registered", server=str(server.id), type=server.type, cluster=server.cluster)
-    return server, server.is_new
-
-
-def fence_after(server: Any) -> float | None:
-    """Seconds without an answer after which a server must stop its jobs' code: its own, before others get them.
-
-    Twenty per cent of its timeout before the earliest moment at which they could be given away.
-    """
-    match server.worker_task_restart_strategy:
-        case "NEVER":
-            return None
-        case "IMMEDIATELY":
-            return server.timeout * 0.8
-        case _:
-            return server.timeout * 0.8 + server.termination_grace_period
+    return server

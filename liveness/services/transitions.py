@@ -4,7 +4,6 @@ from uuid import UUID
 
 import structlog
 
-from controlplane.schema import ClockTimestamp
 from liveness import states
 from liveness.errors import IllegalTransition
 from liveness.models import Server
@@ -19,11 +18,9 @@ def move(server: Server, to: ServerState, mover: Mover, *, actor: str, reason: s
     Raises IllegalTransition when the table does not allow it.
     """
     from_ = ServerState(server.state)
-    if not states.legal(from_, to, mover):
+    if not states.legal(from_, to, mover, reactivates=server.reactivate_on_heartbeat):
         raise IllegalTransition(f"A server that is {from_} cannot become {to}.", state=from_.value)
-    Server.objects.filter(pk=server.pk).update(
-        state=to.value, state_changed_at=ClockTimestamp(), state_actor=actor, state_reason=reason
-    )
+    Server.objects.filter(pk=server.pk).update(state=to.value, state_actor=actor, state_reason=reason)
     server.state = to.value
     report(server.pk, server.name, from_, to, actor, reason)
 

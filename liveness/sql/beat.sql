@@ -2,6 +2,8 @@
 beat as (
     update liveness_server s
        set last_heartbeat_at = clock_timestamp(),
+           heard_observed = greatest(s.heard_observed, observed_now()),
+           witnessed_at = case when %(witness)s then clock_timestamp() else s.witnessed_at end,
            metrics = coalesce(%(metrics)s::jsonb, s.metrics),
            cordoned_by = case
                when %(schedulable)s::bool is false then coalesce(s.cordoned_by, 'server')
@@ -16,7 +18,7 @@ beat as (
      where s.id = %(server)s
        and s.token_version = %(version)s
        and s.state in {{BEATING}}
- returning s.*
+ returning s.*, {{fence_after}} as fence_after
 ),
 beat_noted as (
     insert into liveness_heartbeat (at, server_id, role)

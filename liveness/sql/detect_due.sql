@@ -1,1 +1,3 @@
-with {{silent}} select id from silent
+with {{let_go}},
+{{silent}}
+select id from silent

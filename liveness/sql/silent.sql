@@ -1,13 +1,17 @@
--- Alive servers that were silent for longer than their own timeout become DISCONNECTED.
+-- Alive servers that were silent for longer than their own timeout, but for those the brake holds.
 -- A heartbeat that holds its row is skipped; one that has just committed fails the condition, which is
 -- judged again on the row as it is then. Either way the heartbeat wins.
 silent as (
-    select s.id, clock_timestamp() - coalesce(s.last_heartbeat_at, s.created_at) as silence
-      from liveness_server s
-     where s.state in {{ALIVE}}
-       and s.created_at <= clock_timestamp() - make_interval(secs => %(initial_delay)s)
-       and coalesce(s.last_heartbeat_at, s.created_at) < clock_timestamp() - make_interval(secs => s.timeout)
+    select s.id, clock.reading - s.heard_observed as silence
+      from liveness_server s, liveness_clock clock
+     where {{overdue}}
+       and not exists (
+           select from liveness_brake brake
+            where brake.type = s.type and brake.released_by is null
+              and brake.engaged_observed + %(brake_max_hold)s > clock.reading)
+       and (s.id in (select id from let_go)
+            or not exists (select from liveness_brake brake where brake.type = s.type and brake.released_by is null))
        and (%(only)s::uuid[] is null or s.id = any(%(only)s))
      order by s.id
-       for no key update skip locked
+       for no key update of s skip locked
 )

@@ -1,6 +1,23 @@
--- A check begins. Checks that begin within half an interval of one another are one tick, and the steps that
--- wait for "the next check" wait for the next tick: ten checks at once do what one does.
-update liveness_clock
-   set tick_at = clock_timestamp(), last_swept_at = swept_at
- where tick_at < clock_timestamp() - make_interval(secs => %(interval)s / 2)
-returning tick_at
+-- A check begins: observed time advances. Checks that begin within half an interval of one another are one tick, and
+-- what waits for "the next check" waits for the next tick: ten checks at once do what one does.
+-- Time counts only if heartbeats could get in at this check and at the one before: after an outage the servers have a
+-- whole interval to come back before anything is held against them.
+with witness as (
+    select exists (
+        select from liveness_server s
+         where s.witnessed_at <= clock_timestamp()
+           and s.witnessed_at > clock_timestamp() - make_interval(secs => %(window)s)) as seen
+)
+update liveness_clock c
+   set tick = c.tick + 1,
+       tick_at = clock_timestamp(),
+       last_swept = c.swept,
+       reading = c.reading + case when witness.seen and c.witnessed then least(
+           greatest(extract(epoch from clock_timestamp() - c.advanced_at), 0), %(interval)s * 1.5) else 0 end,
+       advanced_at = clock_timestamp(),
+       credit = %(interval)s * 1.5,
+       witnessed = witness.seen
+  from witness
+    -- The database's clock may have been set back.
+ where abs(extract(epoch from clock_timestamp() - c.tick_at)) >= %(interval)s / 2.0
+returning c.tick, c.reading, c.witnessed

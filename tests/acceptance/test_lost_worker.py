@@ -13,15 +13,6 @@ pytestmark = pytest.mark.acceptance
 TIMELINE = ["CLAIMED", "RUNNING", "RESUBMITTED", "CLAIMED", "RUNNING", "COMPLETED"]
 
 
-@pytest.fixture
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("fleet")
-    # PostgreSQL runs as another user than root.
-    for part in (made, made.parent, made.parent.parent):
-        part.chmod(0o755)
-    return made
-
-
 def database(name):
     """A database of this test's own, in the PostgreSQL of the tests."""
     import psycopg
@@ -70,19 +61,19 @@ def kill_the_worker_of_a_running_job(fleet: Fleet, urls: list[str]) -> None:
     assert [event["actor"] for event in events] == ["server", "liveness", "liveness", "liveness"]
 
 
-def test_on_one_machine_a_killed_workers_job_completes_on_another(folder):
-    with fleet(folder, DATABASE_URL=database("acceptance_one"), CELERY_BROKER_URL="filesystem://") as one:
+def test_on_one_machine_a_killed_workers_job_completes_on_another(tmp_path):
+    with fleet(tmp_path, DATABASE_URL=database("acceptance_one"), CELERY_BROKER_URL="filesystem://") as one:
         one.run("manage.py", "migrate", "--verbosity", "0")
         url = one.web()
         one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
         kill_the_worker_of_a_running_job(one, [url])
 
 
-def test_on_many_machines_a_killed_workers_job_completes_on_another(folder):
+def test_on_many_machines_a_killed_workers_job_completes_on_another(tmp_path):
     with (
-        services.postgresql(folder) as database_url,
-        services.redis(folder) as broker_url,
-        fleet(folder, DATABASE_URL=database_url, CELERY_BROKER_URL=broker_url) as many,
+        services.Postgresql() as database,
+        services.Redis(tmp_path) as broker,
+        fleet(tmp_path, DATABASE_URL=database.url, CELERY_BROKER_URL=broker.url) as many,
     ):
         many.run("manage.py", "migrate", "--verbosity", "0")
         urls = [many.web("web-1"), many.web("web-2")]

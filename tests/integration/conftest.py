@@ -25,7 +25,9 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
 
 @pytest.fixture
 def clock(db):
-    return Clock()
+    clock = Clock()
+    clock.begin()
+    return clock
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def submit(api):
 
 
 @pytest.fixture
-def worker(api):
+def worker(api, clock):
     """Registers workers: `worker(tags=["script"])`, RUNNING and fresh."""
     registrar = api("worker")
 

@@ -22,6 +22,7 @@ def frozen(clock):
             " $$ select %s + by from test_clock.shift $$",
             cursor.fetchone(),
         )
+    clock.begin()
     return clock
 
 

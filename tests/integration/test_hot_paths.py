@@ -21,8 +21,8 @@ from tests.support.http import Caller, Worker
 SCRIPT = {"type": "script", "runner": "local", "command": "true"}
 IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
 EMPTY = """
-    truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat cascade;
-    update liveness_clock set tick_at = 'epoch', swept_at = 'epoch', last_swept_at = 'epoch', finished_at = null;
+    truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat, liveness_brake cascade;
+    update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null;
     update test_clock.shift set by = '0';
     drop function if exists broken() cascade;
 """
@@ -43,6 +43,7 @@ def committed(django_db_setup, django_db_blocker):
     """Everything is committed, and emptied again afterwards. Makes workers: `committed(name="one")`."""
     with django_db_blocker.unblock():
         try:
+            Clock().begin()
             registrar = Caller(tokens.create("registrar", "worker"))
             yield lambda **said: Worker.register(registrar, **said).running()
         finally:
@@ -214,7 +215,8 @@ def test_of_a_completion_and_a_recovery_the_first_written_wins(committed, thread
     assert WorkerJob.objects.values_list("state", "output").get() == expected
 
 
-def test_ten_checks_at_once_do_what_one_does(committed, threads):
+def test_ten_checks_at_once_do_what_one_does(committed, threads, settings):
+    settings.LIVENESS = {"BRAKE_MINIMUM": None}
     submit_many(40)
     for number in range(4):
         one = committed(name=f"w{number}", config=IMMEDIATELY)

@@ -16,12 +16,14 @@ CRASH = {"code": "WORKER_CRASHED", "message": "signal 9"}
 
 
 @pytest.fixture
-def lost(worker):
+def lost(worker, clock):
     """Loses a worker, by default one whose jobs move at once: `attempt = lost(hold=…)`."""
 
     def lost(strategy="IMMEDIATELY", state="ERROR", *, running=True, **said):
         one = worker(config={"worker_task_restart_strategy": strategy}, **said)
         attempt = one.hold(running=running)
+        if state == "DISCONNECTED":
+            clock.advance(46)  # nobody is sooner than it could have fenced itself
         put(Server.objects.get(pk=one.id), state)
         return Attempt.objects.get(pk=attempt["id"])
 

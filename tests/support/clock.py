@@ -14,6 +14,22 @@ CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANG
 class Clock:
     """Moves the clock that every statement of the product reads. Undone with the test's transaction."""
 
+    def begin(self) -> None:
+        """As if a check had just been: what happened before the test does not count."""
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE liveness_clock SET advanced_at = clock_timestamp()")
+
     def advance(self, seconds: float) -> None:
+        """Time passes, and heartbeats could get in all the while: observed time passes with it."""
+        self.step(seconds)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE liveness_clock SET reading = reading + %s,"
+                " advanced_at = advanced_at + make_interval(secs => %s)",
+                [seconds, seconds],
+            )
+
+    def step(self, seconds: float) -> None:
+        """The wall clock moves, and nothing else."""
         with connection.cursor() as cursor:
             cursor.execute("UPDATE test_clock.shift SET by = by + make_interval(secs => %s)", [seconds])

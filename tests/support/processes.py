@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,12 +80,13 @@ class Fleet:
             )
         return self.processes[name]
 
-    def web(self, name: str = "web") -> str:
-        """Start a web process; its address."""
-        port = free_port()
+    def web(self, name: str = "web", *options: str, port: int | None = None) -> str:
+        """Start a web server; its address."""
+        port = port or free_port()
         self.start(
             name, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port),
-            "--workers", "1", "--blocking-threads", "8", "--log-level", "warning", "controlplane.wsgi:application",
+            "--workers", "1", "--blocking-threads", "8", "--log-level", "warning", *options,
+            "controlplane.web:application",
         )  # fmt: skip
         url = f"http://127.0.0.1:{port}"
         eventually(lambda: self.answers(f"{url}/livez"), why=f"{name} answers")
@@ -126,13 +127,15 @@ class Fleet:
             f"--- {path.name}\n{path.read_text(errors='replace')[-4000:]}" for path in sorted(self.folder.glob("*.log"))
         )
 
+    def kill(self, name: str) -> None:
+        """SIGKILL, for a process and its children: those of a web server outlive it otherwise."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.processes[name].pid, signal.SIGKILL)
+        self.processes[name].wait(10)
+
     def stop(self) -> None:
-        for process in self.processes.values():
-            for ended in (signal.SIGTERM, signal.SIGKILL):
-                if process.poll() is None:
-                    process.send_signal(ended)
-        for process in self.processes.values():
-            process.wait(10)
+        for name in self.processes:
+            self.kill(name)
 
 
 @contextmanager

@@ -4,9 +4,9 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -24,44 +24,69 @@ def program(name: str, *places: Path) -> str:
     return found
 
 
-@contextmanager
-def redis(folder: Path) -> Iterator[str]:
-    """A Redis of its own; its address."""
-    port = free_port()
-    command = [program("redis-server"), "--port", str(port), "--save", "", "--dir", str(folder)]
-    with (folder / "redis.log").open("wb") as log:
-        server = subprocess.Popen([*command, "--bind", "127.0.0.1"], stdout=log, stderr=log)
-    try:
-        eventually(lambda: "Ready to accept connections" in (folder / "redis.log").read_text(), why="Redis is ready")
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        server.terminate()
-        server.wait(10)
+class Redis:
+    """A Redis of its own, which may be stopped and started; its queues are lost each time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.program = program("redis-server")
+
+    def start(self) -> None:
+        log = self.folder / "redis.log"
+        command = [self.program, "--port", str(self.port), "--save", "", "--dir", str(self.folder)]
+        with log.open("wb") as output:
+            self.server = subprocess.Popen([*command, "--bind", "127.0.0.1"], stdout=output, stderr=output)
+        eventually(lambda: "Ready to accept connections" in log.read_text(), why="Redis is ready")
+
+    def stop(self) -> None:
+        self.server.kill()
+        self.server.wait(10)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
-@contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """A PostgreSQL as an administrator would install it, reached over TCP; its address."""
-    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    initdb = program("initdb", *places)
-    control = str(Path(initdb).parent / "pg_ctl")
-    port, data = free_port(), folder / "postgresql"
-    data.mkdir()
-    options: dict[str, str] = {}
-    if os.geteuid() == 0:
-        owner = next(name for name in ("postgres", "pgserver", "nobody") if name in {u.pw_name for u in pwd.getpwall()})
-        shutil.chown(data, owner)
-        options = {"user": owner}
-    data.chmod(0o700)
+class Postgresql:
+    """A PostgreSQL as an administrator would install it, reached over TCP, which may be stopped and started."""
 
-    def run(*command: str) -> None:
-        done = subprocess.run(command, cwd="/", text=True, capture_output=True, timeout=60, check=False, **options)
+    def __init__(self) -> None:
+        self.initdb = program("initdb", *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
+        # Not in a folder of pytest's: each run closes those for others, and PostgreSQL runs as another user than root.
+        self.data, self.port = Path(tempfile.mkdtemp(prefix="controlplane-postgresql-")), free_port()
+        self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        self.options: dict[str, str] = {}
+
+    def control(self, *words: str) -> None:
+        self.run(str(Path(self.initdb).parent / "pg_ctl"), "-w", "-D", str(self.data), *words)
+
+    def run(self, *command: str) -> None:
+        done = subprocess.run(command, cwd="/", text=True, capture_output=True, timeout=60, check=False, **self.options)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    run(initdb, "--auth=trust", "--encoding=utf8", "--username=postgres", "--no-sync", "-D", str(data))
-    settings = f"-p {port} -h 127.0.0.1 -k {data}"
-    run(control, "-w", "-D", str(data), "-l", str(data / "log"), "-o", settings, "start")
-    try:
-        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
-    finally:
-        run(control, "-w", "-m", "immediate", "-D", str(data), "stop")
+    def start(self) -> None:
+        listen = f"-p {self.port} -h 127.0.0.1 -k {self.data}"
+        self.control("-l", str(self.data / "log"), "-o", listen, "start")
+
+    def stop(self) -> None:
+        self.control("-m", "immediate", "stop")
+
+    def __enter__(self) -> Self:
+        if os.geteuid() == 0:
+            users = {user.pw_name for user in pwd.getpwall()}
+            owner = next(name for name in ("postgres", "pgserver", "nobody") if name in users)
+            shutil.chown(self.data, owner)
+            self.options = {"user": owner}
+        self.data.chmod(0o700)
+        settings = ["--auth=trust", "--encoding=utf8", "--username=postgres", "--no-sync"]
+        self.run(self.initdb, *settings, "-D", str(self.data))
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self.data, ignore_errors=True)

@@ -34,7 +34,7 @@ class HeartbeatRequest(StrictSerializer):
     def beat(self) -> Beat:
         said = self.validated_data
         state = ServerState(said["state"]) if "state" in said else None
-        return Beat(state, said.get("metrics"), said.get("schedulable"), said.get("reason", ""))
+        return Beat(state, said.get("metrics"), said.get("schedulable"), said.get("reason", ""), witness=True)
 
     def held(self) -> Held:
         said = self.validated_data

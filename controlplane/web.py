@@ -1,0 +1,14 @@
+"""What granian serves: the WSGI application, in a process that is a server of its own.
+
+granian imports this in each worker process, after it was forked. Whatever imports wsgi.py starts nothing.
+"""
+
+import os
+import socket
+
+import controlplane.wsgi  # before all else: it sets Django up
+from controlplane import presence
+from liveness.states import ServerType
+
+application = controlplane.wsgi.application
+presence.begin(ServerType.WEBSERVER, f"web@{socket.gethostname()}-{os.getpid()}")

@@ -1,0 +1,38 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from jobs.services import retention
+
+
+class Command(BaseCommand):
+    help = "Delete what is past its retention: ended jobs, purged servers, events, heartbeats."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="Only say what would be deleted.")
+
+    def handle(self, *, dry_run: bool, **options: Any) -> None:
+        verb = "would delete" if dry_run else "deleted"
+        on_terminal = self.stdout.isatty()
+        columns = [TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+        with Progress(*columns, disable=not on_terminal) as progress:
+            bars: dict[str, Any] = {}
+
+            def tell(kind: str, deleted: int, total: int) -> None:
+                if kind not in bars:
+                    bars[kind] = progress.add_task(kind, total=total)
+                    if not on_terminal:
+                        self.stdout.write(f"{kind}: {total:,} past their retention")
+                progress.update(bars[kind], completed=total if dry_run else deleted)
+
+            try:
+                done = retention.prune(dry_run=dry_run, tell=tell)
+            except retention.PruneFailed as error:
+                self.stdout.write(f"{verb}: {written(error.done)}")
+                raise CommandError(str(error)) from None
+        self.stdout.write(f"{verb}: {written(done)}")
+
+
+def written(done: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {kind if number != 1 else kind.removesuffix('s')}" for kind, number in done.items())

@@ -1,0 +1,88 @@
+"""What is past its retention goes: jobs, then servers, which their attempts kept, then events and heartbeats.
+
+Any number may run at once: each row goes once, and what one holds, the others skip or wait a batch for.
+With its job a key is forgotten: handed in again, it makes a new job.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError, OperationalError, transaction
+
+from jobs.conf import conf
+from jobs.sql import sql
+from liveness.conf import conf as liveness
+from liveness.services.retention import Pruning, Span, events, heartbeats
+
+log = structlog.get_logger()
+
+BATCH = 500
+FIRST = UUID(int=0)
+
+
+class PruneFailed(Exception):
+    """Some batches could not be deleted; the others were."""
+
+    def __init__(self, kinds: list[str], done: dict[str, int]) -> None:
+        super().__init__(f"Not everything could be deleted of: {', '.join(kinds)}")
+        self.done = done
+
+
+class JobPruning(Pruning):
+    @transaction.atomic
+    def delete(self, span: Span) -> int:
+        ids = [row.id for row in sql.rows("prune_jobs_held", after=span.after, last=span.last, **self.before)]
+        # A statement of its own: it also sees the late reports that came before the jobs were held.
+        return sql.rows("prune_jobs", ids=ids)[0].deleted
+
+
+def prune(*, dry_run: bool = False, tell: Callable[[str, int, int], None] = lambda *_: None) -> dict[str, int]:
+    """Delete what is past its retention; how many of what. With `dry_run`, only count it.
+
+    Calls `tell(kind, deleted, total)` when a kind is counted, and after each batch.
+    Raises PruneFailed at its end when a batch failed.
+    """
+    done: dict[str, int] = {}
+    failed = []
+    for pruning in prunings():
+        spans = list(pruning.spans())
+        total = sum(span.due for span in spans)
+        done[pruning.name] = total if dry_run else 0
+        tell(pruning.name, 0, total)
+        for span in [] if dry_run else spans:
+            try:
+                done[pruning.name] += pruning.delete(span)
+            except OperationalError:
+                raise
+            except DatabaseError:
+                log.exception("A batch could not be deleted", kind=pruning.name, after=str(span.after))
+                failed.append(pruning.name)
+            tell(pruning.name, done[pruning.name], total)
+    log.info("Would prune" if dry_run else "Pruned", **done)
+    if failed:
+        raise PruneFailed(sorted(set(failed)), done)
+    return done
+
+
+def prunings() -> list[Pruning]:
+    """What there is to do, in order, as of one reading of the database's clock."""
+    kept = {
+        "jobs": conf().job_retention,
+        "servers": liveness().server_retention,
+        "events": liveness().event_retention,
+        "server_heartbeats": liveness().heartbeat_retention,
+        "attempt_heartbeats": conf().heartbeat_retention,
+    }
+    before = sql.rows("prune_before", **kept)[0]
+    return [
+        jobs(before.jobs),
+        Pruning("servers", sql, FIRST, {"servers": before.servers, "jobs": before.jobs}, BATCH),
+        events(before.events),
+        heartbeats(before.server_heartbeats, before.attempt_heartbeats),
+    ]
+
+
+def jobs(before: datetime | None) -> Pruning:
+    return JobPruning("jobs", sql, FIRST, {"jobs": before}, BATCH)

@@ -1,0 +1,13 @@
+from typing import Any
+from uuid import UUID
+
+from liveness.management.operator_command import ServerCommand
+from liveness.services import operations
+
+
+class Command(ServerCommand):
+    help = "Give a server no new work; what it holds goes on."
+    done = "is cordoned"
+
+    def act(self, server: UUID, note: str, **options: Any) -> None:
+        operations.cordon(server, self.actor, note)

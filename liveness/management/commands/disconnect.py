@@ -1,0 +1,13 @@
+from typing import Any
+from uuid import UUID
+
+from liveness.management.operator_command import ServerCommand
+from liveness.services import operations
+
+
+class Command(ServerCommand):
+    help = "Count a server as lost, as if it had been silent for its timeout."
+    done = "counts as lost"
+
+    def act(self, server: UUID, note: str, **options: Any) -> None:
+        operations.disconnect(server, self.actor, note)

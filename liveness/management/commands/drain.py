@@ -1,0 +1,19 @@
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+
+from liveness.management.operator_command import ServerCommand, duration
+from liveness.services import operations
+
+
+class Command(ServerCommand):
+    help = "Give a server no new work, and until the deadline to finish what it holds; then it gives back the rest."
+    done = "is drained"
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--deadline", type=duration, metavar="5m", help="45s, 5m, 24h; its grace period by default")
+
+    def act(self, server: UUID, note: str, **options: Any) -> None:
+        operations.drain(server, self.actor, note, options["deadline"])

@@ -1,0 +1,22 @@
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from liveness.management.operator_command import OperatorCommand
+from liveness.services import operations
+
+
+class Command(OperatorCommand):
+    help = "Enter maintenance: nobody gets new work, running work finishes, submissions queue. Or exit it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("direction", choices=["enter", "exit"])
+        parser.add_argument("--note", default="", help="why; kept with who and when")
+
+    def handle(self, *, direction: str, note: str, **options: Any) -> None:
+        with self.refusals():
+            if direction == "enter":
+                operations.enter_maintenance(self.actor, note)
+            else:
+                operations.exit_maintenance(self.actor, note)
+        self.stdout.write("in maintenance" if direction == "enter" else "not in maintenance any more")

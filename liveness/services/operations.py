@@ -1,0 +1,181 @@
+"""What an operator does to servers and to the whole control plane: each with a note, and with exactly one event.
+
+None of it counts as dead, but for `disconnect`. Each raises NoSuchServer, or the 409 that says why it does not
+apply now; nothing is changed then.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+
+from controlplane.schema import ClockTimestamp, ObservedNow
+from liveness import states
+from liveness.errors import (
+    AlreadyCordoned,
+    AlreadyInMaintenance,
+    BrakeNotEngaged,
+    IllegalTransition,
+    NoSuchServer,
+    NotCordoned,
+    NotDraining,
+    NotInMaintenance,
+    ServerDraining,
+    ServerNotAlive,
+)
+from liveness.models import Brake, Instance, Server, ServerEvent
+from liveness.services import transitions
+from liveness.states import Mover, ServerState
+
+log = structlog.get_logger()
+
+OPERATOR = "operator:"
+NO_DRAIN = {"drain_deadline": None, "drain_until_observed": None, "drain_held": None}
+
+
+def actor(name: str) -> str:
+    """An operator as events name him: `operator:NAME`."""
+    return f"{OPERATOR}{name}"
+
+
+@transaction.atomic
+def cordon(server: UUID, by: str, note: str) -> None:
+    """It gets no new work; what it holds goes on. An operator's cordon takes the place of the server's own."""
+    row = locked(server, may_cordon)
+    Server.objects.filter(pk=row.pk).update(cordoned_by=by, cordon_reason=note)
+    note_action(row, "cordon", by, note)
+
+
+@transaction.atomic
+def uncordon(server: UUID, by: str, note: str) -> None:
+    """It gets work again, whoever cordoned it; a server whose own probe still fails cordons itself again."""
+    row = locked(server, may_uncordon)
+    Server.objects.filter(pk=row.pk).update(cordoned_by=None, cordon_reason="")
+    note_action(row, "uncordon", by, note)
+
+
+@transaction.atomic
+def drain(server: UUID, by: str, note: str, deadline: float | None = None) -> None:
+    """Cordon it and give it `deadline` seconds, by default its grace period, to finish what it holds.
+
+    Then it gives back what is left; what it still holds a timeout later is recovered (jobs/sql/lost.sql).
+    """
+    row = locked(server, may_drain)
+    seconds = row.termination_grace_period if deadline is None else deadline
+    Server.objects.filter(pk=row.pk).update(
+        cordoned_by=by,
+        cordon_reason=note,
+        drain_deadline=ClockTimestamp() + timedelta(seconds=seconds),
+        drain_until_observed=ObservedNow() + seconds,
+        # By the name of the jobs' foreign key: the one thing known here of what servers hold.
+        drain_held=row.attempts.filter(finished_at=None).count(),
+    )
+    note_action(row, "drain", by, note)
+
+
+@transaction.atomic
+def undrain(server: UUID, by: str, note: str) -> None:
+    """It gets work again: the drain and the cordon are lifted."""
+    row = locked(server, may_undrain)
+    Server.objects.filter(pk=row.pk).update(cordoned_by=None, cordon_reason="", **NO_DRAIN)
+    note_action(row, "undrain", by, note)
+
+
+@transaction.atomic
+def disconnect(server: UUID, by: str, note: str) -> None:
+    """It counts as lost, as if it had been silent for its timeout; jobs/sql/lost.sql says when its jobs move."""
+    row = locked(server, may_disconnect)
+    transitions.move(row, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=note)
+
+
+@transaction.atomic
+def enter_maintenance(by: str, note: str) -> None:
+    """Nobody gets new work; running work finishes, submissions queue."""
+    instance = Instance.objects.select_for_update().get()
+    if instance.maintenance_since is not None:
+        raise AlreadyInMaintenance(f"The control plane is in maintenance since {instance.maintenance_since:%F %T} UTC.")
+    Instance.objects.update(maintenance_since=ClockTimestamp(), maintenance_by=by, maintenance_note=note)
+    note_event("maintenance_enter", by, note)
+
+
+@transaction.atomic
+def exit_maintenance(by: str, note: str) -> None:
+    """Work is given out again."""
+    instance = Instance.objects.select_for_update().get()
+    if instance.maintenance_since is None:
+        raise NotInMaintenance
+    Instance.objects.update(maintenance_since=None, maintenance_by="", maintenance_note="")
+    note_event("maintenance_exit", by, note)
+
+
+@transaction.atomic
+def release_brake(by: str, reason: str, type: str | None = None) -> list[str]:
+    """Let the silent servers that the brake holds be disconnected, of one type or of all; the types released."""
+    engaged = Brake.objects.filter(released_by=None, **{"type": type} if type else {})
+    released = list(engaged.select_for_update().order_by("type").values_list("type", flat=True))
+    if not released:
+        raise BrakeNotEngaged
+    Brake.objects.filter(type__in=released).update(released_by=by, release_reason=reason)
+    for name in released:
+        note_event("brake_released", by, reason, server_name=name)
+    return released
+
+
+def may_cordon(server: Server) -> None:
+    alive(server)
+    if server.cordoned_by is not None and server.cordoned_by.startswith(OPERATOR):
+        raise AlreadyCordoned(f"This server is cordoned already, by {server.cordoned_by}.", state=server.state)
+
+
+def may_uncordon(server: Server) -> None:
+    alive(server)
+    if server.drain_deadline is not None:
+        raise ServerDraining("This server is being drained: undrain it, which also uncordons it.", state=server.state)
+    if server.cordoned_by is None:
+        raise NotCordoned(state=server.state)
+
+
+def may_drain(server: Server) -> None:
+    alive(server)
+    if server.drain_deadline is not None:
+        raise ServerDraining("This server is being drained already; undrain it first.", state=server.state)
+
+
+def may_undrain(server: Server) -> None:
+    alive(server)
+    if server.drain_deadline is None:
+        raise NotDraining(state=server.state)
+
+
+def may_disconnect(server: Server) -> None:
+    if not states.legal(ServerState(server.state), ServerState.DISCONNECTED, Mover.OPERATOR):
+        raise IllegalTransition(f"A server that is {server.state} cannot become DISCONNECTED.", state=server.state)
+
+
+def alive(server: Server) -> None:
+    if server.state not in states.ALIVE:
+        raise ServerNotAlive(f"This server is {server.state}, not alive: it gets no work anyway.", state=server.state)
+
+
+def locked(server: UUID, may: Callable[[Server], None]) -> Server:
+    """The server, its row locked, if that may be done to it now."""
+    row = Server.objects.select_for_update(no_key=True).filter(pk=server).first()
+    if row is None:
+        raise NoSuchServer
+    may(row)
+    return row
+
+
+def note_action(server: Server, action: str, by: str, note: str) -> None:
+    """The event of an action that changes no state."""
+    note_event(
+        action, by, note,
+        server_id=server.pk, server_name=server.name, from_state=server.state, to_state=server.state,
+    )  # fmt: skip
+
+
+def note_event(action: str, by: str, note: str, **of: object) -> None:
+    ServerEvent.objects.create(action=action, actor=by, reason=note, **of)
+    log.info(f"Operator: {action} {of.get('server_name', '')}".rstrip(), actor=by, reason=note)

@@ -1,0 +1,92 @@
+"""The control plane's own processes are servers too. They register and beat here, without a detour over HTTP."""
+
+import os
+import socket
+from typing import Any
+from uuid import uuid4
+
+import structlog
+
+from controlplane.problems import Problem
+from liveness.agent import Client, Refused
+from liveness.conf import conf
+from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
+from liveness.models import ApiToken, Role
+from liveness.services import heartbeats, registration, tokens
+from liveness.services.heartbeats import Beat
+from liveness.services.registration import Registration
+from liveness.services.tokens import ServerToken
+from liveness.states import ServerState, ServerType
+
+log = structlog.get_logger()
+
+# Not a SHA-256, so there is no text that this token would let in; and unique, so that it is made once.
+OWN_DIGEST = b"control plane"
+FOUND_DEAD = {error.code for error in (ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked)}
+
+
+class Presence:
+    """One process of the control plane as a server; for one thread."""
+
+    def __init__(self, type: ServerType, name: str, version: str = "") -> None:
+        self.type, self.name, self.version = type, name, version
+        self.instance_id = uuid4()
+        self.server: Any = None
+        url = conf().witness_url
+        # Its beats tell whether those of workers can get in, so they go the way that workers' beats go.
+        self.over_http = Client(url, timeout=conf().timeout / 4) if url and type == ServerType.EXECUTOR else None
+        self.witness = type == ServerType.WEBSERVER and url is None
+
+    def beat(self, state: ServerState = ServerState.RUNNING) -> float:
+        """Be heard, as a new server when there is none yet or it was found dead; seconds until the next beat.
+
+        Raises Problem, Refused, Unreachable or what the database raises; then try again.
+        """
+        if self.server is None:
+            self.register()
+        try:
+            self.say(state)
+        except (Problem, Refused) as refusal:
+            if refusal.code not in FOUND_DEAD or state != ServerState.RUNNING:
+                raise
+            # It holds no jobs, so nothing is lost with its old id; and it lives, so it must not stay dead.
+            log.warning(f"{self.name} was given up: it registers anew", was=str(self.server.id), code=refusal.code)
+            self.server, self.instance_id = None, uuid4()
+            self.register()
+            self.say(state)
+        interval: float = self.server.heartbeat_interval
+        return interval
+
+    def leave(self) -> None:
+        """Say that it has ended; never over HTTP: the web processes may have ended before."""
+        if self.server is not None:
+            heartbeats.record(self.token, Beat(ServerState.TERMINATED_GRACEFULLY, reason="it was stopped"))
+
+    @property
+    def token(self) -> ServerToken:
+        return ServerToken(self.server.id, self.server.token_version)
+
+    def register(self) -> None:
+        ApiToken.objects.get_or_create(digest=OWN_DIGEST, defaults={"name": "control plane", "role": Role.WORKER})
+        said = Registration(
+            type=self.type,
+            name=self.name,
+            instance_id=self.instance_id,
+            hostname=socket.gethostname(),
+            pid=os.getpid(),
+            version=self.version,
+        )
+        try:
+            self.server = registration.enter(OWN_DIGEST, said)
+        except ServerNotRunning:
+            self.instance_id = uuid4()  # the answer to our registration was lost, and it was given up meanwhile
+            raise
+        if self.server is None:
+            raise TokenRevoked("The token of the control plane's own processes was revoked.")
+
+    def say(self, state: ServerState) -> None:
+        if self.over_http is None:
+            heartbeats.record(self.token, Beat(state, witness=self.witness))
+        else:
+            signed = tokens.for_server(self.server.id, self.server.token_version, self.server.token_id)
+            self.over_http.post(f"/servers/{self.server.id}/heartbeat", {"state": state.value}, signed)

@@ -1,0 +1,72 @@
+"""Deleting what is past its retention, in batches that commit one by one, so that no lock is held for long.
+
+A table is walked in the order of its ids, which is the order of time but for what was written at once or under
+a clock that was set. The walk ends after the first batch in which everything is young, so a day's work is what
+the day left behind, without an index on the time; what was out of order goes a day later.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from controlplane.sql import Statements
+from liveness.sql import sql
+
+BATCH = 10_000
+
+
+@dataclass(frozen=True)
+class Span:
+    """Neighbours in the order of ids: those after the one, up to and with the last; so many of them are due."""
+
+    after: int | UUID
+    last: int | UUID
+    due: int
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """One kind of rows, and the moments before which they are past their retention; None keeps all."""
+
+    name: str
+    sql: Statements
+    first: int | UUID
+    """Comes before every id."""
+    before: dict[str, datetime | None]
+    batch: int = BATCH
+    """Rows looked at at once."""
+
+    def spans(self) -> Iterator[Span]:
+        """Where something is due, from the oldest id on. Changes nothing."""
+        if not any(self.before.values()):
+            return
+        after, has_old = self.first, True
+        while has_old:
+            found = self.sql.rows(f"prune_{self.name}_due", after=after, batch=self.batch, **self.before)[0]
+            if found.due:
+                yield Span(after, found.last, found.due)
+            after, has_old = found.last, found.has_old
+
+    @transaction.atomic
+    def delete(self, span: Span) -> int:
+        """Delete what is due there; how many. What someone else has deleted meanwhile is not counted again."""
+        return self.sql.rows(f"prune_{self.name}", after=span.after, last=span.last, **self.before)[0].deleted
+
+
+class EventPruning(Pruning):
+    @transaction.atomic
+    def delete(self, span: Span) -> int:
+        names = ("prune_open", "prune_events", "prune_close")
+        return self.sql.sets(*names, after=span.after, last=span.last, **self.before)[1][0].deleted
+
+
+def heartbeats(servers: datetime | None, attempts: datetime | None) -> Pruning:
+    """The heartbeats of servers before the one moment, and those of attempts before the other."""
+    return Pruning("heartbeats", sql, 0, {"servers": servers, "attempts": attempts})
+
+
+def events(before: datetime | None) -> Pruning:
+    return EventPruning("events", sql, 0, {"events": before})

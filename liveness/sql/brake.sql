@@ -1,0 +1,34 @@
+-- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer.
+-- Counted are the alive, the silent among them, and those disconnected for silence within the last timeout.
+with counted as (
+    select s.type,
+           count(*) as alive,
+           count(*) filter (where s.state not in {{ALIVE}} or {{overdue}}) as silent
+      from liveness_server s, liveness_clock clock
+     where s.state in {{ALIVE}}
+        or (s.disconnected_observed > clock.reading - s.timeout)
+     group by s.type
+),
+held as (
+    select type, alive, silent from counted
+     where silent >= %(brake_minimum)s and silent >= %(brake_share)s * alive
+),
+ended as (
+    delete from liveness_brake b where b.type not in (select type from held) returning b.type
+),
+engaged as (
+    insert into liveness_brake (type, engaged_observed, silent, alive)
+    select held.type, clock.reading, held.silent, held.alive from held, liveness_clock clock
+        on conflict (type) do update set silent = excluded.silent, alive = excluded.alive
+ returning type, silent, alive, xmax = 0 as is_new
+),
+noted as (
+    insert into liveness_serverevent (server_name, action, actor, reason)
+    select type, 'brake_engaged', 'liveness', format('%%s of %%s would be disconnected at once', silent, alive)
+      from engaged where is_new
+    union all
+    select type, 'brake_ended', 'liveness', 'fewer are silent' from ended
+)
+select type, silent, alive, true as is_on, is_new as changed from engaged
+union all
+select type, null, null, false, true from ended

@@ -1,0 +1,116 @@
+"""Self-inflicted silence on real processes: whatever part of the control plane is away, and however long, no living
+server is disconnected for it; and a dead one is still found afterwards."""
+
+import time
+
+import psutil
+import psycopg
+import pytest
+
+from tests.support import services
+from tests.support.processes import SHORT, eventually, fleet
+
+pytestmark = pytest.mark.acceptance
+
+CROWD = 50
+TIMEOUT, INTERVAL = 3.0, float(SHORT["LIVENESS_INTERVAL"])
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A control plane in the shape of many machines, with a crowd of servers on it."""
+    folder = tmp_path_factory.mktemp("outages")
+    with (
+        services.Postgresql() as database,
+        services.Redis(folder) as broker,
+        fleet(
+            folder, DATABASE_URL=database.url, CELERY_BROKER_URL=broker.url, LIVENESS_TIMEOUT=f"{TIMEOUT:g}"
+        ) as running,
+    ):
+        running.database, running.broker = database, broker
+        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.url = running.web()
+        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        token = running.token("worker")
+        running.start("crowd", "-m", "tests.support.crowd", running.url, str(CROWD), CONTROLPLANE_TOKEN=token)
+        eventually(lambda: counted(running, "state = 'RUNNING'") == CROWD, why="the crowd runs")
+        yield running
+
+
+def query(running, statement, params=None):
+    with psycopg.connect(running.database.url) as connection:
+        return connection.execute(statement, params).fetchall()
+
+
+def pids(running, name):
+    """The processes of a part that live now."""
+    parent = psutil.Process(running.processes[name].pid)
+    return [parent.pid, *(child.pid for child in parent.children(recursive=True))]
+
+
+def counted(running, condition):
+    return query(running, f"select count(*) from liveness_server where type = 'INDEXER' and {condition}")[0][0]  # noqa: S608
+
+
+def lost(running):
+    """Who was disconnected, but for the processes of the control plane that a test killed itself."""
+    return query(
+        running,
+        "select s.name, s.type, s.state_reason from liveness_server s where s.disconnected_observed is not null"
+        " and s.type not in ('EXECUTOR', 'SCHEDULER') and not (s.type = 'WEBSERVER' and s.pid <> all(%s))",
+        [pids(running, "web")],
+    )
+
+
+def advances(running):
+    """Whether observed time goes on and every one of the crowd is heard."""
+    (first,) = query(running, "select reading from liveness_clock")
+    eventually(lambda: query(running, "select reading from liveness_clock")[0][0] > first[0] + 2 * TIMEOUT)
+    eventually(lambda: counted(running, "last_heartbeat_at > clock_timestamp() - interval '2 s'") >= CROWD)
+
+
+def wait(seconds):
+    """An outage lasts: this is its length, not a hope that something be done by then."""
+    time.sleep(seconds)
+
+
+def test_an_outage_of_the_web_tier(everything):
+    everything.kill("web")
+    wait(10 * TIMEOUT)
+    everything.web(port=int(everything.url.rpartition(":")[2]))
+    advances(everything)
+    assert lost(everything) == []
+
+
+def test_an_outage_of_the_database(everything):
+    everything.database.stop()
+    wait(5 * TIMEOUT)
+    everything.database.start()
+    advances(everything)
+    assert lost(everything) == []
+
+
+def test_an_outage_of_the_executor_and_of_the_broker_whose_queue_is_lost(everything):
+    everything.kill("executor")
+    everything.broker.stop()
+    wait(5 * TIMEOUT)
+    everything.broker.start()
+    everything.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+    advances(everything)
+    assert lost(everything) == []
+
+
+def test_who_is_dead_is_found_in_its_timeout_and_two_intervals_of_observed_time(everything):
+    token = everything.token("worker")
+    everything.start("doomed", "-m", "tests.support.crowd", everything.url, "1", CONTROLPLANE_TOKEN=token)
+    eventually(lambda: counted(everything, "state = 'RUNNING'") == CROWD + 1, why="the doomed runs")
+    advances(everything)
+    everything.kill("doomed")
+    eventually(lambda: lost(everything), within=6 * TIMEOUT, why="the dead is found")
+    rows = query(
+        everything,
+        "select disconnected_observed - heard_observed from liveness_server"
+        " where disconnected_observed is not null and type = 'INDEXER'",
+    )
+    assert len(rows) == 1
+    assert TIMEOUT < rows[0][0] <= TIMEOUT + 2 * 1.5 * INTERVAL

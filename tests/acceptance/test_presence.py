@@ -1,0 +1,125 @@
+"""The control plane's own processes, as real ones: they are on the Instance page, from their start to their end."""
+
+import os
+import signal
+import socket
+
+import psutil
+import psycopg
+import pytest
+from psycopg.rows import namedtuple_row
+
+from tests.acceptance.test_lost_worker import database
+from tests.support.processes import eventually, fleet
+
+pytestmark = pytest.mark.acceptance
+
+HOST = socket.gethostname()
+ENDED_WELL = ["RUNNING", "TERMINATING", "TERMINATED_GRACEFULLY"]
+
+
+class Servers:
+    """What the database knows of the servers."""
+
+    def __init__(self, url):
+        self.connection = psycopg.connect(url, autocommit=True, row_factory=namedtuple_row)
+
+    def named(self, like):
+        return self.connection.execute(
+            "select * from liveness_server where name like %s order by id", [like]
+        ).fetchall()
+
+    def running(self, like, count=1):
+        """The servers of this name, all of them RUNNING."""
+        found = self.named(like)
+        return len(found) == count and all(server.state == "RUNNING" for server in found) and found
+
+    def cut_off(self):
+        """End every connection but ours, as a restart of the database does; when that was."""
+        self.connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+        return self.connection.execute("select clock_timestamp() as at").fetchone().at
+
+    def states(self, server):
+        """What it became by its own word, and what by the check."""
+        events = self.connection.execute(
+            "select to_state, actor from liveness_serverevent where server_id = %s order by id", [server.id]
+        ).fetchall()
+        return [event.to_state for event in events if event.actor == "server"], [
+            event.to_state for event in events if event.actor == "liveness"
+        ]
+
+
+@pytest.fixture
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("presence")
+
+
+@pytest.fixture
+def own(folder):
+    """A control plane of one web server with two processes, an executor with a beat, and another beat."""
+    url = database("acceptance_presence")
+    with fleet(folder, DATABASE_URL=url, CELERY_BROKER_URL="filesystem://") as own:
+        own.run("manage.py", "migrate", "--verbosity", "0")
+        own.url = own.web("web", "--workers", "2", "--respawn-failed-workers")
+        own.servers = Servers(url)
+        yield own
+        own.servers.connection.close()
+
+
+def children(process):
+    return {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
+
+
+def test_own_processes_are_servers_from_their_start_to_their_end(own):
+    servers = own.servers
+    webs = eventually(lambda: servers.running("web@%", 2), why="two web processes")
+    assert {(web.type, web.hostname, web.version) for web in webs} == {("WEBSERVER", HOST, "0.1.0")}
+    assert {web.name for web in webs} == {f"web@{HOST}-{web.pid}" for web in webs}
+    assert {web.pid for web in webs} <= children(own.processes["web"])
+
+    own.env["LIVENESS_WITNESS_URL"] = own.url
+    own.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+    (executor,) = eventually(lambda: servers.running("executor@%"), why="an executor")
+    (embedded,) = eventually(lambda: servers.running("scheduler@%"), why="its beat")
+    assert (executor.type, executor.name, executor.pid) == (
+        "EXECUTOR", f"executor@{HOST}", own.processes["executor"].pid,
+    )  # fmt: skip
+    assert embedded.type == "SCHEDULER"
+    assert embedded.pid in children(own.processes["executor"])
+    assert executor.witnessed_at is not None, "with WITNESS_URL it beats over HTTP"
+    assert embedded.witnessed_at is None
+
+    own.beat()
+    _, beat = eventually(lambda: servers.running("scheduler@%", 2), why="a beat by itself")
+    assert (beat.type, beat.pid) == ("SCHEDULER", own.processes["beat"].pid)
+
+    at = servers.cut_off()
+    eventually(lambda: all(server.last_heartbeat_at > at for server in servers.named("%")), why="all are heard again")
+
+    killed, other = webs
+    os.kill(killed.pid, signal.SIGKILL)
+    eventually(lambda: "DISCONNECTED" in servers.states(killed)[1], why="the check finds the killed web process")
+    eventually(lambda: [web.state for web in servers.named("web@%")][1:] == ["RUNNING"] * 2, why="another in its place")
+    assert servers.states(killed)[0] == ["RUNNING"]
+    for alive in (other, executor, embedded, beat):
+        assert servers.states(alive) == (["RUNNING"], [])
+    assert own.answers(f"{own.url}/livez")
+
+    for name in ("beat", "web", "executor"):
+        own.processes[name].send_signal(signal.SIGTERM)
+        own.processes[name].wait(10)
+    ended = [*servers.named("web@%")[1:], executor, embedded, beat]
+    assert [servers.states(server)[0] for server in ended] == [ENDED_WELL] * 5
+
+
+def test_a_process_that_cannot_register_serves_and_ends_as_ever(folder):
+    with fleet(folder, DATABASE_URL="postgresql://nobody@127.0.0.1:1/nothing", SECRET_KEY="x" * 50) as deaf:
+        url = deaf.web()
+        eventually(lambda: f"web@{HOST}-" in deaf.logs(), why="it says that it is not heard")
+        assert deaf.answers(f"{url}/livez")
+        deaf.processes["web"].terminate()
+        assert deaf.processes["web"].wait(10) == 0
+        assert deaf.logs().count("is not heard") == 1

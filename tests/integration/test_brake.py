@@ -1,0 +1,153 @@
+"""The brake: when many of one type fall silent at once, it is more likely us than them."""
+
+import pytest
+
+from jobs.services.check import check
+from liveness.models import Brake, Server, ServerEvent
+from tests.support.http import Worker
+
+INTERVAL = 10
+
+
+@pytest.fixture
+def fleet(worker):
+    """Workers by number, and whether they are alive."""
+    return lambda count: [worker(name=f"w{number}") for number in range(count)]
+
+
+def disconnected():
+    return ServerEvent.objects.filter(to_state="DISCONNECTED").count()
+
+
+def actions():
+    return list(ServerEvent.objects.exclude(action="").values_list("action", flat=True))
+
+
+def silence(clock, fleet, silent, seconds=46):
+    """The first `silent` of the fleet say nothing for so long; the others go on."""
+    clock.advance(seconds)
+    for one in fleet[silent:]:
+        one.beat()
+    check()
+
+
+@pytest.mark.parametrize(
+    ("count", "silent", "holds"),
+    [(8, 6, True), (9, 3, True), (10, 3, False), (6, 2, False), (3, 3, True), (2, 2, False)],
+)
+def test_it_holds_from_its_minimum_and_its_share_on(clock, fleet, count, silent, holds):
+    silence(clock, fleet(count), silent)
+    assert disconnected() == (0 if holds else silent)
+    assert Brake.objects.exists() is holds
+    assert actions() == (["brake_engaged"] if holds else [])
+
+
+def test_it_can_be_switched_off(clock, fleet, settings):
+    settings.LIVENESS = {"BRAKE_MINIMUM": None}
+    silence(clock, fleet(8), 8)
+    assert disconnected() == 8
+
+
+def test_it_counts_the_share_and_the_minimum_as_the_settings_say(clock, fleet, settings):
+    settings.LIVENESS = {"BRAKE_MINIMUM": 2, "BRAKE_SHARE": 0.9}
+    workers = fleet(4)
+    silence(clock, workers, 3)
+    assert disconnected() == 3
+
+
+def test_those_that_went_within_the_last_timeout_are_counted_with_those_to_go(clock, fleet):
+    workers = fleet(9)
+    clock.advance(INTERVAL)
+    for one in workers[2:]:
+        one.beat()
+    silence(clock, workers, 5, 36)
+    assert disconnected() == 2
+    clock.advance(INTERVAL)
+    for one in workers[5:]:
+        one.beat()
+    check()  # three more: five of nine in one timeout
+    assert disconnected() == 2
+    assert Brake.objects.get().silent == 5
+
+
+def test_it_holds_one_type_and_not_another(clock, fleet, api):
+    fleet(4)
+    executor = Worker.register(api("worker"), type="EXECUTOR", name="executor").running()
+    silence(clock, [], 0)
+    assert Server.objects.get(pk=executor.id).state == "DISCONNECTED"
+    assert disconnected() == 1
+
+
+def test_a_beat_frees_the_server_that_beats_alone(clock, fleet):
+    workers = fleet(6)
+    silence(clock, workers, 6)
+    workers[0].beat()
+    check()
+    assert Server.objects.filter(state="RUNNING").count() == 6
+    assert Brake.objects.get().silent == 5
+
+
+def test_it_ends_when_the_share_falls_below(clock, fleet):
+    workers = fleet(6)
+    silence(clock, workers, 6)
+    for one in workers[1:]:
+        one.beat()
+    check()
+    assert actions() == ["brake_engaged", "brake_ended"]
+    assert not Brake.objects.exists()
+    assert disconnected() == 1
+
+
+def test_released_by_an_operator_it_holds_nobody_any_more(clock, fleet):
+    silence(clock, fleet(6), 6)
+    Brake.objects.update(released_by="operator:ann", release_reason="the rack burnt down")
+    check()
+    assert disconnected() == 6
+
+
+def test_after_its_longest_hold_ten_per_cent_at_least_one_go_per_check(clock, fleet):
+    silence(clock, fleet(12), 12)
+    clock.advance(299)
+    check()
+    assert disconnected() == 0
+    gone = []
+    for _ in range(4):
+        clock.advance(INTERVAL)
+        check()
+        gone.append(disconnected())
+    assert gone == [2, 3, 4, 5]
+    for _ in range(10):
+        clock.advance(INTERVAL)
+        check()
+    assert disconnected() == 12
+
+
+def test_a_real_loss_of_six_of_eight_takes_the_longest_hold_and_then_a_check_each(clock, fleet):
+    workers = fleet(8)
+    silence(clock, workers, 6)
+    checks = 0
+    while disconnected() < 6:
+        clock.advance(INTERVAL)
+        for one in workers[6:]:
+            one.beat()
+        check()
+        checks += 1
+        assert checks < 60
+    # 300 s of hold, then one per check until so few are left that the brake ends of itself.
+    assert 30 <= checks <= 30 + 6
+    assert Server.objects.filter(state="RUNNING").count() == 2
+
+
+def test_a_held_server_keeps_its_jobs(clock, fleet, submit):
+    submit()
+    workers = fleet(4)
+    attempt = workers[0].hold()
+    silence(clock, workers, 4)
+    assert workers[0].complete(attempt, "late, but its own")["accepted"]
+
+
+def test_the_page_says_that_the_brake_holds(clock, fleet, admin_client):
+    silence(clock, fleet(4), 4)
+    seen = admin_client.get("/admin/instance/").content.decode()
+    assert "The brake holds WORKER" in seen
+    assert "held by the brake" in seen

@@ -1,0 +1,188 @@
+"""Observed time passes only while heartbeats can get in: an outage of the control plane disconnects nobody."""
+
+import pytest
+from django.db import connection
+
+from jobs.services.check import check
+from liveness.models import Clock as ClockRow
+from liveness.models import Server, ServerEvent
+from liveness.services.heartbeats import Beat, record
+from liveness.services.tokens import read_server_token
+
+INTERVAL, TIMEOUT = 10, 45
+
+
+@pytest.fixture
+def clock(clock):
+    """A clock that stands still but for `step`: wall time alone; what observed time makes of it is tested here."""
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_catalog.clock_timestamp()")
+        cursor.execute(
+            "create or replace function test_clock.clock_timestamp() returns timestamptz language sql volatile as"
+            " $$ select %s + by from test_clock.shift $$",
+            cursor.fetchone(),
+        )
+    clock.begin()
+    ClockRow.objects.update(witnessed=True)
+    return clock
+
+
+def reading():
+    return ClockRow.objects.get().reading
+
+
+def states():
+    return dict(Server.objects.values_list("name", "state"))
+
+
+def live(clock, seconds, beating=(), every=INTERVAL):
+    """The wall clock goes on by `seconds`; a check every `every`, and these servers beat just before each."""
+    passed = 0
+    while passed < seconds:
+        clock.step(min(every, seconds - passed))
+        passed += every
+        for worker in beating:
+            worker.beat()
+        check()
+
+
+def test_time_passes_as_on_the_wall_while_heartbeats_get_in(worker, clock):
+    one = worker(name="one")
+    began = reading()
+    live(clock, 100, [one])
+    assert reading() - began == pytest.approx(100)
+
+
+def test_time_stands_still_while_no_heartbeat_gets_in(worker, clock):
+    worker(name="one")
+    live(clock, 3 * INTERVAL)
+    stopped = reading()
+    live(clock, 20 * TIMEOUT)
+    assert reading() == stopped
+    assert states() == {"one": "RUNNING"}
+
+
+@pytest.mark.parametrize("every", [INTERVAL, 1.5 * INTERVAL, 0.6 * INTERVAL])
+@pytest.mark.parametrize("timeout", [TIMEOUT, 3 + 2 * INTERVAL], ids=["default", "shortest allowed"])
+def test_an_outage_of_the_web_tier_of_ten_timeouts_disconnects_nobody(worker, clock, every, timeout):
+    fleet = [worker(name=f"w{number}", config={"timeout_seconds": timeout}) for number in range(5)]
+    live(clock, 60, fleet, every)
+    live(clock, 10 * timeout, [], every)
+    # They come back one after the other, the last after the cap of its back-off.
+    for one in fleet:
+        clock.step(timeout / 4 / len(fleet))
+        one.beat()
+        check()
+    live(clock, 60, fleet, every)
+    assert set(states().values()) == {"RUNNING"}
+    assert not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
+
+
+@pytest.mark.parametrize("timeout", [TIMEOUT, 3 + 2 * INTERVAL], ids=["default", "shortest allowed"])
+def test_an_outage_of_the_database_or_of_the_executor_disconnects_nobody(worker, clock, timeout):
+    fleet = [worker(name=f"w{number}", config={"timeout_seconds": timeout}) for number in range(5)]
+    live(clock, 60, fleet)
+    clock.step(10 * timeout)  # no beat is stored and no check runs
+    fleet[0].beat()
+    check()
+    for one in fleet:
+        clock.step(timeout / 4 / len(fleet))
+        one.beat()
+    check()
+    live(clock, 60, fleet)
+    assert set(states().values()) == {"RUNNING"}
+
+
+@pytest.mark.parametrize("hours", [-1, 1, -24, 24])
+def test_a_step_of_the_databases_clock_disconnects_nobody_and_hides_nobody(worker, clock, hours):
+    alive, dead = worker(name="alive"), worker(name="dead")
+    live(clock, 30, [alive, dead])
+    clock.step(hours * 3600)
+    live(clock, TIMEOUT, [alive])
+    assert states()["alive"] == "RUNNING"
+    live(clock, 3 * INTERVAL, [alive])
+    assert states() == {"alive": "RUNNING", "dead": "DISCONNECTED"}
+
+
+def test_after_an_outage_a_dead_worker_is_still_found_within_its_timeout_and_two_intervals(worker, clock):
+    alive, dead = worker(name="alive"), worker(name="dead")
+    live(clock, 60, [alive, dead])
+    live(clock, 10 * TIMEOUT)
+    back = reading()
+    while states()["dead"] == "RUNNING":
+        live(clock, INTERVAL, [alive])
+    assert reading() - back <= TIMEOUT + 2 * INTERVAL
+    assert states()["alive"] == "RUNNING"
+
+
+def test_late_checks_count_no_more_than_one_and_a_half_intervals(worker, clock):
+    one = worker(name="one")
+    began = reading()
+    clock.step(10 * INTERVAL)
+    one.beat()
+    check()
+    assert reading() - began == pytest.approx(1.5 * INTERVAL)
+
+
+@pytest.mark.parametrize(("witness", "passes"), [(True, True), (False, False)])
+def test_a_beat_through_the_service_layer_proves_that_heartbeats_get_in_only_if_it_is_said_to(
+    worker, clock, witness, passes
+):
+    one = worker(name="one")
+    live(clock, 5 * INTERVAL)
+    began = reading()
+    for _ in range(5):
+        clock.step(INTERVAL)
+        record(read_server_token(one.token), Beat(witness=witness))
+        check()
+    assert (reading() > began) is passes
+
+
+def test_the_grace_period_is_observed_time_too(worker, submit, clock):
+    submit()
+    alive, dead = worker(name="alive"), worker(name="dead", config={"termination_grace_period_seconds": 100})
+    dead.hold()
+    live(clock, 60, [alive])
+    assert states()["dead"] == "DISCONNECTED"
+    live(clock, 1000)
+    assert submit.client.get("/jobs/" + str(dead_job())).json()["state"] == "RUNNING"
+    live(clock, 130, [alive])
+    assert submit.client.get("/jobs/" + str(dead_job())).json()["state"] == "PENDING"
+
+
+def dead_job():
+    from jobs.models import WorkerJob
+
+    return WorkerJob.objects.get().pk
+
+
+def test_the_clock_never_goes_back_for_a_server(worker, clock):
+    one = worker(name="one")
+    live(clock, 30, [one])
+    clock.step(5)
+    one.beat()
+    heard = Server.objects.get().heard_observed
+    clock.step(20)
+    check()  # no heartbeat got in: the reading is still what it was before that beat
+    one.beat()
+    assert Server.objects.get().heard_observed == heard > reading()
+
+
+def test_the_first_check_after_an_outage_counts_nothing_against_those_who_are_not_back_yet(worker, clock):
+    """The worst of all: heard last just before the outage, checks as late as may be, the shortest timeout allowed."""
+    first = worker(name="first")
+    last = worker(name="last", config={"timeout_seconds": 3 + 2 * INTERVAL})
+    live(clock, 60, [first, last])
+    clock.step(3)
+    first.beat()
+    clock.step(9.9)
+    check()
+    live(clock, 10 * TIMEOUT, every=1.5 * INTERVAL)
+    clock.step(1.5 * INTERVAL)
+    first.beat()
+    check()
+    assert states() == {"first": "RUNNING", "last": "RUNNING"}
+    clock.step(23 / 4)  # the cap of its back-off
+    last.beat()
+    live(clock, 60, [first, last])
+    assert states() == {"first": "RUNNING", "last": "RUNNING"}

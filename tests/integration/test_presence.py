@@ -1,0 +1,246 @@
+"""Processes of the control plane as servers: they beat through the service layer, and nothing silences them."""
+
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
+
+import pytest
+from django.db import OperationalError, connection, connections
+from structlog.testing import capture_logs
+
+from controlplane import presence as own
+from controlplane.presence import Pulse
+from liveness.agent import Client, Refused, Unreachable
+from liveness.models import ApiToken, Server, ServerEvent
+from liveness.services.presence import OWN_DIGEST, Presence
+from liveness.states import ServerState, ServerType
+from tests.integration.test_transitions import put
+from tests.support.http import Caller
+
+URL = "http://control.example"
+
+
+@pytest.fixture
+def web(db):
+    one = Presence(ServerType.WEBSERVER, "web@here-1", "1.2")
+    one.beat()
+    return one
+
+
+@pytest.fixture
+def over_http(monkeypatch):
+    """What an agent's client posts goes through the whole of Django; the paths it called."""
+    called = []
+
+    def post(self, path, body, token):
+        called.append(self.base + path)
+        answer = Caller(token).post(path, body)
+        if answer.status_code >= 400:
+            raise Refused(answer.status_code, answer.json()["code"], answer.json()["detail"])
+        return answer.json()
+
+    monkeypatch.setattr(Client, "post", post)
+    return called
+
+
+def stored(presence):
+    return Server.objects.get(pk=presence.server.id)
+
+
+def states(server):
+    return list(ServerEvent.objects.filter(server_id=server.pk).values_list("to_state", flat=True))
+
+
+@pytest.mark.parametrize("type", [ServerType.WEBSERVER, ServerType.EXECUTOR, ServerType.SCHEDULER])
+def test_a_process_registers_with_its_first_beat_and_is_running(db, type):
+    one = Presence(type, "a name", "1.2")
+    assert one.beat() == 3
+    server = stored(one)
+    assert (server.type, server.name, server.version, server.state) == (type, "a name", "1.2", "RUNNING")
+    assert (server.hostname, server.pid) == (socket.gethostname(), os.getpid())
+    assert server.last_heartbeat_at is not None
+
+
+def test_the_second_beat_registers_nothing(web, clock):
+    before = stored(web).last_heartbeat_at
+    clock.advance(3)
+    web.beat()
+    assert Server.objects.count() == 1
+    assert (stored(web).last_heartbeat_at - before).total_seconds() >= 3
+
+
+def test_all_own_processes_share_one_token_that_nobody_can_present(web, api):
+    Presence(ServerType.SCHEDULER, "scheduler@here").beat()
+    token = ApiToken.objects.get(digest=OWN_DIGEST)
+    assert set(Server.objects.values_list("token", flat=True)) == {token.pk}
+    assert len(token.digest) != 32, "no SHA-256 is like that"
+
+
+@pytest.mark.parametrize(
+    ("type", "url", "is_witness"),
+    [
+        (ServerType.WEBSERVER, None, True),
+        (ServerType.WEBSERVER, URL, False),
+        (ServerType.EXECUTOR, None, False),
+        (ServerType.EXECUTOR, URL, True),
+        (ServerType.SCHEDULER, None, False),
+        (ServerType.SCHEDULER, URL, False),
+    ],
+)
+def test_who_proves_that_heartbeats_get_in(db, settings, over_http, type, url, is_witness):
+    settings.LIVENESS = {"WITNESS_URL": url}
+    one = Presence(type, "one")
+    one.beat()
+    assert stored(one).state == "RUNNING"
+    assert (stored(one).witnessed_at is not None) == is_witness
+    http = url and type == ServerType.EXECUTOR
+    assert over_http == ([f"{URL}/api/v1/servers/{one.server.id}/heartbeat"] if http else [])
+
+
+def test_leaving_writes_both_events(web):
+    web.leave()
+    assert states(stored(web)) == ["RUNNING", "TERMINATING", "TERMINATED_GRACEFULLY"]
+
+
+def test_an_executor_leaves_without_the_web_processes(db, settings, over_http):
+    settings.LIVENESS = {"WITNESS_URL": URL}
+    one = Presence(ServerType.EXECUTOR, "executor@here")
+    one.beat()
+    one.beat(ServerState.TERMINATING)
+    assert len(over_http) == 2
+    one.leave()
+    assert len(over_http) == 2
+    assert states(stored(one)) == ["RUNNING", "TERMINATING", "TERMINATED_GRACEFULLY"]
+
+
+def test_who_never_registered_leaves_without_a_word(db):
+    Presence(ServerType.WEBSERVER, "web@here-1").leave()
+    assert not Server.objects.exists()
+
+
+@pytest.mark.parametrize("url", [None, URL])
+@pytest.mark.parametrize("end", ["DISCONNECTED", "NOT_RUNNING", "INACTIVE", "revoked", "purged"])
+def test_one_that_was_found_dead_is_a_new_server_with_its_next_beat(db, settings, over_http, end, url):
+    settings.LIVENESS = {"WITNESS_URL": url}
+    one = Presence(ServerType.EXECUTOR, "executor@here")
+    one.beat()
+    first = stored(one)
+    if end == "purged":
+        Server.objects.all().delete()
+    elif end == "revoked":
+        Server.objects.update(token_version=2)
+    else:
+        put(first, end)
+    with capture_logs() as logs:
+        one.beat()
+    assert stored(one).pk != first.pk
+    assert stored(one).state == "RUNNING"
+    (line,) = [line for line in logs if "registers anew" in line["event"]]
+    assert (line["log_level"], line["was"]) == ("warning", str(first.pk))
+    if end not in ("revoked", "purged"):
+        assert Server.objects.get(pk=first.pk).state == end
+
+
+def test_one_that_is_ending_is_not_born_again(web, monkeypatch):
+    monkeypatch.setattr(own, "connection", Mock())
+    put(stored(web), "NOT_RUNNING")
+    pulse = Pulse(web)
+    pulse.state = ServerState.TERMINATING
+    pulse.step()
+    assert Server.objects.count() == 1
+
+
+def test_a_registration_that_was_given_up_unheard_is_not_asked_for_again(db, monkeypatch):
+    one = Presence(ServerType.WEBSERVER, "web@here-1")
+    one.register()
+    put(stored(one), "NOT_RUNNING")
+    one.server = None
+    pulse = Pulse(one)
+    monkeypatch.setattr(own, "connection", Mock())
+    pulse.step()
+    assert pulse.failures == 1
+    pulse.step()
+    assert pulse.failures == 0
+    assert stored(one).state == "RUNNING"
+
+
+def test_when_the_token_of_own_processes_is_revoked_they_stay_unheard(db, monkeypatch):
+    monkeypatch.setattr(own, "connection", Mock())
+    Presence(ServerType.WEBSERVER, "web@here-1").beat()
+    ApiToken.objects.update(revoked_at="2026-01-01T00:00Z")
+    pulse = Pulse(Presence(ServerType.WEBSERVER, "web@here-2"))
+    pulse.step()
+    pulse.step()
+    assert pulse.failures == 2
+    assert Server.objects.count() == 1
+
+
+class Failing(Presence):
+    """Fails as it is told to, one beat after the other."""
+
+    def __init__(self, *failures):
+        super().__init__(ServerType.WEBSERVER, "web@here-1")
+        self.failures = list(failures)
+
+    def beat(self, state=ServerState.RUNNING):
+        if failure := self.failures.pop(0):
+            raise failure
+        return 3.0
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [OperationalError("connection refused\nIs the server running?"), Unreachable("no route"), ValueError("a fault")],
+)
+def test_an_outage_is_told_once_and_again_when_it_is_over(monkeypatch, failure):
+    closed = Mock()
+    monkeypatch.setattr(own, "connection", closed)
+    pulse = Pulse(Failing(failure, failure, failure, None, None))
+    with capture_logs() as logs:
+        pauses = [pulse.step() for _ in range(5)]
+    assert [(line["log_level"], line["event"]) for line in logs] == [
+        ("error", "web@here-1 is not heard"),
+        ("info", "web@here-1 is heard again"),
+    ]
+    assert logs[0]["error"] == str(failure).split("\n")[0]
+    assert logs[0]["exc_info"] == isinstance(failure, ValueError)
+    assert all(0 <= pause <= 45 / 4 for pause in pauses[:3])
+    assert pauses[3:] == [3.0, 3.0]
+    assert closed.close.call_count == 3
+
+
+def test_a_connection_that_cannot_even_be_closed_is_endured(monkeypatch):
+    monkeypatch.setattr(own, "connection", Mock(close=Mock(side_effect=OperationalError("gone"))))
+    assert Pulse(Failing(OperationalError("gone"))).step() >= 0
+
+
+def test_the_thread_ends_when_it_is_told_to_even_in_an_outage(monkeypatch):
+    monkeypatch.setattr(own, "use_connection_of_its_own", Mock())
+    monkeypatch.setattr(own, "connection", Mock())
+    one = Failing(*[OperationalError("down")] * 1000)
+    one.leave = Mock(side_effect=OperationalError("down"))
+    pulse = Pulse(one)
+    pulse.start()
+    pulse.leave()
+    assert not pulse.is_alive()
+    one.leave.assert_called_once()
+
+
+def test_a_thread_has_a_connection_outside_the_pool(monkeypatch):
+    options = connection.settings_dict["OPTIONS"]
+    monkeypatch.setitem(options, "pool", {"min_size": 0, "max_size": 1})
+
+    def look():
+        own.use_connection_of_its_own()
+        return connections["default"].pool
+
+    with ThreadPoolExecutor() as other:
+        assert other.submit(look).result() is None
+    assert options["pool"]
+
+
+def test_to_import_the_wsgi_application_and_celery_begins_nothing():
+    from controlplane import celery, wsgi  # noqa: F401
+
+    assert own.begun == {}

@@ -1,0 +1,26 @@
+"""`python -m tests.support.crowd URL COUNT`: many servers in one process, each with the agent's own heart."""
+
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from liveness.agent import Client, Fence, Heart, Holdings, register
+
+
+def join(number: int) -> Heart:
+    client = Client(sys.argv[1], timeout=1)
+    description = {"type": "INDEXER", "name": f"crowd-{number}"}
+    server = register(client, os.environ["CONTROLPLANE_TOKEN"], description, time.sleep)
+    heart = Heart(
+        server, Fence(), holdings=Holdings, metrics=dict, hear=lambda answer: None, fenced=lambda: None
+    )  # fmt: skip
+    heart.start()
+    return heart
+
+
+if __name__ == "__main__":
+    with ThreadPoolExecutor(8) as pool:
+        hearts = list(pool.map(join, range(int(sys.argv[2]))))
+    for heart in hearts:
+        heart.join()
