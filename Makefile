@@ -28,8 +28,8 @@ test: test-fast test-acceptance ## all tests
 test-fast: $(DEV_STAMP) ## all but the tests that start the real processes
 	$(BIN)/python -m pytest --numprocesses auto --ignore tests/acceptance --ignore tests/bench
 
-test-acceptance: $(DEV_STAMP) ## the tests that start the real processes, one after the other
-	$(BIN)/python -m pytest tests/acceptance
+test-acceptance: $(DEV_STAMP) ## the tests that start the real processes
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/acceptance
 
 lint: $(DEV_STAMP) ## style, types, import rules, migrations
 	$(BIN)/ruff check

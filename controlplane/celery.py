@@ -10,6 +10,7 @@ from celery.signals import beat_init, worker_init, worker_ready, worker_shutdown
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from controlplane import folder_broker
 from controlplane.startup import refuse_wrong_settings
 from liveness.states import ServerType
 
@@ -42,6 +43,7 @@ def use_folder(broker: Path) -> None:
 
 
 if settings.CELERY_BROKER_URL.startswith("filesystem:"):
+    folder_broker.install()
     use_folder(settings.DATA_DIR / "broker")
 
 

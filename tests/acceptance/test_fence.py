@@ -1,0 +1,120 @@
+"""A worker that is cut off or frozen stops its jobs by itself before they are given away: nothing runs in two places.
+
+The worker's jobs append a line every 50 ms to a file; the moment of the last one is when its code stopped. The moment
+at which the control plane gave the job away is in the database. The margin between the two must be positive.
+"""
+
+import os
+import signal
+import time
+
+import psutil
+import psycopg
+import pytest
+
+from tests.support.processes import eventually, fleet
+
+pytestmark = pytest.mark.acceptance
+
+TIMEOUT, GRACE = 3.0, 1.0
+AT_ONCE, AFTER, NEVER = "IMMEDIATELY", "AFTER_TERMINATION_GRACE_PERIOD", "NEVER"
+FENCE = {AT_ONCE: 0.8 * TIMEOUT, AFTER: 0.8 * TIMEOUT + GRACE}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute("drop database if exists acceptance_fence with (force)")
+        connection.execute("create database acceptance_fence")
+    url = f"{server}/acceptance_fence"
+    timings = {"LIVENESS_TIMEOUT": f"{TIMEOUT:g}", "LIVENESS_TERMINATION_GRACE_PERIOD": f"{GRACE:g}"}
+    with fleet(tmp_path_factory.mktemp("fence"), DATABASE_URL=url, **timings) as running:
+        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.url, running.client = running.web(), running.token("client")
+        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        yield running
+
+
+@pytest.fixture
+def working(running):
+    """A worker of a strategy that runs a job: `ledger, job = working(name, strategy)`."""
+
+    def working(name, strategy):
+        running.agent(name, running.url, "--restart-strategy", strategy, "--tags", name, "--concurrency", "1")
+        ledger = running.folder / f"{name}.ledger"
+        script = f"while true; do date +%s.%N >> {ledger}; sleep 0.05; done"
+        action = {"type": "script", "command": script}
+        job = running.call("POST", f"{running.url}/api/v1/jobs", running.client, {"action": action, "tags": [name]})
+        eventually(lambda: ledger.exists() and len(ledger.read_text().split()) > 5, why=f"{name} works")
+        return ledger, job["id"]
+
+    return working
+
+
+def attempt(running, job):
+    return running.call("GET", f"{running.url}/api/v1/jobs/{job}", running.client)["attempts"][0]
+
+
+def given_away_at(running, job):
+    """When the attempt was given away, in seconds of this machine's clock, which is the database's as well."""
+    with psycopg.connect(running.env["DATABASE_URL"]) as connection:
+        row = connection.execute(
+            "select extract(epoch from finished_at)::float8 from jobs_attempt where job_id = %s"
+            " and state = 'RESUBMITTED'",
+            [job],
+        ).fetchone()
+    return row[0] if row else None
+
+
+def last_line(ledger):
+    return float(ledger.read_text().split()[-1])
+
+
+@pytest.mark.parametrize("strategy", [AT_ONCE, AFTER])
+def test_frozen_its_jobs_stop_before_they_are_given_away_and_thawed_it_ends_by_itself(running, working, strategy):
+    name = f"frozen-{strategy.lower()}"
+    ledger, job = working(name, strategy)
+    agent = running.processes[name]
+    frozen_at = time.time()
+    agent.send_signal(signal.SIGSTOP)
+    given = eventually(lambda: given_away_at(running, job), why="the job is given away")
+    stopped = last_line(ledger)
+    # The warden stops the code though the agent cannot; a moment after the agent would have.
+    assert stopped - frozen_at < FENCE[strategy] + 0.1 * TIMEOUT
+    margin = given - stopped
+    assert margin > 0, f"the job was given away {-margin:.2f} s before its code stopped"
+    while time.time() - frozen_at < 3 * TIMEOUT:
+        time.sleep(0.1)  # a freeze has a length
+    assert last_line(ledger) == stopped
+    agent.send_signal(signal.SIGCONT)
+    assert agent.wait(15) != 0
+    assert last_line(ledger) == stopped
+
+
+def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_itself(running, working):
+    ledger, job = working("frozen-never", NEVER)
+    agent = running.processes["frozen-never"]
+    agent.send_signal(signal.SIGSTOP)
+    frozen_at = time.time()
+    while time.time() - frozen_at < 3 * TIMEOUT:
+        time.sleep(0.1)
+    assert attempt(running, job)["state"] == "RUNNING"
+    assert last_line(ledger) > frozen_at + TIMEOUT, "nothing is given away, so nothing has to stop"
+    agent.send_signal(signal.SIGCONT)
+    assert agent.wait(15) != 0
+    assert given_away_at(running, job) is None
+
+
+def test_a_freeze_shorter_than_the_fence_costs_no_work(running, working):
+    ledger, job = working("nap", AT_ONCE)
+    agent = running.processes["nap"]
+    agent.send_signal(signal.SIGSTOP)
+    began = time.time()
+    while time.time() - began < FENCE[AT_ONCE] * 0.5:
+        time.sleep(0.05)
+    agent.send_signal(signal.SIGCONT)
+    woke = time.time()
+    eventually(lambda: last_line(ledger) > woke + 1.5 * TIMEOUT, why="the same code goes on")
+    assert attempt(running, job)["state"] == "RUNNING"
+    assert psutil.Process(agent.pid).status() != psutil.STATUS_STOPPED
