@@ -14,11 +14,11 @@ from kombu.utils.json import dumps
 
 
 class Channel(filesystem.Channel):
-    def _put(self, queue: str, payload: dict[str, Any], **_: Any) -> None:
+    def _put(self, queue: str, message: Any, **_: Any) -> None:  # type: ignore[override]
         # The name sorts by age. With a dot in front it belongs to no queue.
         name = f"{monotonic_ns():020}_{uuid4()}.{queue}.msg"
         draft = Path(self.data_folder_out) / f".{name}"
-        draft.write_text(dumps(payload))
+        draft.write_text(dumps(message))
         draft.rename(draft.with_name(name))
 
 

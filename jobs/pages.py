@@ -43,6 +43,7 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "left_out": max(0, present - SERVERS_SHOWN),
         "activity": [(row, ago(row.at, figures["now"])) for row in selectors.activity()],
         "has_jobs": bool(figures["counts"]),
+        "has_workers": any(server.type == ServerType.WORKER for server in servers),
         "brakes": figures["brakes"] or [],
         "maintenance": figures["maintenance"],
         "witnessed": figures["witnessed"],

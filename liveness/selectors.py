@@ -17,6 +17,7 @@ from django.db.models import (
     Func,
     Min,
     OuterRef,
+    Prefetch,
     Q,
     QuerySet,
     Subquery,
@@ -30,7 +31,7 @@ from liveness import states
 from liveness.conf import conf
 from liveness.models import Brake, Clock, Heartbeat, Server, ServerEvent
 from liveness.sql import sql
-from liveness.states import ServerState
+from liveness.states import RestartStrategy, ServerState
 
 SILENCE = "extract(epoch from clock_timestamp() - %(expressions)s)::float8"
 
@@ -93,6 +94,38 @@ def judged() -> QuerySet[Server]:
         braked=Exists(Brake.objects.filter(type=OuterRef("type"), released_by=None)),
         late=ExpressionWrapper(Q(state__in=states.ALIVE, silence__gte=limit), output_field=BooleanField()),
         check_age=Subquery(Clock.objects.values(age=check_age())),
+    )
+
+
+def detailed() -> QuerySet[Server]:
+    """Servers as the API answers them: as `judged()` has them, with the attempts they hold, `live`."""
+    attempts = Server._meta.get_field("attempts").related_model
+    held = attempts._default_manager.filter(finished_at=None).order_by("claimed_at")
+    return judged().prefetch_related(Prefetch("attempts", held, to_attr="live"))
+
+
+def next_transition(server: Any) -> dict[str, Any] | None:
+    """Where a server as `judged()` has it goes next by itself, when at the earliest, and why; None: nowhere."""
+
+    def then(to: ServerState, seconds: float | None, reason: str) -> dict[str, Any]:
+        at = None if seconds is None else server.now + timedelta(seconds=max(0, seconds))
+        return {"to": to.value, "at": at, "reason": reason}
+
+    if server.state == ServerState.INACTIVE:
+        return None
+    if server.state == ServerState.NOT_RUNNING:
+        return then(ServerState.INACTIVE, 0, "at the next liveness check")
+    if server.state in states.ALIVE:
+        if not conf().enabled or (server.braked and server.overdue_in <= 0):
+            return None
+        return then(ServerState.DISCONNECTED, server.overdue_in, "unless it is heard before")
+    if server.state == ServerState.TERMINATING and server.lost_in > 0:
+        return then(ServerState.NOT_RUNNING, server.lost_in, "unless it ends before, or is heard")
+    keeps = server.worker_task_restart_strategy == RestartStrategy.NEVER
+    return then(
+        ServerState.NOT_RUNNING,
+        0 if keeps else server.moves_in,
+        "its running attempts stay with it" if keeps else "in the check after its attempts have moved",
     )
 
 

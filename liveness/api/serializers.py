@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from controlplane.rest import IdField, SecondsField, StrictSerializer, TextField, WholeField
+from liveness import selectors
 from liveness.conf import conf, timeout_problems
 from liveness.models import Instance, Server
 from liveness.services.registration import Registration
@@ -90,17 +91,35 @@ class Drain(serializers.Serializer):
     held_at_start = serializers.IntegerField(source="drain_held", allow_null=True)
 
 
+class NextTransition(serializers.Serializer):
+    to = serializers.CharField()
+    at = serializers.DateTimeField(allow_null=True, help_text="At the earliest; the next check after it finds it.")
+    reason = serializers.CharField()
+
+
+class LiveAttempt(serializers.Serializer):
+    id = serializers.UUIDField()
+    number = serializers.IntegerField()
+    job = serializers.UUIDField(source="job_id")
+    state = serializers.CharField()
+    claimed_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+
+
 class ServerDetail(serializers.ModelSerializer):
     fresh = serializers.BooleanField(help_text="Heard within its heartbeat interval × STALENESS_MULTIPLIER.")
     cordoned = serializers.SerializerMethodField()
     drain = serializers.SerializerMethodField()
     config = serializers.SerializerMethodField()
+    next_transition = serializers.SerializerMethodField()
+    attempts = LiveAttempt(source="live", many=True, help_text="What it holds.")
 
     class Meta:
         model = Server
         fields = (
             "id", "type", "name", "cluster", "hostname", "pid", "version", "tags", "max_concurrent", "state", "fresh",
             "cordoned", "drain", "config", "metrics", "created_at", "state_changed_at", "last_heartbeat_at",
+            "next_transition", "attempts",
         )  # fmt: skip
 
     def get_cordoned(self, server: Server) -> bool:
@@ -109,6 +128,10 @@ class ServerDetail(serializers.ModelSerializer):
     @extend_schema_field(Drain(allow_null=True))
     def get_drain(self, server: Server) -> dict[str, Any] | None:
         return None if server.drain_deadline is None else Drain(server).data
+
+    @extend_schema_field(NextTransition(allow_null=True))
+    def get_next_transition(self, server: Server) -> dict[str, Any] | None:
+        return selectors.next_transition(server)
 
     def get_config(self, server: Server) -> dict[str, Any]:
         return config_of(server)

@@ -40,7 +40,7 @@ class Servers(RoleCall):
         """Servers, latest first, a page at a time."""
         asked = ServerFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
-        return Response(ServerList(asked.page(selectors.servers())).data)
+        return Response(ServerList(asked.page(selectors.detailed())).data)
 
 
 class Registration(Servers):
@@ -76,7 +76,7 @@ class ServerView(RoleCall):
     @extend_schema(responses=ServerDetail)
     def get(self, request: Request, server: UUID) -> Response:
         """One server as it is now."""
-        found = selectors.servers().filter(pk=server).first()
+        found = selectors.detailed().filter(pk=server).first()
         if found is None:
             raise Http404("No server has this id.")
         return Response(ServerDetail(found).data)
@@ -112,7 +112,7 @@ class ServerAction(OperatorCall):
     """An action on one server: the server as it is then."""
 
     def answer(self, server: UUID) -> Response:
-        return Response(ServerDetail(selectors.servers().get(pk=server)).data)
+        return Response(ServerDetail(selectors.detailed().get(pk=server)).data)
 
 
 class Cordon(ServerAction):

@@ -462,7 +462,9 @@ def test_an_item_of_the_list_is_the_server(listed, api, operator):
     server = Server.objects.get(name="gamma")
     operator("drain", type("One", (), {"id": server.pk}))
     viewer = api("viewer")
-    assert viewer.get("/servers?search=gamma").json()["items"] == [viewer.get(f"/servers/{server.pk}").json()]
+    (item,), one = viewer.get("/servers?search=gamma").json()["items"], viewer.get(f"/servers/{server.pk}").json()
+    item["next_transition"].pop("at"), one["next_transition"].pop("at")  # told anew at each read
+    assert item == one
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""What a server becomes next by itself, when and why: as the API tells it."""
+
+import pytest
+
+from jobs.services.check import check
+from liveness.models import Server
+from tests.integration.test_transitions import put
+
+
+@pytest.fixture
+def seen(api):
+    viewer = api("viewer")
+    return lambda worker: viewer.get(f"/servers/{worker.id}").json()
+
+
+@pytest.mark.parametrize(
+    ("state", "to"),
+    [
+        ("RUNNING", "DISCONNECTED"),
+        ("TERMINATING", "NOT_RUNNING"),
+        ("DISCONNECTED", "NOT_RUNNING"),
+        ("ERROR", "NOT_RUNNING"),
+        ("TERMINATED_FORCED", "NOT_RUNNING"),
+        ("NOT_RUNNING", "INACTIVE"),
+    ],
+)
+def test_each_state_has_its_next_one_with_a_time_and_a_reason(worker, seen, state, to):
+    one = worker()
+    put(Server.objects.get(pk=one.id), state)
+    following = seen(one)["next_transition"]
+    assert following["to"] == to
+    assert following["at"] and following["reason"]
+
+
+def test_after_inactive_there_is_nothing(worker, seen):
+    one = worker()
+    put(Server.objects.get(pk=one.id), "INACTIVE")
+    assert seen(one)["next_transition"] is None
+
+
+def test_a_server_that_the_brake_holds_goes_nowhere(worker, seen, clock):
+    fleet = [worker(name=f"w{number}") for number in range(4)]
+    clock.advance(46)
+    check()
+    assert seen(fleet[0])["next_transition"] is None
+
+
+def test_the_attempts_it_holds_are_told(worker, submit, seen, api):
+    submit(), submit()
+    one = worker()
+    running, claimed = one.hold(), one.hold(running=False)
+    told = {attempt["id"]: attempt["state"] for attempt in seen(one)["attempts"]}
+    assert told == {running["id"]: "RUNNING", claimed["id"]: "CLAIMED"}
+    one.complete(running)
+    assert [attempt["id"] for attempt in seen(one)["attempts"]] == [claimed["id"]]
+    (listed,) = api("operator").get("/servers?type=WORKER").json()["items"]
+    assert [attempt["id"] for attempt in listed["attempts"]] == [claimed["id"]]
