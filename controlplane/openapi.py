@@ -14,7 +14,7 @@ PROBLEMS = {
     "410": "The server is not known any more.",
     "413": "The body is larger than 1 MiB.",
     "415": "The body is not application/json.",
-    "503": "The database cannot be reached just now; Retry-After says when to try again.",
+    "503": "Not just now: the database cannot be reached, or no worker is there. Retry-After says when to try again.",
 }
 PROBLEM = {
     "type": "object",

@@ -82,11 +82,17 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.url(DATA_DIR))}
+try:
+    DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.url(DATA_DIR))}
+    pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
+except ValueError as error:
+    raise SystemExit(
+        f"DATABASE_URL or DATABASE_POOL_SIZE cannot be read: {error}. "
+        "Write DATABASE_URL=postgresql://user:password@host:5432/name and DATABASE_POOL_SIZE=8."
+    ) from None
 # Each web or executor process holds a small pool; the embedded PostgreSQL allows 100 connections in all.
 # A connection is not tried before it is used: that would be a second round trip in each request. And an attempt to
 # connect is given up soon: while one waits out its back-off, the pool makes no other, though the database is back.
-pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
 pool = {"min_size": 0, "max_size": pool_size, "timeout": 5, "reconnect_timeout": 1}
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),

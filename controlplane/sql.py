@@ -91,3 +91,8 @@ class Statements:
     def row(self, *names: str, **params: Any) -> Any | None:
         """The only row of the last of the statements, or None."""
         return next(iter(self.rows(*names, **params)), None)
+
+
+def is_down(error: DatabaseError) -> bool:
+    """Whether the database is away altogether: then no other step can do better than the one that failed."""
+    return isinstance(error, OperationalError) and (connection.connection is None or not connection.is_usable())

@@ -16,6 +16,23 @@ def settings_make_sense(**_: Any) -> list[CheckMessage]:
         for name in ("sweep_interval", "claimer_heartbeat_interval", "runner_heartbeat_interval")
         if getattr(given, name) <= 0
     ]
+    found += [
+        Error(
+            f'JOBS["{stale.upper()}"] of {getattr(given, stale):g} s is below two heartbeat intervals: '
+            f'JOBS["{beat.upper()}"] is {getattr(given, beat):g} s. Use at least {2 * getattr(given, beat):g} s.',
+            id="jobs.E005",
+        )
+        for stale, beat in (
+            ("claimed_stale_after", "claimer_heartbeat_interval"),
+            ("running_stale_after", "runner_heartbeat_interval"),
+        )
+        if getattr(given, stale) < 2 * getattr(given, beat)
+    ]
+    found += [
+        Error(f'JOBS["{name.upper()}"] is {getattr(given, name):g} s; it must not be negative.', id="jobs.E004")
+        for name in ("unmatched_after", "cancel_timeout")
+        if (getattr(given, name) or 0) < 0
+    ]
     if given.max_resubmissions < 0:
         found.append(
             Error(f'JOBS["MAX_RESUBMISSIONS"] is {given.max_resubmissions}; it must not be negative.', id="jobs.E003")

@@ -12,6 +12,18 @@ class Jobs:
     """Between two signs of life of a claimed attempt."""
     runner_heartbeat_interval: Seconds = 30
     """Between two signs of life of a running attempt."""
+    claimed_stale_after: Seconds = 120
+    """A claimed attempt without a sign of life for so long is requeued."""
+    running_stale_after: Seconds = 300
+    """A running attempt without a sign of life for so long is lost, though its server is not."""
+    auto_requeue_stale_claimed: bool = True
+    """False: stale claims stay until an operator acts."""
+    auto_fail_stale_running: bool = True
+    """False: stale runners stay until an operator acts."""
+    unmatched_after: Seconds | None = 30
+    """A job that no alive worker may run is failed after waiting so long. None: it waits for ever."""
+    cancel_timeout: Seconds = 60
+    """A worker that does not confirm a cancellation for so long has it done for it."""
     on_worker_lost: OnWorkerLost = OnWorkerLost.RESUBMIT
     """What becomes of a running job whose worker is lost, unless the job says otherwise."""
     max_resubmissions: int = 3

@@ -1,5 +1,7 @@
 """What can be refused; each class says what happened, in words its caller can act on."""
 
+from typing import Any
+
 from controlplane.problems import Problem
 
 
@@ -37,3 +39,51 @@ class KeyTaken(Problem):
     """This key was used before, for a job with other content."""
 
     code = "key_conflict"
+
+
+class JobUnknown(Problem):
+    """No job of yours has this id."""
+
+    status = 404
+    code = "not_found"
+
+
+class JobEnded(Problem):
+    """This job has ended: nothing changes it any more."""
+
+    code = "job_ended"
+
+
+class JobWaiting(Problem):
+    """This job waits for a worker already: there is nothing to take it from."""
+
+    code = "job_waiting"
+
+
+class JobNotWaiting(Problem):
+    """This job does not wait for a worker."""
+
+    code = "job_not_waiting"
+
+
+class CancelRequested(Problem):
+    """This job is being cancelled: it is not run again before that is done."""
+
+    code = "cancel_requested"
+
+
+class NoFreshWorkers(Problem):
+    """No workers with fresh heartbeats available"""
+
+    status = 503
+    code = "no_fresh_workers"
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), "title": self.detail}
+
+
+class TryAgain(Problem):
+    """The job that had this key has just been removed; the same call again makes a new one."""
+
+    status = 503
+    code = "try_again"

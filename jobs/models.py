@@ -7,9 +7,9 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
-from controlplane.schema import ClockTimestamp, Uuid7, guard, one_of
+from controlplane.schema import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
 from jobs import states
-from jobs.states import AttemptState, JobKind, JobState, OnWorkerLost
+from jobs.states import AttemptState, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.models import ApiToken, Server
 
 TERMINAL = sorted(states.TERMINAL)
@@ -34,12 +34,23 @@ class WorkerJob(models.Model):
     priority = models.IntegerField(db_default=0)
     timeout_seconds = models.FloatField(null=True)
     on_worker_lost = models.TextField(db_default=OnWorkerLost.RESUBMIT.value)
+    unmatched = models.TextField(db_default=Unmatched.FAIL.value)
+    max_retries = models.IntegerField(db_default=0)
+    retry_delay_seconds = models.FloatField(db_default=0)
+    retry_backoff = models.TextField(db_default=RetryBackoff.FIXED.value)
+    retry_on = ArrayField(models.TextField(), null=True, help_text="Codes; null: every error of the job's own code.")
+    good_until = models.DateTimeField(null=True, help_text="EXPIRED unless it was claimed by then.")
+    resubmission_of = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, help_text="The ended job it repeats."
+    )
     refused_by = ArrayField(models.UUIDField(), db_default=[], help_text="Servers that may not run it.")
 
     attempt_count = models.IntegerField(db_default=0)
     resubmissions = models.IntegerField(db_default=0, help_text="Losses it came back from.")
     retries = models.IntegerField(db_default=0)
     cancel_requested_at = models.DateTimeField(null=True)
+    cancel_requested_observed = models.FloatField(null=True)
+    pending_observed = models.FloatField(db_default=ObservedNow(), help_text="When it last began to wait.")
     output = models.JSONField(null=True)
     error = models.JSONField(null=True)
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -51,6 +62,8 @@ class WorkerJob(models.Model):
             one_of("state", JobState, "job_state"),
             one_of("kind", JobKind, "job_kind"),
             one_of("on_worker_lost", OnWorkerLost, "job_on_worker_lost"),
+            one_of("unmatched", Unmatched, "job_unmatched"),
+            one_of("retry_backoff", RetryBackoff, "job_retry_backoff"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="job_key_once"),
             models.CheckConstraint(
                 condition=Q(state__in=TERMINAL, finished_at__isnull=False)
@@ -74,6 +87,11 @@ class WorkerJob(models.Model):
                 condition=Q(state=JobState.PENDING),
             ),
             models.Index(fields=["owner", "id"], name="job_of_owner"),
+            models.Index(
+                fields=["good_until"],
+                name="job_good_until",
+                condition=Q(state=JobState.PENDING, good_until__isnull=False),
+            ),
         ]
         triggers = guard(states.pairs(states.JOB_TRANSITIONS), states.JOB_INITIAL)
 
@@ -94,6 +112,11 @@ class Attempt(models.Model):
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     heartbeat_at = models.DateTimeField(null=True)
+    alive_observed = models.FloatField(
+        db_default=ObservedNow(),
+        help_text="The observed clock at its last sign of life: its claim, start or heartbeat.",
+    )
+    started_observed = models.FloatField(null=True)
     pid = models.IntegerField(null=True)
     progress = models.FloatField(null=True, help_text="0 to 1.")
     message = models.TextField(db_default="")
@@ -138,3 +161,24 @@ class LateReport(models.Model):
 
     def __str__(self) -> str:
         return f"{self.event} refused: {self.reason}"
+
+
+class LogLine(models.Model):
+    """A line that a job's code wrote."""
+
+    class Stream(models.TextChoices):
+        STDOUT = "STDOUT"
+        STDERR = "STDERR"
+
+    at = models.DateTimeField(db_default=ClockTimestamp())
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log_lines", db_index=False)
+    stream = models.TextField(choices=Stream)
+    line = models.TextField()
+    number = models.IntegerField(help_text="Its place in the attempt, from 1.")
+    sequence = models.IntegerField(null=True, help_text="The highest of the attempt's LOG reports so far.")
+
+    class Meta:
+        indexes = [models.Index(fields=["attempt", "id"], name="logline_of_attempt")]
+
+    def __str__(self) -> str:
+        return self.line

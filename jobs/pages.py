@@ -1,12 +1,12 @@
 """The Instance pages: what is there, what is held, what happened. Read only; `/admin/instance/`."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -21,6 +21,7 @@ from liveness.pages import HtmxRequest, age, ago, concern, drawn, for_readers, j
 from liveness.states import ServerState, ServerType
 
 SERVERS_SHOWN, JOBS_A_PAGE, TEXT_SHOWN = 100, 100, 10_000
+LINES_SHOWN, LINES_READ = 200, 1000
 HOME = ("Instance", "instance:overview")
 
 
@@ -170,7 +171,7 @@ def jobs(request: HtmxRequest) -> HttpResponse:
 @for_readers
 def job(request: HtmxRequest, job: UUID) -> HttpResponse:
     """One job: its attempts as lanes, the same as a table, and what went in and came out."""
-    found: Any = selectors.jobs_now().filter(pk=job).first()
+    found: Any = selectors.with_log(selectors.jobs_now(), LINES_SHOWN).filter(pk=job).first()
     if found is None:
         return unknown(request, "job")
     numbers = {attempt.pk: attempt for attempt in found.attempts.all()}
@@ -185,6 +186,8 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
         "chart": lanes(found),
         "timeline": [(entry, moment(entry["at"])) for entry in selectors.timeline(found)],
         "reports": reports,
+        "lines": found.log or [],
+        "lines_shown": LINES_SHOWN,
         "texts": [
             (name, text(value), size(value))
             for name, value in (
@@ -194,6 +197,24 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
         ],
     }  # fmt: skip
     return page(request, "job", shown)
+
+
+@for_readers
+def job_logs(request: HtmxRequest, job: UUID) -> Any:
+    """All that a job's code wrote, as a text."""
+    if not selectors.jobs_now().filter(pk=job).exists():
+        return unknown(request, "job")
+    return StreamingHttpResponse(written(job), content_type="text/plain; charset=utf-8")
+
+
+def written(job: UUID) -> Iterator[str]:
+    """Every line of a job: when, of which attempt, from which stream."""
+    after = 0
+    while rows := selectors.log_page(job, after, LINES_READ):
+        for row in rows:
+            stream = {"STDOUT": "out", "STDERR": "err"}[row.stream]
+            yield f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ} #{row.attempt} {stream} {row.line}\n"
+        after = rows[-1].id
 
 
 def lanes(job: Any) -> Chart:
@@ -245,4 +266,5 @@ urlpatterns = [
     path("servers/<uuid:server>/", server, name="server"),
     path("jobs/", jobs, name="jobs"),
     path("jobs/<uuid:job>/", job, name="job"),
+    path("jobs/<uuid:job>/logs/", job_logs, name="job_logs"),
 ]

@@ -26,9 +26,12 @@ from django.db.models.functions import Cast, Coalesce
 
 from controlplane.schema import ClockTimestamp
 from jobs import states
+from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.states import AttemptState
+from jobs.sql import sql
+from jobs.states import AttemptState, JobState
 from liveness import selectors as liveness
+from liveness.conf import conf as liveness_conf
 from liveness.models import Clock, Server, ServerEvent
 from liveness.states import ALIVE, ServerState
 
@@ -188,3 +191,58 @@ def activity(limit: int = 20) -> list[Happening]:
 def jobs_now() -> QuerySet[WorkerJob]:
     """Jobs as `jobs()` has them, with `now` by the database's clock."""
     return jobs().annotate(now=ClockTimestamp())
+
+
+def seen_by(owner: UUID | None) -> QuerySet[WorkerJob]:
+    """Jobs as `jobs()` has them, of one owner or (None) of all."""
+    return jobs() if owner is None else jobs().filter(owner=owner)
+
+
+def placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
+    """Which alive servers may have a waiting job, the least loaded first, and what rules out the others: one query.
+
+    Raises JobUnknown and JobNotWaiting.
+    """
+    rows = sql.rows("placement", job=job, owner=owner, staleness_multiplier=liveness_conf().staleness_multiplier)
+    if not rows:
+        raise JobUnknown
+    state, until = rows[0].state, rows[0].waits_until
+    if state != JobState.PENDING:
+        raise JobNotWaiting(f"This job is {state}; only of a PENDING one it can be said who may have it.", state=state)
+    eligible: list[dict[str, Any]] = []
+    ruled_out: list[dict[str, Any]] = []
+    for row in rows:
+        server = {"id": row.server, "name": row.name}
+        if row.server is None:
+            continue
+        if row.filter is None:
+            eligible.append({"server": server, "load": row.load})
+        else:
+            ruled_out.append({"server": server, "filter": row.filter, "detail": row.detail})
+    waiting_for = None if until is None else {"what": "available_at", "until": until}
+    return {"eligible": eligible, "ruled_out": ruled_out, "waiting_for": waiting_for}
+
+
+def log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[Any]:
+    """Lines that a job's code wrote, oldest first, those whose id is greater than `after`; maybe of one attempt."""
+    return sql.rows("log_page", job=job, after=after, limit=limit, attempt=attempt)
+
+
+LOG_TAIL = """(
+    select jsonb_agg(
+               jsonb_build_object(
+                   'id', last.id, 'attempt', last.number, 'stream', last.stream, 'line', last.line,
+                   'at', to_char(last.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'))
+               order by last.id)
+      from (select l.*
+              from (select id, number from jobs_attempt where job_id = %(expressions)s) a
+             cross join lateral (
+                   select l.id, a.number, l.stream, l.line, l.at from jobs_logline l
+                    where l.attempt_id = a.id order by l.id desc limit %(limit)s
+                   ) l
+             order by l.id desc limit %(limit)s) last)"""
+
+
+def with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
+    """Jobs with the last lines that their code wrote, oldest first, `log`; None where there are none."""
+    return jobs.annotate(log=Func(F("pk"), template=LOG_TAIL, limit=limit, output_field=JSONField()))

@@ -14,6 +14,7 @@ class JobState(StrEnum):
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"  # it waited past its good_until
 
 
 class AttemptState(StrEnum):
@@ -32,6 +33,18 @@ class OnWorkerLost(StrEnum):
     FAIL = "FAIL"
 
 
+class RetryBackoff(StrEnum):
+    FIXED = "fixed"
+    EXPONENTIAL = "exponential"
+
+
+class Unmatched(StrEnum):
+    """What becomes of a job that no alive worker may run."""
+
+    FAIL = "fail"
+    WAIT = "wait"
+
+
 class JobKind(StrEnum):
     TASK = "TASK"
     TRIGGER = "TRIGGER"
@@ -40,12 +53,13 @@ class JobKind(StrEnum):
 _ = JobState
 
 JOB_TRANSITIONS: dict[JobState, set[JobState]] = {
-    _.PENDING: {_.CLAIMED, _.CANCELLED, _.FAILED},
+    _.PENDING: {_.CLAIMED, _.CANCELLED, _.FAILED, _.EXPIRED},
     _.CLAIMED: {_.RUNNING, _.PENDING, _.FAILED, _.CANCELLED},
     _.RUNNING: {_.COMPLETED, _.FAILED, _.CANCELLED, _.PENDING},
     _.COMPLETED: set(),
     _.FAILED: set(),
     _.CANCELLED: set(),
+    _.EXPIRED: set(),
 }
 JOB_INITIAL = {_.PENDING}
 

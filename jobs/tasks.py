@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from jobs.services import check, recovery, retention
+from jobs.services import check, retention, sweep
 
 
 @shared_task(name="jobs.tasks.check_liveness")
@@ -14,7 +14,7 @@ def check_liveness() -> None:
 @shared_task(name="jobs.tasks.sweep_jobs")
 def sweep_jobs() -> None:
     """Every JOBS["SWEEP_INTERVAL"]."""
-    recovery.recover()
+    sweep.sweep()
 
 
 @shared_task(name="jobs.tasks.prune")

@@ -57,7 +57,7 @@ class ServerNotRunning(Problem):
 
 
 class ServerDisconnected(Problem):
-    """This server was silent for too long: claim no more, say TERMINATING, finish, exit."""
+    """This server was disconnected, for silence or by an operator: claim no more, say TERMINATING, finish, exit."""
 
     code = "server_disconnected"
 

@@ -26,7 +26,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from controlplane import sql as statements
-from controlplane.schema import ClockTimestamp
+from controlplane.schema import ClockTimestamp, ObservedNow
 from liveness import states
 from liveness.conf import conf
 from liveness.models import Brake, Clock, Heartbeat, Server, ServerEvent
@@ -37,12 +37,18 @@ SILENCE = "extract(epoch from clock_timestamp() - %(expressions)s)::float8"
 
 
 def servers() -> QuerySet[Server]:
-    """Servers with `silence` in seconds and whether they are `fresh`, by the database's clock at this read."""
+    """Servers with `silence` in seconds and whether they are `fresh`, at this read.
+
+    A silent one is never shown as fresh: neither while observed time stands still, nor when a clock was set back.
+    """
     heard = Coalesce("last_heartbeat_at", "created_at")
     limit = F("heartbeat_interval") * conf().staleness_multiplier
+    observed = ExpressionWrapper(ObservedNow() - F("heard_observed"), output_field=FloatField())
+    in_time = Q(last_heartbeat_at__isnull=False, silence__lt=limit, observed_silence__lt=limit)
     return Server.objects.annotate(
         silence=Func(heard, template=SILENCE, output_field=FloatField()),
-        fresh=ExpressionWrapper(Q(last_heartbeat_at__isnull=False, silence__lt=limit), output_field=BooleanField()),
+        observed_silence=observed,
+        fresh=ExpressionWrapper(in_time, output_field=BooleanField()),
     )
 
 
@@ -80,7 +86,6 @@ def judged() -> QuerySet[Server]:
     `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
     `moves_in` (its running attempts; None: never), and `check_age`; whether it is `late` (alive, and not fresh)
     and `braked`; `now`."""
-    limit = F("heartbeat_interval") * conf().staleness_multiplier
     return servers().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
@@ -92,7 +97,7 @@ def judged() -> QuerySet[Server]:
             f" liveness_server.created_observed + {conf().initial_delay:f})"
         ),
         braked=Exists(Brake.objects.filter(type=OuterRef("type"), released_by=None)),
-        late=ExpressionWrapper(Q(state__in=states.ALIVE, silence__gte=limit), output_field=BooleanField()),
+        late=ExpressionWrapper(Q(state__in=states.ALIVE) & ~Q(fresh=True), output_field=BooleanField()),
         check_age=Subquery(Clock.objects.values(age=check_age())),
     )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import structlog
 
 from jobs.agent.allow import Allowances, NotAllowed
+from jobs.agent.logs import Log
 from jobs.agent.outbox import Outbox, Report
 from jobs.agent.runners import CannotStart, command_for, failed, report_for
 from jobs.agent.supervisor import Ended, Supervisor
@@ -34,6 +35,7 @@ class Attempt:
     verdict: dict[str, Any] | None = None  # None while KILLED: lost, so there is nothing to report
     pid: int | None = None
     times_out_at: float | None = None  # monotonic
+    log: Log = field(default_factory=Log)
 
     @property
     def id(self) -> str:
@@ -90,6 +92,10 @@ class Attempts:
         """The control plane's word on a report of ours."""
         attempt = self._attempts.get(report["attempt"])
         accepted = bool(result.get("accepted"))
+        if report["event"] == "LOG":
+            if attempt:
+                attempt.log.answered()
+            return
         if not accepted:
             log.warning(
                 "Report refused", attempt=report["attempt"], report=report["event"],
@@ -114,6 +120,15 @@ class Attempts:
             report = attempt.verdict
         log.info("Job ended", **_names(attempt), report=report["event"], code=report.get("error", {}).get("code"))
         self._over(attempt, report)
+
+    def send_logs(self) -> None:
+        """Hand on what the code wrote."""
+        for attempt in self._writing():
+            self._put(attempt, attempt.log.take())
+
+    def next_log(self) -> float | None:
+        """Monotonic: when there is something to hand on."""
+        return min((at for attempt in self._writing() if (at := attempt.log.due_at()) is not None), default=None)
 
     def cancel(self, ids: list[str]) -> None:
         for attempt in self._found(ids):
@@ -162,7 +177,7 @@ class Attempts:
         if self._released(attempt):
             return
         try:
-            self._supervisor.start(attempt.id, command_for(attempt.item))
+            self._supervisor.start(attempt.id, command_for(attempt.item), attempt.log.write)
         except (CannotStart, OSError, ValueError, TypeError) as error:
             log.warning("Job could not be started", **_names(attempt), why=str(error))
             self._over(attempt, failed("CANNOT_START", str(error)))
@@ -192,7 +207,16 @@ class Attempts:
 
     def _over(self, attempt: Attempt, report: dict[str, Any]) -> None:
         attempt.stage = Stage.OVER
-        self._outbox.put({"attempt": attempt.id, **report})
+        self._put(attempt, [*attempt.log.close(), report])
+
+    def _put(self, attempt: Attempt, reports: list[dict[str, Any]]) -> None:
+        self._outbox.put(*({"attempt": attempt.id, **report} for report in reports))
+
+    def _writing(self) -> list[Attempt]:
+        """Whose code may have written something that may be handed on."""
+        stages = (Stage.RUNNING, Stage.KILLED)
+        attempts = [attempt for attempt in self._attempts.values() if attempt.stage in stages]
+        return [attempt for attempt in attempts if attempt.stage is Stage.RUNNING or attempt.verdict]
 
     def _found(self, ids: list[str]) -> list[Attempt]:
         found = [self._attempts[id] for id in ids if id in self._attempts]

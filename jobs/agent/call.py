@@ -42,6 +42,7 @@ def _described(error: BaseException) -> dict[str, str]:
 def main() -> None:
     path, descriptor = sys.argv[1], int(sys.argv[2])
     os.set_inheritable(descriptor, False)  # what the callable starts must not hold the channel
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is printed is seen at once
     payload = json.load(sys.stdin.buffer)
     text = outcome(path, payload)
     with os.fdopen(descriptor, "w", encoding="utf-8") as channel:

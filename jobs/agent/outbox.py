@@ -24,9 +24,10 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._reports)
 
-    def put(self, report: Report) -> None:
+    def put(self, *reports: Report) -> None:
+        """Those put together go in one request, if they fit."""
         with self._lock:
-            self._reports.append(report)
+            self._reports.extend(reports)
 
     def batch(self) -> list[Report]:
         """The oldest reports that fit one request; they stay until `answered`."""

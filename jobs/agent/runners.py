@@ -8,6 +8,7 @@ import signal
 import sys
 from typing import Any
 
+from jobs.agent.logs import text
 from jobs.agent.supervisor import Command, Ended
 from jobs.agent.warding import module_environment
 
@@ -93,11 +94,6 @@ def _fitting(report: dict[str, Any]) -> dict[str, Any]:
 
 def failed(code: str, message: str, traceback: str = "") -> dict[str, Any]:
     return {"event": "FAILED", "error": {"code": code, "message": message, "traceback": traceback}}
-
-
-def text(data: bytes) -> str:
-    """Any bytes as text that JSON and PostgreSQL accept."""
-    return data.decode("utf-8", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def clean(value: Any) -> Any:

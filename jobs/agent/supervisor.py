@@ -12,11 +12,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, cast
 
 from jobs.agent.warding import Warding
+
+Hear = Callable[[str, bytes], None]  # with STDOUT or STDERR
 
 CHUNK = 65536
 STDOUT_KEPT = 16 * 1024
@@ -50,10 +53,11 @@ class Ended:
 
 @dataclass
 class Tail:
-    """The last bytes of a pipe; the rest is read and forgotten, so that the child never blocks."""
+    """The last bytes of a pipe; the rest is heard and forgotten, so that the child never blocks."""
 
     pipe: IO[bytes]
     kept: int
+    hear: Callable[[bytes], None]
     data: bytearray = field(default_factory=bytearray)
 
     def go_on(self) -> bool:
@@ -66,6 +70,7 @@ class Tail:
             chunk = os.read(self.pipe.fileno(), CHUNK)
         except BlockingIOError:
             return None
+        self.hear(chunk)
         self.data += chunk
         del self.data[: -self.kept]
         return len(chunk)
@@ -127,8 +132,8 @@ class Supervisor:
         child = self._children.get(key)
         return child.process.pid if child else None
 
-    def start(self, key: str, command: Command) -> None:
-        """Raises OSError, ValueError or TypeError when it cannot be started."""
+    def start(self, key: str, command: Command, hear: Hear = lambda stream, chunk: None) -> None:
+        """Raises OSError, ValueError or TypeError when it cannot be started. `hear` is told all that it writes."""
         _check_startable(command)
         argv, result = [*GATE, *command.argv], None
         if command.with_result:
@@ -153,7 +158,10 @@ class Supervisor:
         self._warding.add(process.pid)
         stdin, stdout, stderr = cast("list[IO[bytes]]", [process.stdin, process.stdout, process.stderr])
         feed = Feed(stdin, memoryview(b"go\n" + command.stdin))
-        tails = Tail(stdout, STDOUT_KEPT), Tail(stderr, STDERR_KEPT)
+        tails = (
+            Tail(stdout, STDOUT_KEPT, partial(hear, "STDOUT")),
+            Tail(stderr, STDERR_KEPT, partial(hear, "STDERR")),
+        )
         with self._lock:
             self._children[key] = Child(key, process, feed, tails, result)
         self._listen(feed, selectors.EVENT_WRITE)

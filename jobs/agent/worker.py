@@ -139,6 +139,7 @@ class Worker:
         if self.exit_status is not None:
             return
         self._attempts.time_out()
+        self._attempts.send_logs()
         self._enforce_drain()
         if self._ending:
             self._wind_down()
@@ -146,7 +147,8 @@ class Worker:
 
     def _wait(self) -> float:
         now = time.monotonic()
-        due = [self._supervisor.next_kill_at(), self._attempts.next_timeout(), self._grace_until, self._give_up_at]
+        due = [self._supervisor.next_kill_at(), self._attempts.next_timeout(), self._attempts.next_log()]
+        due += [self._grace_until, self._give_up_at]
         waits = [LOOK, *(at - now for at in due if at is not None)]
         if self._attempts.live and (remaining := self._fence.remaining()):
             waits.append(remaining)

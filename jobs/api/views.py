@@ -10,8 +10,20 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.rest import StrictSerializer
 from jobs import selectors
-from jobs.api.serializers.jobs import SUBMISSION, SUBMITTED, JobAnswer, JobList, JobRequest
+from jobs.api.serializers.jobs import (
+    SUBMISSION,
+    SUBMITTED,
+    FailRequest,
+    JobAnswer,
+    JobFilter,
+    JobList,
+    JobPage,
+    JobRequest,
+    NoFields,
+    PlacementAnswer,
+)
 from jobs.api.serializers.workers import (
     ClaimAnswer,
     ClaimRequest,
@@ -22,7 +34,7 @@ from jobs.api.serializers.workers import (
 )
 from jobs.conf import conf
 from jobs.models import WorkerJob
-from jobs.services import claiming, heartbeats, reporting, submission
+from jobs.services import claiming, heartbeats, interventions, reporting, submission
 from liveness.api import views as liveness
 from liveness.api.access import RoleCall, ServerCall
 from liveness.models import Role
@@ -101,10 +113,26 @@ class Reports(ServerCall):
         return Response({"results": [asdict(result) for result in results]})
 
 
-class Jobs(RoleCall):
-    """`POST /jobs`."""
+class JobCall(RoleCall):
+    """A call of a client about its own jobs, of an operator about all; a viewer may only look."""
 
-    roles = {"POST": {Role.CLIENT, Role.OPERATOR}}
+    roles = {"GET": {Role.CLIENT, Role.VIEWER, Role.OPERATOR}, "POST": {Role.CLIENT, Role.OPERATOR}}
+
+    @property
+    def owner(self) -> UUID | None:
+        """Whose jobs alone are reached; None: everybody's."""
+        return self.token.pk if self.token.role == Role.CLIENT else None
+
+
+class Jobs(JobCall):
+    """`GET` and `POST /jobs`."""
+
+    @extend_schema(operation_id="v1_jobs_list", parameters=[JobFilter], responses=JobPage)
+    def get(self, request: Request) -> Response:
+        """Jobs, latest first, a page at a time; a client's own."""
+        asked = JobFilter(data=request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        return Response(JobPage(asked.page(selectors.seen_by(self.owner))).data)
 
     @extend_schema(request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
     def post(self, request: Request) -> Response:
@@ -132,18 +160,71 @@ class Jobs(RoleCall):
         return header
 
 
-class Job(RoleCall):
+class Job(JobCall):
     """`GET /jobs/{id}`."""
-
-    roles = {"GET": {Role.CLIENT, Role.VIEWER, Role.OPERATOR}}
 
     @extend_schema(responses=JobAnswer)
     def get(self, request: Request, job: UUID) -> Response:
         """A job with its attempts, its timeline and the reports that came too late."""
-        seen = selectors.jobs()
-        if self.token.role == Role.CLIENT:
-            seen = seen.filter(owner=self.token)
         try:
-            return Response(JobAnswer(seen.get(pk=job)).data)
+            return Response(JobAnswer(selectors.seen_by(self.owner).get(pk=job)).data)
         except WorkerJob.DoesNotExist:
             raise Http404("No job of yours has this id.") from None
+
+
+class Placement(JobCall):
+    """`GET /jobs/{id}/placement`."""
+
+    @extend_schema(responses=PlacementAnswer)
+    def get(self, request: Request, job: UUID) -> Response:
+        """Who may have a waiting job, and what rules out every other server that is alive."""
+        return Response(PlacementAnswer(selectors.placement(job, self.owner)).data)
+
+
+class Intervention(JobCall):
+    """What is done to one job by hand: the job as it is then."""
+
+    def said(self, request: Request, taken: type[StrictSerializer]) -> dict[str, Any]:
+        said = taken(data=request.data)
+        said.is_valid(raise_exception=True)
+        return said.validated_data
+
+    @property
+    def by(self) -> str:
+        return f"{self.token.role}:{self.token.name}"
+
+    def answer(self, job: UUID, status: int = 200) -> Response:
+        return Response(JobAnswer(selectors.jobs().get(pk=job)).data, status=status)
+
+
+class Cancel(Intervention):
+    """`POST /jobs/{id}/cancel`."""
+
+    @extend_schema(request=NoFields, responses=JobAnswer)
+    def post(self, request: Request, job: UUID) -> Response:
+        """Cancel a waiting job now; ask the worker of a live one to."""
+        self.said(request, NoFields)
+        interventions.cancel(job, self.by, self.owner)
+        return self.answer(job)
+
+
+class Resubmit(Intervention):
+    """`POST /jobs/{id}/resubmit`."""
+
+    @extend_schema(request=NoFields, responses={200: JobAnswer, 201: JobAnswer})
+    def post(self, request: Request, job: UUID) -> Response:
+        """Take a live job from its worker (200); submit one that ended without success anew (201)."""
+        self.said(request, NoFields)
+        now = interventions.resubmit(job, self.by, self.owner)
+        return self.answer(now, status=200 if now == job else 201)
+
+
+class Fail(Intervention):
+    """`POST /jobs/{id}/fail`."""
+
+    @extend_schema(request=FailRequest, responses=JobAnswer)
+    def post(self, request: Request, job: UUID) -> Response:
+        """Fail a job that waits or is live, for good."""
+        reason = self.said(request, FailRequest).get("reason", "")
+        interventions.fail(job, self.by, reason, self.owner)
+        return self.answer(job)

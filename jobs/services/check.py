@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from django.db import DatabaseError
 
+from controlplane import sql as database
 from jobs.services import recovery
 from jobs.sql import sql
 from liveness.services import detection
@@ -25,7 +26,6 @@ def check() -> dict[str, Any]:
     failed = []
     steps: dict[str, Callable[[], Any]] = {
         "tick": detection.tick,
-        "brake": detection.brake,
         "disconnected": detection.detect,
         "recovered": recover,
         "inactive": detection.deactivate,
@@ -34,7 +34,9 @@ def check() -> dict[str, Any]:
     for name, step in steps.items():
         try:
             done[name] = step()
-        except DatabaseError:
+        except DatabaseError as error:
+            if database.is_down(error):
+                raise CheckFailed("The database cannot be reached: " + str(error).strip().split("\n")[0]) from None
             log.exception("A step of the liveness check failed", step=name)
             failed.append(name)
     if failed:

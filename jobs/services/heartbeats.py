@@ -19,6 +19,8 @@ class Held:
 
     claimed: list[UUID] = field(default_factory=list)
     running: dict[UUID, int | None] = field(default_factory=dict)
+    is_complete: bool = False
+    """It lists all that it holds. Most heartbeats list nothing, which does not say that they hold nothing."""
 
 
 def record(token: ServerToken, beat: Beat, held: Held) -> Any:
@@ -37,6 +39,8 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
 
     def reactivated(server: Server) -> None:
         # What it still lists was not given away meanwhile; of the rest it knows nothing any more.
+        if not held.is_complete:
+            return
         ended = sql.rows(
             "unlisted",
             server=server.pk,

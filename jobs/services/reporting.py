@@ -12,10 +12,11 @@ from uuid import UUID
 import orjson
 import structlog
 from django.db import transaction
+from django.db.models import OuterRef, Subquery
 
 from jobs import states
 from jobs.conf import conf
-from jobs.models import Attempt, LateReport
+from jobs.models import Attempt, LateReport, LogLine
 from jobs.services import recovery
 from jobs.sql import sql
 from jobs.states import AttemptState
@@ -34,8 +35,12 @@ class Event(StrEnum):
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
     RELEASED = "RELEASED"
+    LOG = "LOG"
 
 
+STATEMENTS = {Event.STARTED: "start", Event.PROGRESS: "progress", Event.LOG: "log"}  # the others: "finish"
+LINES_KEPT = 10_000  # of an attempt
+UNKEPT = {Event.PROGRESS, Event.LOG}  # when they come too late
 ENDS = {Event.COMPLETED, Event.FAILED, Event.CANCELLED, Event.RELEASED}
 
 
@@ -50,6 +55,9 @@ class Report:
     reason: str | None = None
     progress: float | None = None
     message: str | None = None
+    stream: str | None = None
+    lines: list[str] | None = None
+    sequence: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,8 @@ def runs(reports: Iterable[Report]) -> Iterator[list[Report]]:
     said: dict[UUID, set[Event]] = {}
     for report in reports:
         before = said.get(report.attempt, set())
-        if before & ENDS or report.event in before or (report.event == Event.STARTED and before):
+        again = report.event in before and report.event != Event.LOG
+        if before & ENDS or again or (report.event == Event.STARTED and before):
             yield run
             run, said = [], {}
         run.append(report)
@@ -87,19 +96,20 @@ def runs(reports: Iterable[Report]) -> Iterator[list[Report]]:
 
 
 def apply(token: ServerToken, run: list[Report]) -> list[Result]:
-    """Starts, then progress, then ends, each a guarded statement over all of them."""
-    states_now: dict[str, dict[UUID, str]] = {event: {} for event in ("start", "progress", "finish")}
-    statements = [
-        name
-        for name, events in {"start": {Event.STARTED}, "progress": {Event.PROGRESS}, "finish": ENDS}.items()
-        if any(report.event in events for report in run)
-    ]
+    """Starts, then progress, then lines, then ends, each a guarded statement over all of them."""
+    needed = {statement_of(report.event) for report in run}
+    needed |= {"log_lock"} & {f"{name}_lock" for name in needed}
+    statements = [name for name in ("start", "progress", "log_lock", "log", "finish") if name in needed]
+    states_now: dict[str, dict[UUID | int, str]] = {name: {} for name in statements}
     answers = sql.sets(
         *statements,
         server=token.server,
         version=token.version,
         started=[report.attempt for report in run if report.event == Event.STARTED],
         progress=packed(run, {Event.PROGRESS}, "progress", "message"),
+        logged=[report.attempt for report in run if report.event == Event.LOG],
+        logs=packed_logs(run),
+        lines_kept=LINES_KEPT,
         ended=packed(run, ENDS, "event", "output", "error", "reason"),
         max_resubmissions=conf().max_resubmissions,
     )
@@ -108,7 +118,10 @@ def apply(token: ServerToken, run: list[Report]) -> list[Result]:
             states_now[name][row[0]] = row.attempt_state if name == "finish" else AttemptState.RUNNING.value
         if name == "finish":
             recovery.report([row for row in rows if row.job_state != row.attempt_state])
-    applied = [states_now[statement_of(report.event)].get(report.attempt) for report in run]
+    applied = [
+        states_now[statement_of(report.event)].get(place if report.event == Event.LOG else report.attempt)
+        for place, report in enumerate(run)
+    ]
     refused = [report for report, state in zip(run, applied, strict=True) if state is None]
     judged = iter(judge(token, refused) if refused else [])
     return [
@@ -118,7 +131,7 @@ def apply(token: ServerToken, run: list[Report]) -> list[Result]:
 
 
 def statement_of(event: Event) -> str:
-    return {Event.STARTED: "start", Event.PROGRESS: "progress"}.get(event, "finish")
+    return STATEMENTS.get(event, "finish")
 
 
 def packed(run: list[Report], events: set[Event], *fields: str) -> str:
@@ -126,6 +139,13 @@ def packed(run: list[Report], events: set[Event], *fields: str) -> str:
     chosen = sorted((report for report in run if report.event in events), key=lambda report: report.attempt)
     rows = [{"attempt": r.attempt, **{field: getattr(r, field) for field in fields}} for r in chosen]
     return orjson.dumps(rows).decode()
+
+
+def packed_logs(run: list[Report]) -> str:
+    """The LOG reports as a JSON array, each with its place in the run."""
+    fields = ("attempt", "stream", "sequence", "lines")
+    logs = [(place, report) for place, report in enumerate(run) if report.event == Event.LOG]
+    return orjson.dumps([{"place": n, **{field: getattr(r, field) for field in fields}} for n, r in logs]).decode()
 
 
 @transaction.atomic
@@ -136,7 +156,9 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
         raise ServerUnknown
     if server.token_version != token.version:
         raise TokenRevoked("This server token was revoked: register anew.")
+    last = LogLine.objects.filter(attempt=OuterRef("pk")).order_by("-id").values("sequence")[:1]
     own = Attempt.objects.select_related("job").filter(server=server, pk__in=[report.attempt for report in refused])
+    own = own.annotate(log_sequence=Subquery(last))
     attempts = {attempt.pk: attempt for attempt in own}
     is_gone = server.state in server_states.GONE
     results = [verdict(report, attempts.get(report.attempt), is_gone=is_gone) for report in refused]
@@ -149,9 +171,9 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
             body={"output": report.output, "error": report.error, "reason": report.reason},
         )
         for report, result in zip(refused, results, strict=True)
-        if result.code in ("attempt_superseded", "conflicting_report") and report.event != Event.PROGRESS
+        if result.code in ("attempt_superseded", "conflicting_report") and report.event not in UNKEPT
     ]
-    LateReport.objects.bulk_create(late)
+    keep(late)
     for result in results:
         if not result.accepted:
             log.warning(
@@ -161,7 +183,19 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
     return results
 
 
-def verdict(report: Report, attempt: Attempt | None, *, is_gone: bool) -> Result:
+def keep(late: list[LateReport]) -> None:
+    """Store late reports, the same one once: a worker that gets no answer says it again."""
+    before = LateReport.objects.filter(attempt__in=[report.attempt_id for report in late])
+    known = {worded(report) for report in before} if late else set()
+    LateReport.objects.bulk_create({worded(report): report for report in late if worded(report) not in known}.values())
+
+
+def worded(report: LateReport) -> tuple[UUID, str, bytes]:
+    body = orjson.dumps(as_floats(report.body), option=orjson.OPT_SORT_KEYS)
+    return report.attempt_id, str(report.event), body
+
+
+def verdict(report: Report, attempt: Any, *, is_gone: bool) -> Result:
     """The result of a report that could not be applied to this attempt; whose server is gone has no say at all."""
     if attempt is None:
         return Result(report.attempt, accepted=False, replayed=False, state=None, code="attempt_unknown")
@@ -171,11 +205,13 @@ def verdict(report: Report, attempt: Attempt | None, *, is_gone: bool) -> Result
 
     if is_gone:
         return result("attempt_superseded")
+    if report.sequence is not None and report.sequence <= (-1 if (last := attempt.log_sequence) is None else last):
+        return result()
     if attempt.state in states.LIVE:
         match report.event:
             case Event.STARTED if attempt.state == AttemptState.RUNNING:
                 return result()
-            case Event.COMPLETED | Event.FAILED | Event.PROGRESS if attempt.state == AttemptState.CLAIMED:
+            case Event.COMPLETED | Event.FAILED | Event.PROGRESS | Event.LOG if attempt.state == AttemptState.CLAIMED:
                 return result("not_started")
             case Event.CANCELLED:
                 return result("cancel_not_requested")

@@ -10,36 +10,51 @@ from django.db import transaction
 
 from jobs import tags
 from jobs.conf import conf
-from jobs.errors import KeyTaken
+from jobs.errors import KeyTaken, NoFreshWorkers, TryAgain
 from jobs.models import WorkerJob
 from jobs.sql import sql
+from jobs.states import RetryBackoff, Unmatched
+from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
+
+UNPRINTED = {"key", "require_worker"}
+"""How a job is submitted, not what it is: no part of its fingerprint."""
 
 
 @transaction.atomic
 def submit(owner: ApiToken, jobs: list[dict[str, Any]]) -> list[tuple[UUID, bool]]:
     """All or none of these jobs: the id of each, in order, and whether it is new.
 
-    The same key again finds the same job. Raises KeyTaken when its content is another.
+    The same key again finds the same job. Raises KeyTaken when its content is another, and NoFreshWorkers when a new
+    one requires a worker and none is eligible now, however full.
     """
     drafts = list(written(jobs))
-    stored = sql.rows("submit", owner=owner.pk, jobs=orjson.dumps(drafts).decode())
+    stored = sql.rows(
+        "submit",
+        owner=owner.pk,
+        jobs=orjson.dumps(drafts).decode(),
+        staleness_multiplier=liveness_conf().staleness_multiplier,
+    )
     ids = {row.place: row.id for row in stored}
     known = [draft for draft in drafts if draft["place"] not in ids]
     # A statement of its own: it also sees what a concurrent submission of the same key has just committed.
     holders = WorkerJob.objects.filter(owner=owner, key__in=[draft["key"] for draft in known]) if known else []
     by_key = {job.key: job for job in holders}
     for draft in known:
-        job = by_key[draft["key"]]
+        job = by_key.get(draft["key"])
+        if job is None:
+            raise TryAgain
         if bytes(job.fingerprint).hex() != draft["fingerprint"]:
             raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
+    if any(row.is_deserted for row in stored):
+        raise NoFreshWorkers
     return [(ids.get(place) or by_key[draft["key"]].pk, place in ids) for place, draft in enumerate(drafts)]
 
 
 def written(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows to store."""
     for place, job in enumerate(jobs):
-        content = {field: value for field, value in job.items() if field != "key"}
+        content = {field: value for field, value in job.items() if field not in UNPRINTED}
         canonical = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
         yield {
             "place": place,
@@ -52,5 +67,12 @@ def written(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "priority": job.get("priority", 0),
             "timeout_seconds": job.get("timeout_seconds", conf().default_timeout),
             "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
+            "unmatched": job.get("unmatched", Unmatched.FAIL),
+            "max_retries": job.get("max_retries", 0),
+            "retry_delay_seconds": job.get("retry_delay_seconds", 0),
+            "retry_backoff": job.get("retry_backoff", RetryBackoff.FIXED),
+            "retry_on": job.get("retry_on"),
+            "good_until": job.get("good_until"),
             "available_at": job.get("available_at"),
+            "require_worker": job.get("require_worker", False),
         }

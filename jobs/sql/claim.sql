@@ -7,22 +7,18 @@ with recursive me as (
      where s.id = %(server)s and s.token_version = %(version)s and {{schedulable}}
 ),
 repeated as (
-    select a.id, a.number, a.job_id, a.state
-      from jobs_attempt a
-     where a.request_id = %(request)s and a.server_id = %(server)s
+    -- Whatever has become of the server since, its attempts are its own: a claim whose answer was lost is answered.
+    select a.id, a.number, a.job_id, a.state, a.server_id
+      from jobs_attempt a join liveness_server s on s.id = a.server_id
+     where a.request_id = %(request)s and s.id = %(server)s
+       and s.token_version = %(version)s and s.state not in {{GONE}}
 ),
 room as (
     select least(%(limit)s, me.max_concurrent - (
                select count(*) from jobs_attempt a where a.server_id = me.id and a.state in {{LIVE}})) as jobs
       from me where not exists (select from repeated)
 ),
-tag_sets (tags) as (
-    (select j.required_tags from jobs_workerjob j where j.state = 'PENDING' order by j.required_tags limit 1)
-    union all
-    select (select j.required_tags from jobs_workerjob j
-             where j.state = 'PENDING' and j.required_tags > tag_sets.tags order by j.required_tags limit 1)
-      from tag_sets where tag_sets.tags is not null
-),
+{{tag_sets}},
 picked as (
     select waiting.id as job_id, uuid7() as id
       from me
@@ -32,6 +28,7 @@ picked as (
              from jobs_workerjob j
             where j.state = 'PENDING' and j.required_tags = tag_sets.tags
               and j.available_at <= (select clock_timestamp())
+              and (j.good_until is null or j.good_until > (select clock_timestamp()))
               and not me.id = any(j.refused_by)
             order by j.priority desc, j.available_at, j.id
             limit coalesce((select greatest(jobs, 0) from room), 0)
@@ -56,7 +53,7 @@ given as (
     union all
     select id, number, job_id from repeated where state in {{LIVE}}
 )
-select me.id as server, given.id, given.number, j.id as job, j.kind, j.action, j.payload, j.timeout_seconds
+select coalesce(me.id, (select server_id from repeated limit 1)) as server, given.id, given.number, j.id as job, j.kind, j.action, j.payload, j.timeout_seconds
   from (select 1) one
   left join me on true
   left join given on true

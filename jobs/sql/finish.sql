@@ -6,7 +6,8 @@ with said as (
 held as materialized (
     select j.id as job_id, a.id, j.state as was, said.event, said.output, said.error,
            coalesce(said.reason, said.error ->> 'code', '') as reason, 'server' as actor,
-           s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.available_at
+           s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
+           j.available_at
       from said, jobs_attempt a, jobs_workerjob j, liveness_server s
      where a.id = said.attempt and {{fence}}
        and case said.event

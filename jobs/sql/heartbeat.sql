@@ -8,11 +8,17 @@ signs as (
 owned as (
     select a.id, a.job_id from jobs_attempt a join beat on beat.id = a.server_id where a.state in {{LIVE}}
 ),
+free as (
+    -- A report that is under way holds its attempts in another order; they are alive without our saying so.
+    select a.id from jobs_attempt a join owned using (id) join signs using (id)
+     where a.state in {{LIVE}}
+       for no key update of a skip locked
+),
 heard as (
     update jobs_attempt a
-       set heartbeat_at = clock_timestamp(), pid = coalesce(signs.pid, a.pid)
-      from signs, owned
-     where a.id = signs.id and a.id = owned.id and a.state in {{LIVE}}
+       set heartbeat_at = clock_timestamp(), alive_observed = observed_now(), pid = coalesce(signs.pid, a.pid)
+      from signs, free
+     where a.id = signs.id and a.id = free.id and a.state in {{LIVE}}
  returning a.id, a.heartbeat_at, signs.role, signs.pid
 ),
 heard_noted as (

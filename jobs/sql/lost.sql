@@ -21,7 +21,8 @@ held as materialized (
                'started_at', a.started_at, 'detected_at', clock_timestamp()) as error,
            case when gone.outstayed then 'drain deadline passed'
                 else format('server %%s is %%s', gone.name, gone.state) end as reason, 'liveness' as actor,
-           gone.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.available_at
+           gone.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
+           j.available_at
       from gone
       join jobs_attempt a on a.server_id = gone.id and a.state in {{LIVE}}
       join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id and j.state = a.state

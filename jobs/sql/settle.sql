@@ -1,22 +1,31 @@
--- What becomes of jobs whose attempt ends, whoever ended it. `held` are the jobs, locked, with
--- job_id, id (the attempt), was, event, output, error, reason, actor, server_id,
--- cancel_requested_at, on_worker_lost, resubmissions, available_at.
+-- What becomes of jobs whose attempt ends, whoever ended it. `held` are the jobs, locked, with job_id, id (the attempt),
+-- was (its state), event, output, error, reason, actor, server_id, and of the job cancel_requested_at, on_worker_lost,
+-- resubmissions, retries, available_at. Events: COMPLETED, FAILED, CANCELLED, RELEASED are a worker's words; LOST: its
+-- worker is; MOVED: an operator moves it; ENDED: it is failed, and that is final.
 judged as (
-    select held.*,
-           was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and error ->> 'code' = 'WORKER_CRASHED') as loss
-      from held
+    select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on,
+           was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and held.error ->> 'code' = 'WORKER_CRASHED') as loss
+      from held join jobs_workerjob j on j.id = held.job_id
 ),
 weighed as (
-    select judged.*, loss and on_worker_lost = 'RESUBMIT' and resubmissions >= %(max_resubmissions)s as exhausted
+    select judged.*,
+           loss and on_worker_lost = 'RESUBMIT' and resubmissions >= %(max_resubmissions)s as exhausted,
+           -- A loss is no error of the job's own code: it is retried only where the job names its code.
+           (event = 'FAILED' or loss) and retries < max_retries
+               and not (loss and on_worker_lost = 'RESUBMIT')
+               and case when retry_on is null then not loss
+                        else error ->> 'code' = any(retry_on) end as retried
       from judged
 ),
 decided as (
     select weighed.*,
            case
                when event = 'COMPLETED' then 'COMPLETED'
+               when event = 'ENDED' then 'FAILED'
                when event = 'CANCELLED' or cancel_requested_at is not null then 'CANCELLED'
-               when event = 'RELEASED' or event = 'LOST' and was = 'CLAIMED' then 'PENDING'
+               when event in ('RELEASED', 'MOVED') or event = 'LOST' and was = 'CLAIMED' then 'PENDING'
                when loss and on_worker_lost = 'RESUBMIT' and not exhausted then 'PENDING'
+               when retried then 'PENDING'
                else 'FAILED'
            end as job_state
       from weighed
@@ -25,6 +34,7 @@ verdict as (
     select decided.*,
            case
                when job_state <> 'PENDING' then job_state
+               when retried then 'FAILED'
                when was = 'RUNNING' then 'RESUBMITTED'
                when event = 'RELEASED' then 'RELEASED'
                else 'REQUEUED'
@@ -35,15 +45,21 @@ verdict as (
                     'cause', error)
                 else error
            end as job_error,
-           -- Bystanders part from the job that kills their worker: 0, 10, 60 s, never all at one moment.
            clock_timestamp() as at,
-           case when loss then (array[0, 10, 60])[least(resubmissions, 2) + 1] * (1 + random() / 4) else 0 end as delay
+           -- Never all at one moment: bystanders part from the job that kills their worker (0, 10, 60 s).
+           (1 + random() / 4) * case
+               when job_state <> 'PENDING' then 0
+               when retried and retry_backoff = 'exponential'
+                   then least(retry_delay_seconds * power(2, least(retries, 30)), 86400)
+               when retried then retry_delay_seconds
+               when loss then (array[0, 10, 60])[least(resubmissions, 2) + 1]
+               else 0
+           end as delay
       from decided
 ),
 ended as (
     update jobs_attempt a
-       set state = v.attempt_state, finished_at = v.at, error = v.error,
-           ended_by = v.actor, reason = v.reason
+       set state = v.attempt_state, finished_at = v.at, error = v.error, ended_by = v.actor, reason = v.reason
       from verdict v
      where a.id = v.id
 ),
@@ -53,9 +69,11 @@ settled as (
            output = case when v.job_state = 'COMPLETED' then v.output end,
            error = case when v.job_state = 'FAILED' then v.job_error end,
            finished_at = case when v.job_state <> 'PENDING' then v.at end,
-           resubmissions = j.resubmissions + case when v.loss and v.job_state = 'PENDING' then 1 else 0 end,
-           available_at = case when v.delay > 0 then v.at + make_interval(secs => v.delay)
-                               else j.available_at end,
+           resubmissions = j.resubmissions
+               + case when v.loss and v.attempt_state = 'RESUBMITTED' then 1 else 0 end,
+           retries = j.retries + case when v.retried and v.job_state = 'PENDING' then 1 else 0 end,
+           pending_observed = observed_now(),
+           available_at = case when v.delay > 0 then v.at + make_interval(secs => v.delay) else j.available_at end,
            refused_by = case when v.event = 'RELEASED' and v.reason = 'not_allowed'
                              then j.refused_by || v.server_id else j.refused_by end
       from verdict v

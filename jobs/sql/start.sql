@@ -7,7 +7,8 @@ with begun as (
  returning a.id
 )
 update jobs_attempt a
-   set state = 'RUNNING', started_at = clock_timestamp()
+   set state = 'RUNNING', started_at = clock_timestamp(), started_observed = observed_now(),
+       alive_observed = observed_now()
   from begun
  where a.id = begun.id
 returning a.id

@@ -6,11 +6,13 @@ with held as materialized (
                'server', s.id, 'host', s.hostname, 'pid', a.pid, 'started_at', a.started_at,
                'detected_at', clock_timestamp()) as error,
            format('server %%s was reactivated without it', s.name) as reason, 'liveness' as actor,
-           s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.available_at
+           s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
+           j.available_at
       from liveness_server s
       join jobs_attempt a on a.server_id = s.id and a.state in {{LIVE}}
       join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
      where s.id = %(server)s and not a.id = any(%(listed)s::uuid[])
+       and (a.state = 'CLAIMED' or s.worker_task_restart_strategy <> 'NEVER')
      order by j.id
        for update of j
 ),

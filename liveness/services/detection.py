@@ -1,6 +1,7 @@
 """Who is not there any more. The steps of the liveness check that need no jobs; jobs/services/check.py joins them."""
 
 import structlog
+from django.db import transaction
 
 from liveness.conf import conf
 from liveness.services.transitions import report
@@ -44,7 +45,11 @@ def detect() -> int:
     if not conf().enabled:
         log.warning("LIVENESS is not enabled: silent servers are not disconnected")
         return 0
-    found = sql.sweep("detect", initial_delay=conf().initial_delay, brake_max_hold=conf().brake_max_hold)
+    with transaction.atomic():
+        # One reading for both, and nobody goes when the brake cannot be judged.
+        sql.rows("hold_clock")
+        brake()
+        found = sql.sweep("detect", initial_delay=conf().initial_delay, brake_max_hold=conf().brake_max_hold)
     for server in found:
         log.warning(
             f"{server.type.capitalize()} {server.name} heartbeat is stale: last seen {server.silence:.0f} seconds ago",

@@ -67,16 +67,17 @@ def record(
     heard = once(token, beat)
     if heard is not None and (beat.state is None or (beat.state == heard.state and beat.state in SAID)):
         return heard
-    state = change(token, beat, reactivated)
-    if heard is None:
-        # It may beat now that it is TERMINATING; an ended server is answered but moves no clock.
-        heard = once(token, beat) or sql.row("answer", server=token.server)
+    with transaction.atomic():
+        state = change(token, beat, reactivated)
+        if heard is None:
+            # It may beat now that it is TERMINATING or reactivated; in the same transaction, so that no check finds it
+            # silent in between. An ended server is answered but moves no clock.
+            heard = once(token, beat) or sql.row("answer", server=token.server)
     if heard is None:
         raise ServerUnknown
     return heard._replace(state=state)
 
 
-@transaction.atomic
 def change(token: ServerToken, beat: Beat, reactivated: Callable[[Server], None]) -> str:
     """Take the server where its beat says it is; the state it is in then."""
     server = locked(token)

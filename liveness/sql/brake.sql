@@ -17,9 +17,14 @@ ended as (
     delete from liveness_brake b where b.type not in (select type from held) returning b.type
 ),
 engaged as (
-    insert into liveness_brake (type, engaged_observed, silent, alive)
+    insert into liveness_brake as b (type, engaged_observed, silent, alive)
     select held.type, clock.reading, held.silent, held.alive from held, liveness_clock clock
-        on conflict (type) do update set silent = excluded.silent, alive = excluded.alive
+        -- A release is for those who were silent then: when more are, it is another incident.
+        on conflict (type) do update
+           set silent = excluded.silent, alive = excluded.alive,
+               engaged_observed = case when b.released_by is not null and excluded.silent > b.silent
+                                       then excluded.engaged_observed else b.engaged_observed end,
+               released_by = case when excluded.silent > b.silent then null else b.released_by end
  returning type, silent, alive, xmax = 0 as is_new
 ),
 noted as (

@@ -1,7 +1,8 @@
 -- A check begins: observed time advances. Checks that begin within half an interval of one another are one tick, and
 -- what waits for "the next check" waits for the next tick: ten checks at once do what one does.
 -- Time counts only if heartbeats could get in at this check and at the one before: after an outage the servers have a
--- whole interval to come back before anything is held against them.
+-- whole interval to come back before anything is held against them. It advances by no more than the heartbeats since
+-- were credited, which is `credit`, whatever the interval is by now.
 with witness as (
     select exists (
         select from liveness_server s
@@ -13,7 +14,7 @@ update liveness_clock c
        tick_at = clock_timestamp(),
        last_swept = c.swept,
        reading = c.reading + case when witness.seen and c.witnessed then least(
-           greatest(extract(epoch from clock_timestamp() - c.advanced_at), 0), %(interval)s * 1.5) else 0 end,
+           greatest(extract(epoch from clock_timestamp() - c.advanced_at), 0), c.credit) else 0 end,
        advanced_at = clock_timestamp(),
        credit = %(interval)s * 1.5,
        witnessed = witness.seen

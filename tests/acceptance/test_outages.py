@@ -32,7 +32,7 @@ def everything(tmp_path_factory):
         running.url = running.web()
         running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
         token = running.token("worker")
-        running.start("crowd", "-m", "tests.support.crowd", running.url, str(CROWD), CONTROLPLANE_TOKEN=token)
+        running.start("crowd", "-m", "tests.support.crowd", running.url, str(CROWD), "crowd", CONTROLPLANE_TOKEN=token)
         eventually(lambda: counted(running, "state = 'RUNNING'") == CROWD, why="the crowd runs")
         yield running
 
@@ -53,11 +53,12 @@ def counted(running, condition):
 
 
 def lost(running):
-    """Who was disconnected, but for the processes of the control plane that a test killed itself."""
+    """Who was disconnected, but for what a test killed itself: the doomed, and processes of the control plane."""
     return query(
         running,
         "select s.name, s.type, s.state_reason from liveness_server s where s.disconnected_observed is not null"
-        " and s.type not in ('EXECUTOR', 'SCHEDULER') and not (s.type = 'WEBSERVER' and s.pid <> all(%s))",
+        " and s.name <> 'doomed-0' and s.type not in ('EXECUTOR', 'SCHEDULER')"
+        " and not (s.type = 'WEBSERVER' and s.pid <> all(%s))",
         [pids(running, "web")],
     )
 
@@ -102,11 +103,14 @@ def test_an_outage_of_the_executor_and_of_the_broker_whose_queue_is_lost(everyth
 
 def test_who_is_dead_is_found_in_its_timeout_and_two_intervals_of_observed_time(everything):
     token = everything.token("worker")
-    everything.start("doomed", "-m", "tests.support.crowd", everything.url, "1", CONTROLPLANE_TOKEN=token)
+    everything.start("doomed", "-m", "tests.support.crowd", everything.url, "1", "doomed", CONTROLPLANE_TOKEN=token)
     eventually(lambda: counted(everything, "state = 'RUNNING'") == CROWD + 1, why="the doomed runs")
     advances(everything)
     everything.kill("doomed")
-    eventually(lambda: lost(everything), within=6 * TIMEOUT, why="the dead is found")
+    eventually(
+        lambda: counted(everything, "disconnected_observed is not null"), within=6 * TIMEOUT, why="the dead is found"
+    )
+    assert lost(everything) == []
     rows = query(
         everything,
         "select disconnected_observed - heard_observed from liveness_server"

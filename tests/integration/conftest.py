@@ -31,6 +31,13 @@ def clock(db):
 
 
 @pytest.fixture
+def frozen(clock):
+    """The clock, which stands still but for `advance` and `step`."""
+    clock.freeze()
+    return clock
+
+
+@pytest.fixture
 def api(db):
     """Calls the API with a fresh token of a role: `api("client").post("/jobs", {...})`."""
     return lambda role: Caller(tokens.create(f"a {role}", role))

@@ -12,20 +12,6 @@ from tests.integration.test_transitions import put
 from tests.support.http import Worker
 
 
-@pytest.fixture
-def frozen(clock):
-    """The clock, which stands still but for `advance`."""
-    with connection.cursor() as cursor:
-        cursor.execute("select pg_catalog.clock_timestamp()")
-        cursor.execute(
-            "create or replace function test_clock.clock_timestamp() returns timestamptz language sql volatile as"
-            " $$ select %s + by from test_clock.shift $$",
-            cursor.fetchone(),
-        )
-    clock.begin()
-    return clock
-
-
 def script(**said):
     return {"action": {"type": "script", "command": "true"}, **said}
 

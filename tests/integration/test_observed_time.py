@@ -1,7 +1,6 @@
 """Observed time passes only while heartbeats can get in: an outage of the control plane disconnects nobody."""
 
 import pytest
-from django.db import connection
 
 from jobs.services.check import check
 from liveness.models import Clock as ClockRow
@@ -13,18 +12,10 @@ INTERVAL, TIMEOUT = 10, 45
 
 
 @pytest.fixture
-def clock(clock):
+def clock(frozen):
     """A clock that stands still but for `step`: wall time alone; what observed time makes of it is tested here."""
-    with connection.cursor() as cursor:
-        cursor.execute("select pg_catalog.clock_timestamp()")
-        cursor.execute(
-            "create or replace function test_clock.clock_timestamp() returns timestamptz language sql volatile as"
-            " $$ select %s + by from test_clock.shift $$",
-            cursor.fetchone(),
-        )
-    clock.begin()
     ClockRow.objects.update(witnessed=True)
-    return clock
+    return frozen
 
 
 def reading():

@@ -31,19 +31,6 @@ TIMES = "from generate_series(1, %s)"
 TABLES = [WorkerJob, Attempt, LateReport, Server, ServerEvent, Heartbeat]
 
 
-@pytest.fixture
-def frozen(clock):
-    """The clock, which stands still but for `advance`."""
-    with connection.cursor() as cursor:
-        cursor.execute("select pg_catalog.clock_timestamp()")
-        cursor.execute(
-            "create or replace function test_clock.clock_timestamp() returns timestamptz language sql volatile as"
-            " $$ select %s + by from test_clock.shift $$",
-            cursor.fetchone(),
-        )
-    return clock
-
-
 def execute(statement, params=None):
     with connection.cursor() as cursor:
         cursor.execute(statement, params)

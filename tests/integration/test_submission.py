@@ -5,13 +5,15 @@ import uuid
 import pytest
 
 from jobs.models import WorkerJob
-from tests.support.http import Caller
+from liveness.models import Instance, Server
+from tests.support.http import Caller, Worker
 
 SCRIPT = {"type": "script", "command": "true"}
 FIELDS = {
     "id", "kind", "state", "action", "payload", "tags", "required_tags", "priority", "timeout_seconds",
     "on_worker_lost", "resubmissions", "retries", "cancel_requested_at", "key", "output", "error", "created_at",
-    "available_at", "finished_at", "attempts", "timeline", "late_reports",
+    "available_at", "finished_at", "attempts", "timeline", "late_reports", "resubmission_of", "execution", "step",
+    "good_until", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on", "unmatched",
 }  # fmt: skip
 
 
@@ -36,9 +38,12 @@ def test_a_submitted_job_is_pending_and_told_in_full(client):
     assert uuid.UUID(said["id"]).version == 7
     assert (said["kind"], said["state"], said["priority"], said["on_worker_lost"]) == ("TASK", "PENDING", 0, "RESUBMIT")
     assert said["action"] == {**SCRIPT, "runner": "local"}
-    nothing = ("payload", "timeout_seconds", "cancel_requested_at", "key", "output", "error", "finished_at")
+    nothing = ("payload", "timeout_seconds", "cancel_requested_at", "key", "output", "error", "finished_at",
+               "good_until", "retry_on", "resubmission_of", "execution", "step")  # fmt: skip
     assert {said[field] for field in nothing} == {None}
     assert (said["attempts"], said["late_reports"], said["resubmissions"], said["retries"]) == ([], [], 0, 0)
+    assert (said["max_retries"], said["retry_delay_seconds"], said["retry_backoff"]) == (0, 0, "fixed")
+    assert said["unmatched"] == "fail"
     (entry,) = said["timeline"]
     assert (entry["attempt"], entry["state"], entry["at"]) == (None, "PENDING", said["created_at"])
     assert said["created_at"].endswith("Z")
@@ -48,7 +53,8 @@ def test_a_submitted_job_is_pending_and_told_in_full(client):
 def test_what_is_submitted_is_what_is_stored(client):
     said = job(
         payload={"é\U0001f600": [1, 1.5, None, True, "", {}]}, tags=["b", "a", "b"], priority=-5, timeout_seconds=1.5,
-        available_at="2030-01-01T00:00:00Z", on_worker_lost="FAIL", key="k",
+        available_at="2030-01-01T00:00:00Z", on_worker_lost="FAIL", key="k", good_until="2031-01-01T00:00:00Z",
+        max_retries=1000, retry_delay_seconds=0.5, retry_backoff="exponential", retry_on=["B", "A"], unmatched="wait",
     )  # fmt: skip
     answer = client.post("/jobs", said).json()
     assert {field: answer[field] for field in said} == {
@@ -122,7 +128,9 @@ def test_a_known_key_shows_the_job_as_it_is_now(client, worker):
 @pytest.mark.parametrize(
     "other",
     [{"priority": 1}, {"payload": 1}, {"action": {**SCRIPT, "command": "false"}}, {"tags": ["x"]},
-     {"on_worker_lost": "FAIL"}, {"timeout_seconds": 1}, {"available_at": "2030-01-01T00:00:00Z"}],
+     {"on_worker_lost": "FAIL"}, {"timeout_seconds": 1}, {"available_at": "2030-01-01T00:00:00Z"},
+     {"good_until": "2030-01-01T00:00:00Z"}, {"max_retries": 1}, {"retry_delay_seconds": 1}, {"retry_on": ["X"]},
+     {"retry_backoff": "exponential"}, {"unmatched": "wait"}],
     ids=str,
 )  # fmt: skip
 def test_a_known_key_with_other_content_is_a_conflict_and_changes_nothing(client, other):
@@ -219,3 +227,108 @@ def test_a_server_token_submits_and_sees_nothing(worker, submit):
 def test_an_unknown_job_is_a_404(client):
     answer = client.get(f"/jobs/{uuid.uuid4()}")
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+SECONDS = ["1", True, [], -1, 10**30]
+WORD = [1, True, None, "", "x", []]
+WRONG = {
+    "good_until": [1, True, "", "x", "2020-13-01T00:00:00Z", "infinity", [], {}],
+    "max_retries": [-1, 1001, "1", 1.5, True, None, []],
+    "retry_delay_seconds": [*SECONDS, None],
+    "retry_backoff": [*WORD, "FIXED"],
+    "retry_on": [1, "X", {}, [1], [None], [""], ["x" * 256], ["X"] * 101],
+    "unmatched": [*WORD, "FAIL"],
+    "require_worker": [1, 0, "true", "", None, [], {}],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field in WRONG for value in WRONG[field]])
+def test_a_wrong_value_is_a_400_that_names_the_field(client, field, value):
+    answer = client.post("/jobs", job(**{field: value}))
+    assert answer.status_code == 400
+    assert set(answer.json()["errors"]) == {field}
+    assert not WorkerJob.objects.exists()
+
+
+@pytest.mark.parametrize("said", [
+    {"max_retries": 0}, {"retry_on": []}, {"retry_on": None}, {"retry_on": ["x" * 255] * 100}, {"good_until": None},
+    {"good_until": "2020-01-01T00:00:00Z"},
+], ids=lambda said: str(said)[:40])  # fmt: skip
+def test_values_at_the_limit_are_taken(client, said):
+    answer = client.post("/jobs", job(**said)).json()
+    assert {field: answer[field] for field in said} == said
+
+
+@pytest.mark.parametrize(("until", "status"), [("01", 400), ("00", 400), ("02", 201)])
+def test_a_job_is_good_until_after_it_is_available(client, until, status):
+    answer = client.post("/jobs", job(available_at="2030-01-01T00:00:01Z", good_until=f"2030-01-01T00:00:{until}Z"))
+    assert answer.status_code == status
+
+
+NO_WORKER = "No workers with fresh heartbeats available"
+
+
+def assert_no_worker(answer):
+    body = answer.json()
+    assert (answer.status_code, body["code"], body["status"]) == (503, "no_fresh_workers", 503)
+    assert (body["title"], body["detail"]) == (NO_WORKER, NO_WORKER)
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+def stale(clock, one):
+    clock.advance(31)
+
+
+def update(**changes):
+    return lambda clock, one: Server.objects.filter(pk=one.id).update(**changes)
+
+
+def maintain(clock, one):
+    Instance.objects.update(maintenance_since="2026-01-01T00:00:00Z", maintenance_by="operator:o")
+
+
+DRAIN = {"drain_deadline": "2100-01-01T00:00:00Z", "drain_until_observed": 1e9}
+
+
+@pytest.mark.parametrize("happens", [
+    stale, maintain, update(state="MAINTENANCE"), update(cordoned_by="operator:o"), update(**DRAIN),
+    update(tags=["python"]), update(max_concurrent=0),
+], ids=["stale", "maintenance", "own maintenance", "cordoned", "draining", "tags", "no room ever"])  # fmt: skip
+@pytest.mark.parametrize("many", [False, True])
+def test_a_job_that_requires_a_worker_is_refused_when_none_is_eligible(client, worker, clock, happens, many):
+    one = worker(config={"heartbeat_interval_seconds": 10, "timeout_seconds": 45})
+    body = job(require_worker=True, key="k")
+    happens(clock, one)
+    assert_no_worker(client.post("/jobs", [job(), body] if many else body))
+    assert not WorkerJob.objects.exists()
+    assert client.post("/jobs", job(require_worker=False)).status_code == 201
+
+
+def test_a_server_that_is_no_worker_is_none(client, api):
+    Worker.register(api("worker"), type="EXECUTOR")
+    assert_no_worker(client.post("/jobs", job(require_worker=True)))
+
+
+def test_a_full_worker_is_one_to_wait_for(client, worker):
+    one = worker(max_concurrent=1)
+    client.post("/jobs", job())
+    one.hold()
+    answer = client.post("/jobs", job(require_worker=True))
+    assert answer.status_code == 201
+    assert "require_worker" not in answer.json()
+
+
+def test_each_job_of_a_list_requires_a_worker_of_its_own(client, worker):
+    worker(tags=["script", "a"])
+    needs = [job(require_worker=True, tags=[tag]) for tag in "ab"]
+    assert client.post("/jobs", needs[:1]).status_code == 201
+    assert_no_worker(client.post("/jobs", needs))
+    assert client.post("/jobs", [needs[0], job(tags=["b"])]).status_code == 201
+    assert WorkerJob.objects.count() == 3
+
+
+def test_requiring_a_worker_is_no_content_and_a_known_job_is_found_without_one(client, worker):
+    first = client.post("/jobs", job(key="k")).json()
+    again = client.post("/jobs", job(key="k", require_worker=True))
+    assert (again.status_code, again.json()) == (200, first)
+    assert client.post("/jobs", job(key="k", require_worker=True, priority=1)).json()["code"] == "key_conflict"

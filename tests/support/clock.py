@@ -14,6 +14,17 @@ CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANG
 class Clock:
     """Moves the clock that every statement of the product reads. Undone with the test's transaction."""
 
+    def freeze(self) -> None:
+        """It stands still but for what the test does to it."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_catalog.clock_timestamp()")
+            cursor.execute(
+                "CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS"
+                " $$ SELECT %s + by FROM test_clock.shift $$",
+                cursor.fetchone(),
+            )
+        self.begin()
+
     def begin(self) -> None:
         """As if a check had just been: what happened before the test does not count."""
         with connection.cursor() as cursor:

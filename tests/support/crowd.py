@@ -1,4 +1,4 @@
-"""`python -m tests.support.crowd URL COUNT`: many servers in one process, each with the agent's own heart."""
+"""`python -m tests.support.crowd URL COUNT NAME`: many servers in one process, each with the agent's own heart."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from liveness.agent import Client, Fence, Heart, Holdings, register
 
 def join(number: int) -> Heart:
     client = Client(sys.argv[1], timeout=1)
-    description = {"type": "INDEXER", "name": f"crowd-{number}"}
+    description = {"type": "INDEXER", "name": f"{sys.argv[3]}-{number}"}
     server = register(client, os.environ["CONTROLPLANE_TOKEN"], description, time.sleep)
     heart = Heart(
         server, Fence(), holdings=Holdings, metrics=dict, hear=lambda answer: None, fenced=lambda: None

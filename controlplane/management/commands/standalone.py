@@ -19,8 +19,10 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="to listen on (default: this machine only)")
-        parser.add_argument("--port", type=int, default=8000)
-        parser.add_argument("--workers", type=int, default=2, metavar="N", help="how many (default 2; 0: none)")
+        parser.add_argument("--port", type=int, default=8000, choices=range(1, 65536), metavar="1-65535")
+        parser.add_argument(
+            "--workers", type=int, default=2, choices=range(100), metavar="N", help="how many (default 2; 0: none)"
+        )
         # Read by controlplane.postgres.for_command(), before there are settings.
         parser.add_argument("--data-dir", metavar="DIR", help="database, static files, tokens (default: var)")
         parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a worker that dies")

@@ -2,14 +2,15 @@
 
 from typing import Any
 
+from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import AnyField, SecondsField, StrictSerializer, TextField, WholeField
+from controlplane.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, WholeField, YesNoField
 from jobs import selectors
 from jobs.api.serializers.actions import ActionField
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.states import OnWorkerLost
+from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
 
 
@@ -20,8 +21,24 @@ class JobRequest(StrictSerializer):
     priority = WholeField(required=False, help_text="Higher first.")
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
     available_at = serializers.DateTimeField(required=False, help_text="Not to be claimed before.")
+    good_until = serializers.DateTimeField(required=False, allow_null=True, help_text="EXPIRED if it still waits then.")
     on_worker_lost = serializers.ChoiceField(list(OnWorkerLost), required=False)
+    unmatched = serializers.ChoiceField(list(Unmatched), required=False, help_text="When no alive worker has its tags.")
+    max_retries = WholeField(required=False, min_value=0, max_value=1000, help_text="After errors of its own code.")
+    retry_delay_seconds = SecondsField(required=False)
+    retry_backoff = serializers.ChoiceField(list(RetryBackoff), required=False)
+    retry_on = serializers.ListField(
+        child=TextField(), max_length=100, required=False, allow_null=True,
+        help_text="Codes of errors; null: every error of its own code.",
+    )  # fmt: skip
+    require_worker = YesNoField(required=False, help_text="Refuse it (503) when no worker is eligible just now.")
     key = TextField(required=False, help_text="The same key again returns the same job.")
+
+    def validate(self, job: dict[str, Any]) -> dict[str, Any]:
+        until, since = job.get("good_until"), job.get("available_at")
+        if until is not None and since is not None and until <= since:
+            raise serializers.ValidationError({"good_until": ["It must be after available_at."]})
+        return job
 
 
 class JobList(serializers.ListSerializer):
@@ -79,13 +96,16 @@ class JobAnswer(serializers.ModelSerializer):
     attempts = AttemptAnswer(many=True)
     timeline = serializers.SerializerMethodField()
     late_reports = LateReportAnswer(many=True)
+    execution = serializers.UUIDField(default=None, allow_null=True, help_text="Null: it is no step of one.")
+    step = serializers.CharField(default=None, allow_null=True)
 
     class Meta:
         model = WorkerJob
         fields = (
             "id", "kind", "state", "action", "payload", "tags", "required_tags", "priority", "timeout_seconds",
-            "on_worker_lost", "resubmissions", "retries", "cancel_requested_at", "key", "output", "error",
-            "created_at", "available_at", "finished_at", "attempts", "timeline", "late_reports",
+            "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
+            "resubmissions", "retries", "resubmission_of", "cancel_requested_at", "execution", "step", "key", "output",
+            "error", "created_at", "available_at", "good_until", "finished_at", "attempts", "timeline", "late_reports",
         )  # fmt: skip
 
     @extend_schema_field(TimelineEntry(many=True))
@@ -95,6 +115,66 @@ class JobAnswer(serializers.ModelSerializer):
 
 class JobAnswers(serializers.Serializer):
     items = JobAnswer(many=True, help_text="In the order of the request.")
+
+
+class JobPage(serializers.Serializer):
+    items = JobAnswer(many=True)
+    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+
+
+class JobFilter(StrictSerializer):
+    """Which jobs, and which page of them."""
+
+    state = serializers.ChoiceField(list(JobState), required=False)
+    kind = serializers.ChoiceField(list(JobKind), required=False)
+    key = TextField(required=False)
+    tag = TextField(required=False, max_length=100, help_text="One that a worker must have, its action's too.")
+    cursor = IdField(required=False, help_text="`next` of the page before.")
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+    def page(self, jobs: QuerySet[WorkerJob]) -> dict[str, Any]:
+        """A page of these jobs, latest first. Ids sort by age, so a page stays where it is while jobs come."""
+        said = self.validated_data
+        chosen = {field: said[field] for field in ("state", "kind", "key") if field in said}
+        if "tag" in said:
+            chosen["required_tags__contains"] = [said["tag"]]
+        if "cursor" in said:
+            chosen["pk__lt"] = said["cursor"]
+        found = list(jobs.filter(**chosen).order_by("-pk")[: said["limit"] + 1])
+        items = found[: said["limit"]]
+        return {"items": items, "next": str(items[-1].pk) if len(found) > len(items) else None}
+
+
+class NoFields(StrictSerializer):
+    """Of a call that takes nothing."""
+
+
+class FailRequest(StrictSerializer):
+    reason = TextField(required=False, allow_blank=True, max_length=1000)
+
+
+class Candidate(serializers.Serializer):
+    server = ServerName()
+    load = serializers.FloatField(help_text="What it holds / max_concurrent.")
+
+
+class RuledOut(serializers.Serializer):
+    server = ServerName()
+    filter = serializers.CharField(
+        help_text="The first that rules it out: type, state, freshness, cordon, maintenance, tags, refused or capacity."
+    )
+    detail = serializers.CharField(help_text="For people.")
+
+
+class WaitingFor(serializers.Serializer):
+    what = serializers.CharField(help_text="available_at")
+    until = serializers.DateTimeField()
+
+
+class PlacementAnswer(serializers.Serializer):
+    eligible = Candidate(many=True, help_text="The least loaded first.")
+    ruled_out = RuledOut(many=True)
+    waiting_for = WaitingFor(allow_null=True, help_text="No server may have it before.")
 
 
 def one_or_many(name: str, one: Any, many: Any) -> PolymorphicProxySerializer:

@@ -5,12 +5,14 @@ from typing import Any
 from rest_framework import serializers
 
 from controlplane.rest import AnyField, IdField, NumberField, StrictSerializer, TextField, WholeField, YesNoField
+from jobs.models import LogLine
 from jobs.services.heartbeats import Held
 from jobs.services.reporting import Event, Report
 from liveness.services.heartbeats import Beat
 from liveness.states import ServerState
 
 METRICS_LIMIT = 100
+LINES_LIMIT, LINE_LIMIT = 1000, 8192
 
 
 class Running(StrictSerializer):
@@ -38,7 +40,8 @@ class HeartbeatRequest(StrictSerializer):
 
     def held(self) -> Held:
         said = self.validated_data
-        return Held(said.get("claimed", []), {row["attempt"]: row.get("pid") for row in said.get("running", [])})
+        running = {row["attempt"]: row.get("pid") for row in said.get("running", [])}
+        return Held(said.get("claimed", []), running, is_complete="claimed" in said or "running" in said)
 
 
 class HeartbeatAnswer(serializers.Serializer):
@@ -93,6 +96,7 @@ CARRIES: dict[Event, dict[str, bool]] = {
     Event.FAILED: {"error": True},
     Event.CANCELLED: {},
     Event.RELEASED: {"reason": True},
+    Event.LOG: {"stream": True, "lines": True, "sequence": False},
 }
 
 
@@ -104,6 +108,16 @@ class ReportItem(StrictSerializer):
     reason = TextField(required=False, max_length=1000)
     progress = NumberField(required=False, min_value=0, max_value=1)
     message = TextField(required=False, allow_blank=True, max_length=1000)
+    stream = serializers.ChoiceField(LogLine.Stream.values, required=False)
+    lines = serializers.ListField(
+        child=TextField(max_length=LINE_LIMIT, allow_blank=True),
+        min_length=1,
+        max_length=LINES_LIMIT,
+        required=False,
+    )
+    sequence = WholeField(
+        required=False, min_value=0, help_text="Ascending in the attempt: lines that come again are not stored again."
+    )
 
     def validate(self, item: dict[str, Any]) -> dict[str, Any]:
         event = Event(item["event"])

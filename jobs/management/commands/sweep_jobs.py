@@ -1,13 +1,18 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from jobs.management.commands.check_liveness import written
-from jobs.services import recovery
+from jobs.services import sweep
 
 
 class Command(BaseCommand):
-    help = "One recovery sweep now: the attempts of every lost server, whatever found it lost."
+    help = "One recovery sweep now: lost servers' attempts, stale claims and runners, timeouts, unmatched work."
 
     def handle(self, **options: Any) -> None:
-        self.stdout.write(f"recovered: {written(recovery.recover())}")
+        try:
+            done = sweep.sweep()
+        except sweep.SweepFailed as error:
+            raise CommandError(str(error)) from None
+        for what, count in done.items():
+            self.stdout.write(f"{what}: {written(count)}")

@@ -1,0 +1,146 @@
+"""What the code of an attempt writes, line by line, on its way to the control plane."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+LINE_LIMIT = 8192  # bytes, as it was written
+LINES_KEPT = 10_000  # by the control plane; one more tells it that there were more
+BUFFER = 1024 * 1024  # characters that wait here; what comes while it is full is dropped
+OVERHEAD = 64  # what a line costs beside its text, about
+DELAY = 0.5  # seconds that a line waits for others
+CROWD = 100  # lines that wait for no others
+# At a time, so that the reports of others come through. The characters fit a request even when all are escaped.
+REPORT_LINES, REPORT_CHARACTERS, REPORTS = 1000, 64 * 1024, 50
+
+
+def text(data: bytes) -> str:
+    """Any bytes as text that JSON and PostgreSQL accept."""
+    return data.decode("utf-8", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+class Splitter:
+    """Chunks of bytes in, lines out; of a line that is too long the beginning."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._skips = False  # to the end of a line whose beginning is out
+
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        for line in whole:
+            if not self._skips:
+                yield written(line)
+            self._skips = False
+        if self._skips:
+            self._rest = b""
+        elif len(self._rest) > LINE_LIMIT:
+            yield written(self._rest)
+            self._rest, self._skips = b"", True
+
+    def close(self) -> Iterator[str]:
+        """A last line without an end."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            yield written(rest)
+
+
+def written(line: bytes) -> str:
+    """A line as it is sent."""
+    if len(line) <= LINE_LIMIT:
+        return text(line.removesuffix(b"\r"))
+    end = LINE_LIMIT - len("…".encode())
+    while end > LINE_LIMIT - 8 and line[end] & 0xC0 == 0x80:
+        end -= 1  # not amid a character
+    return text(line[:end]) + "…"
+
+
+class Log:
+    """The lines of one attempt that were not sent yet. Bounded, whatever is written: it never blocks the code.
+
+    What `take` gives is to be sent in order; it gives no more before all of it was `answered`.
+    """
+
+    def __init__(self) -> None:
+        self._splitters = {"STDOUT": Splitter(), "STDERR": Splitter()}
+        self._waiting: deque[tuple[str, str]] = deque()
+        self._size = 0
+        self._since = 0.0
+        self._seen = 0
+        self._dropped = 0
+        self._dropped_from = ""
+        self._unanswered = 0
+        self._sequence = 0
+
+    def write(self, stream: str, chunk: bytes) -> None:
+        if self._seen <= LINES_KEPT:
+            for line in self._splitters[stream].feed(chunk):
+                self._add(stream, line)
+
+    def due_at(self) -> float | None:
+        """When `take` has something (monotonic); None: not before more is written, or answered."""
+        if not self._waiting or self._unanswered:
+            return None
+        return self._since + (0 if len(self._waiting) >= CROWD else DELAY)
+
+    def take(self) -> list[dict[str, Any]]:
+        """What is due, as LOG reports without their attempt."""
+        due = self.due_at()
+        return list(self._reports()) if due is not None and time.monotonic() >= due else []
+
+    def answered(self) -> None:
+        """One of the reports was, whatever the answer."""
+        self._unanswered -= 1
+
+    def close(self) -> list[dict[str, Any]]:
+        """All that is left; nothing is written any more."""
+        for stream, splitter in self._splitters.items():
+            for line in splitter.close():
+                self._add(stream, line)
+        self._mark()
+        reports: list[dict[str, Any]] = []
+        while self._waiting:
+            reports += self._reports()
+        return reports
+
+    def _add(self, stream: str, line: str) -> None:
+        if self._seen > LINES_KEPT:
+            return
+        # Once it was full it is emptied first, so that there is one mark and not one after every few lines.
+        if self._size >= BUFFER or (self._dropped and self._waiting):
+            self._dropped += 1
+            self._dropped_from = stream
+            return
+        self._mark()
+        self._append(stream, line)
+
+    def _mark(self) -> None:
+        if self._dropped:
+            count, self._dropped = self._dropped, 0
+            self._append(self._dropped_from, f"… {count} lines were dropped: they came faster than they could be sent")
+
+    def _append(self, stream: str, line: str) -> None:
+        if not self._waiting:
+            self._since = time.monotonic()
+        self._waiting.append((stream, line))
+        self._size += len(line) + OVERHEAD
+        self._seen += 1
+
+    def _reports(self) -> Iterator[dict[str, Any]]:
+        """Some of the oldest lines, as many reports as they change between the streams."""
+        room, lines_left, reports_left = REPORT_CHARACTERS, REPORT_LINES, REPORTS
+        while self._waiting and room > 0 and lines_left and reports_left:
+            stream, lines = self._waiting[0][0], []
+            while self._waiting and self._waiting[0][0] == stream and room > 0 and lines_left:
+                _, line = self._waiting.popleft()
+                self._size -= len(line) + OVERHEAD
+                room -= len(line)
+                lines_left -= 1
+                lines.append(line)
+            reports_left -= 1
+            yield {"event": "LOG", "stream": stream, "lines": lines, "sequence": self._sequence}
+            self._sequence += 1
+            self._unanswered += 1

@@ -1,0 +1,79 @@
+"""`GET /jobs/{id}/logs`: what a job's code wrote."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from controlplane.rest import JSONRenderer, StrictSerializer
+from jobs import selectors
+from jobs.api.views import JobCall
+from jobs.errors import JobUnknown
+from jobs.models import LogLine
+
+PAGE_LIMIT = 1000
+
+
+class LogFilter(StrictSerializer):
+    """Which lines, and which page of them."""
+
+    attempt = serializers.IntegerField(required=False, min_value=1, max_value=2**31 - 1, help_text="Its number.")
+    cursor = serializers.IntegerField(
+        default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the page before."
+    )
+    limit = serializers.IntegerField(default=PAGE_LIMIT, min_value=1, max_value=PAGE_LIMIT)
+
+
+class LogItem(serializers.Serializer):
+    at = serializers.DateTimeField()
+    attempt = serializers.IntegerField(help_text="Its number.")
+    stream = serializers.ChoiceField(LogLine.Stream.values)
+    line = serializers.CharField()
+
+
+class LogPage(serializers.Serializer):
+    items = LogItem(many=True, help_text="Oldest first.")
+    next = serializers.CharField(allow_null=True)
+
+
+class JSONLinesRenderer(JSONRenderer):
+    """The items, one in each line; the `Link` header says where they go on. A problem stays one document."""
+
+    media_type = "application/x-ndjson"
+    format = "ndjson"
+
+    def render(self, data: Any, accepted_media_type: str | None = None, context: Any = None) -> bytes:
+        items = data["items"] if isinstance(data, Mapping) and "items" in data else [data]
+        return b"".join(super(JSONLinesRenderer, self).render(item) + b"\n" for item in items)
+
+
+class JobLogs(JobCall):
+    """`GET /jobs/{id}/logs`."""
+
+    renderer_classes = [JSONRenderer, JSONLinesRenderer]
+
+    @extend_schema(parameters=[LogFilter], responses=LogPage)
+    def get(self, request: Request, job: UUID) -> Response:
+        """What a job's code wrote, oldest first; with `Accept: application/x-ndjson` a line of JSON for each line."""
+        asked = LogFilter(data=request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        if not selectors.seen_by(self.owner).filter(pk=job).exists():
+            raise JobUnknown
+        said = asked.validated_data
+        rows = selectors.log_page(job, said["cursor"], said["limit"] + 1, said.get("attempt"))
+        page = rows[: said["limit"]]
+        cursor = str(page[-1].id) if len(rows) > len(page) else None
+        items = [{"at": row.at, "attempt": row.attempt, "stream": row.stream, "line": row.line} for row in page]
+        return Response({"items": items, "next": cursor}, headers=self.link(request, cursor))
+
+    def link(self, request: Request, cursor: str | None) -> dict[str, str]:
+        """The `Link` header to the page after this one."""
+        if cursor is None:
+            return {}
+        query = request.query_params.copy()
+        query["cursor"] = cursor
+        return {"Link": f'<{request.path}?{query.urlencode()}>; rel="next"'}

@@ -1,0 +1,11 @@
+from jobs.conf import Jobs
+from jobs.management.stale_command import StaleCommand
+from jobs.services import sweep
+from jobs.states import AttemptState
+
+
+class Command(StaleCommand):
+    help = "Fail running attempts without a sign of life, and their jobs, with WORKER_CRASHED."
+    state = AttemptState.RUNNING
+    act = sweep.fail_stale_running
+    default = Jobs.running_stale_after

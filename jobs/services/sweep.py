@@ -1,0 +1,131 @@
+"""The recovery sweep: what no lost server explains. Stale claims, stale runners, timeouts, unmatched work, expiry.
+
+Everything is found by state and judged by observed time, so an outage of the control plane fails no job, and
+a sweep that was interrupted is finished by the next.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from django.db import DatabaseError
+
+from controlplane import sql as database
+from jobs.conf import conf
+from jobs.services import recovery
+from jobs.sql import sql
+
+log = structlog.get_logger()
+
+BATCH = recovery.BATCH
+NOTHING = {"cancel_timeout": None, "timeouts": False, "claimed_stale_after": None, "running_stale_after": None}
+
+
+class SweepFailed(Exception):
+    """Some steps of the sweep failed; the others were done."""
+
+
+def sweep() -> dict[str, dict[str, int]]:
+    """One recovery sweep: how many ended how, by step. Raises SweepFailed at its end when a step failed."""
+    done: dict[str, dict[str, int]] = {}
+    failed = []
+    steps: dict[str, Callable[[], dict[str, int]]] = {
+        "recovered": recovery.recover,
+        "overdue": end_overdue,
+        "expired": expire,
+        "unmatched": give_up,
+    }
+    for name, step in steps.items():
+        try:
+            done[name] = step()
+        except DatabaseError as error:
+            if database.is_down(error):
+                raise SweepFailed("The database cannot be reached: " + str(error).strip().split("\n")[0]) from None
+            log.exception("A step of the recovery sweep failed", step=name)
+            failed.append(name)
+    if failed:
+        raise SweepFailed(f"Failed steps: {', '.join(failed)}")
+    return done
+
+
+def end_overdue() -> dict[str, int]:
+    """End attempts past their timeouts, stale claims and stale runners; how many ended how."""
+    return end(
+        {
+            "cancel_timeout": conf().cancel_timeout,
+            "timeouts": True,
+            "claimed_stale_after": conf().claimed_stale_after if conf().auto_requeue_stale_claimed else None,
+            "running_stale_after": conf().running_stale_after if conf().auto_fail_stale_running else None,
+        }
+    )
+
+
+def requeue_stale_claimed(older_than: float, actor: str, progress: Callable[[int], None] = lambda count: None) -> int:
+    """Requeue every claim without a sign of life for `older_than` seconds, whatever the settings say; how many."""
+    return sum(end({**NOTHING, "claimed_stale_after": older_than}, actor, by_hand=True, progress=progress).values())
+
+
+def fail_stale_running(older_than: float, actor: str, progress: Callable[[int], None] = lambda count: None) -> int:
+    """Fail every running attempt, and its job, without a sign of life for `older_than` seconds; how many."""
+    return sum(end({**NOTHING, "running_stale_after": older_than}, actor, by_hand=True, progress=progress).values())
+
+
+def stale(claimed: float, running: float, limit: int = 500) -> list[Any]:
+    """The live attempts without a sign of life for so many seconds, the most silent first."""
+    return sql.rows("stale", claimed_stale_after=claimed, running_stale_after=running, limit=limit)
+
+
+def count_stale(older_than: float) -> dict[str, int]:
+    """How many live attempts there are without a sign of life for so many seconds, by state."""
+    return dict(sql.rows("count_stale", claimed_stale_after=older_than, running_stale_after=older_than))
+
+
+def end(
+    thresholds: dict[str, Any],
+    actor: str = "liveness",
+    *,
+    by_hand: bool = False,
+    progress: Callable[[int], None] = lambda count: None,
+) -> dict[str, int]:
+    def batch() -> list[Any]:
+        return sql.sweep(
+            "sweep",
+            **thresholds,
+            actor=actor,
+            by_hand=by_hand,
+            batch=BATCH,
+            max_resubmissions=conf().max_resubmissions,
+        )
+
+    return in_batches(batch, lambda row: row.attempt_state, progress)
+
+
+def expire() -> dict[str, int]:
+    """Jobs past their good_until are EXPIRED; how many."""
+    return in_batches(lambda: sql.sweep("expire", batch=BATCH), lambda row: row.job_state)
+
+
+def give_up() -> dict[str, int]:
+    """Jobs that no alive worker may run are FAILED after UNMATCHED_AFTER; how many."""
+    after = conf().unmatched_after
+    if after is None:
+        return {}
+    return in_batches(lambda: sql.sweep("give_up", batch=BATCH, unmatched_after=after), lambda row: row.job_state)
+
+
+def in_batches(
+    batch: Callable[[], list[Any]],
+    kind: Callable[[Any], str],
+    progress: Callable[[int], None] = lambda count: None,
+) -> dict[str, int]:
+    """Run batches, each in a transaction of its own, until one is not full; count what they did."""
+    ended: Counter[str] = Counter()
+    while True:
+        rows = batch()
+        ended.update(map(kind, rows))
+        for row in rows:
+            log.warning(f"Job {row.job_state}", job=str(row.job), reason=row.reason)
+        progress(len(rows))
+        if len(rows) < BATCH:
+            return dict(ended)

@@ -1,0 +1,1 @@
+with {{late}} select id from late

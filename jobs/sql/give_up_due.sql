@@ -1,0 +1,3 @@
+with recursive {{tag_sets}},
+{{unmatched}}
+select id from unmatched

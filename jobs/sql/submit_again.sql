@@ -1,0 +1,12 @@
+-- A job that ended without success, as a new one of the same owner: what was asked for, without its key. It is not to
+-- expire by a moment that has passed.
+insert into jobs_workerjob (
+    resubmission_of_id, owner_id, kind, fingerprint, action, payload, tags, required_tags, priority, timeout_seconds,
+    on_worker_lost, unmatched, max_retries, retry_delay_seconds, retry_backoff, retry_on, good_until, available_at)
+select j.id, j.owner_id, j.kind, j.fingerprint, j.action, j.payload, j.tags, j.required_tags, j.priority,
+       j.timeout_seconds, j.on_worker_lost, j.unmatched, j.max_retries, j.retry_delay_seconds, j.retry_backoff,
+       j.retry_on, case when j.good_until > clock_timestamp() then j.good_until end,
+       greatest(j.available_at, clock_timestamp())
+  from jobs_workerjob j
+ where j.id = %(job)s and {{interrupt_reach}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'
+returning id

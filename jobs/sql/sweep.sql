@@ -1,0 +1,3 @@
+-- End the attempts whose time is over.
+with {{overdue}},
+{{settle}}

@@ -1,0 +1,1 @@
+with {{overdue}} select job_id as id from held

@@ -1,0 +1,44 @@
+"""A job that kills its worker stops after MAX_RESUBMISSIONS, and the jobs beside it complete."""
+
+import os
+import sys
+
+import psycopg
+import pytest
+
+from tests.support.processes import eventually, fleet
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
+BYSTANDERS = 19
+
+
+def test_nineteen_bystanders_complete_while_the_poison_beside_them_ends_quarantined(tmp_path):
+    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute("drop database if exists acceptance_poison with (force)")
+        connection.execute("create database acceptance_poison")
+    with fleet(tmp_path, DATABASE_URL=f"{server}/acceptance_poison") as running:
+        running.run("manage.py", "migrate", "--verbosity", "0")
+        url, client = running.web(), running.token("client")
+        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        # The parent of a script is the agent itself.
+        poison = {"action": {"type": "script", "command": "kill -9 $PPID"}}
+        bystander = {"action": {"type": "script", "command": "sleep 0.1; echo done"}}
+        submitted = running.call("POST", f"{url}/api/v1/jobs", client, [poison, *[bystander] * BYSTANDERS])["items"]
+        for name in ("worker-1", "worker-2"):
+            agent = ["-m", "jobs.agent", "--url", url, "--name", name, "--poll", "0.2", "--concurrency", "20"]
+            agent += ["--restart-strategy", "IMMEDIATELY"]
+            command = ["-m", "controlplane.respawn", "--", sys.executable, *agent]
+            running.start(name, *command, CONTROLPLANE_TOKEN=running.token("worker"))
+
+        def ended():
+            jobs = [running.call("GET", f"{url}/api/v1/jobs/{job['id']}", client) for job in submitted]
+            return all(job["finished_at"] for job in jobs) and jobs
+
+        # The losses of one job are 0, 10 and 60 s apart, and a quarter more at the most.
+        jobs = eventually(ended, within=200, why="all have ended")
+        assert [job["state"] for job in jobs] == ["FAILED"] + ["COMPLETED"] * BYSTANDERS
+        assert jobs[0]["error"]["code"] == "RESUBMISSIONS_EXHAUSTED"
+        assert len(jobs[0]["attempts"]) == 4
+        assert any(job["resubmissions"] for job in jobs[1:]), "no bystander was beside it: this proves nothing"

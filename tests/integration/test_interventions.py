@@ -1,0 +1,434 @@
+"""Clients cancel, move and fail their jobs, operators any: each is applied once, or refused with the reason."""
+
+import uuid
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.services import interventions, recovery, submission
+from jobs.services.check import check
+from jobs.states import TERMINAL
+from liveness.models import ApiToken
+from liveness.services import tokens
+from tests.integration import test_hot_paths as hot
+from tests.support.http import Caller
+
+committed, threads = hot.committed, hot.threads
+
+CALLS = ["cancel", "resubmit", "fail"]
+SCRIPT = {"type": "script", "command": "true"}
+ERROR = {"code": "ValueError", "message": "no"}
+AT_ONCE = {"worker_task_restart_strategy": "IMMEDIATELY"}
+
+
+def submitter():
+    """A client with a name of its own, and its owner."""
+    text = tokens.create("ann", "client")
+    return Caller(text), tokens.find(text)
+
+
+@pytest.fixture
+def put(worker):
+    """Makes a job that is in a state: `put("RUNNING")`; its worker, attempt and client are there too."""
+
+    class Put:
+        def __init__(self, state, config=None, **said):
+            self.client, owner = submitter()
+            ((self.id, _),) = submission.submit(owner, [{"action": {**SCRIPT, "runner": "local"}, **said}])
+            self.worker = worker(config=config or {})
+            self.attempt = None
+            if state in ("CLAIMED", "RUNNING", "COMPLETED", "FAILED"):
+                self.attempt = self.worker.hold(running=state != "CLAIMED")
+            if state == "COMPLETED":
+                self.report("COMPLETED", output=1)
+            elif state == "FAILED":
+                self.report("FAILED", error=ERROR)
+            elif state == "CANCELLED":
+                self.call("cancel")
+            elif state == "EXPIRED":
+                WorkerJob.objects.filter(pk=self.id).update(state=state, finished_at="2026-01-01T00:00:00Z")
+            assert self.seen()["state"] == state
+
+        def call(self, call, caller=None, **body):
+            return (caller or self.client).post(f"/jobs/{self.id}/{call}", body)
+
+        def report(self, event, **more):
+            return self.worker.report({"attempt": self.attempt["id"], "event": event, **more})[0]
+
+        def seen(self):
+            return self.client.get(f"/jobs/{self.id}").json()
+
+    return Put
+
+
+def refusal(answer):
+    body = answer.json()
+    return answer.status_code, body["code"], body.get("state")
+
+
+def ends(job):
+    """How the job and its only attempt ended, by whom and why."""
+    attempt = Attempt.objects.get(job=job.id)
+    return WorkerJob.objects.get(pk=job.id).state, attempt.state, attempt.ended_by, attempt.reason
+
+
+# Who
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("role", "status"), [("client", 404), ("operator", 200), ("viewer", 403), ("worker", 403), (None, 401)]
+)
+def test_a_client_reaches_its_own_jobs_and_an_operator_all(put, api, role, status, call):
+    job = put("RUNNING")
+    before = job.seen()
+    caller = Caller(None) if role is None else api(role)
+    assert job.call(call, caller).status_code == status
+    assert (job.seen() != before) == (status == 200)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_server_token_intervenes_nowhere(put, call):
+    job = put("RUNNING")
+    assert refusal(job.call(call, job.worker)) == (403, "wrong_role", None)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_unknown_job_is_a_404(api, call):
+    answer = api("operator").post(f"/jobs/{uuid.uuid4()}/{call}", {})
+    assert refusal(answer) == (404, "not_found", None)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("body", [{"nonsense": 1}, [], None, "x", {"reason": 1}], ids=str)
+def test_a_wrong_body_is_a_400_and_changes_nothing(put, call, body):
+    job = put("RUNNING")
+    before = job.seen()
+    assert refusal(job.client.post(f"/jobs/{job.id}/{call}", body)) == (400, "invalid", None)
+    assert job.seen() == before
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_body_at_all_is_taken(put, call):
+    job = put("RUNNING")
+    assert job.client.call("POST", f"/jobs/{job.id}/{call}", b"").status_code == 200
+
+
+@pytest.mark.parametrize("state", ["PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED"])
+@pytest.mark.parametrize("call", CALLS)
+def test_each_call_is_one_round_trip_whatever_the_job_is(put, call, state):
+    job = put(state)
+    with CaptureQueriesContext(connection) as queries:
+        try:
+            getattr(interventions, call)(job.id, "operator:o")
+        except Exception as refused:
+            assert refused.status == 409
+    assert len(queries) == 1
+
+
+# Cancel
+
+
+def test_a_waiting_job_is_cancelled_at_once(put):
+    job = put("PENDING")
+    answer = job.call("cancel")
+    said = answer.json()
+    assert (answer.status_code, said["state"], said["error"]) == (200, "CANCELLED", None)
+    assert said["finished_at"] and said["cancel_requested_at"] is None
+    assert not job.worker.claim()
+
+
+@pytest.mark.parametrize("state", ["CLAIMED", "RUNNING"])
+def test_a_live_job_is_asked_to_end_and_its_worker_hears_it(put, state):
+    job = put(state)
+    assert job.worker.beat().json()["cancel"] == []
+    answer = job.call("cancel")
+    said = answer.json()
+    assert (answer.status_code, said["state"], said["finished_at"]) == (200, state, None)
+    assert said["cancel_requested_at"]
+    assert WorkerJob.objects.get(pk=job.id).cancel_requested_observed is not None
+    assert job.worker.beat().json()["cancel"] == [job.attempt["id"]]
+    assert job.report("CANCELLED")["accepted"]
+    assert ends(job)[:2] == ("CANCELLED", "CANCELLED")
+
+
+@pytest.mark.parametrize("state", ["CLAIMED", "RUNNING"])
+def test_a_cancel_that_is_repeated_changes_nothing(put, clock, state):
+    job = put(state)
+    job.call("cancel")
+    before, row = job.seen(), WorkerJob.objects.values().get(pk=job.id)
+    clock.advance(5)
+    answer = job.call("cancel")
+    assert (answer.status_code, answer.json()) == (200, before)
+    assert WorkerJob.objects.values().get(pk=job.id) == row
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL))
+@pytest.mark.parametrize("call", ["cancel", "fail"])
+def test_an_ended_job_is_neither_cancelled_nor_failed(put, state, call):
+    job = put(state)
+    before = job.seen()
+    assert refusal(job.call(call)) == (409, "job_ended", state)
+    assert job.seen() == before
+
+
+@pytest.mark.parametrize(
+    ("event", "more"),
+    [("FAILED", {"error": ERROR}), ("FAILED", {"error": {"code": "WORKER_CRASHED", "message": ""}}),
+     ("RELEASED", {"reason": "drained"}), ("CANCELLED", {})],
+    ids=["failed", "crashed", "released", "cancelled"],
+)  # fmt: skip
+def test_after_a_cancel_whatever_ends_the_attempt_cancels_the_job(put, event, more):
+    job = put("RUNNING", max_retries=5)
+    job.call("cancel")
+    assert job.report(event, **more)["accepted"]
+    assert ends(job)[:2] == ("CANCELLED", "CANCELLED")
+    assert job.seen()["retries"] == job.seen()["resubmissions"] == 0
+    assert not job.worker.claim()
+
+
+@pytest.mark.parametrize("state", ["CLAIMED", "RUNNING"])
+@pytest.mark.parametrize("on_worker_lost", ["RESUBMIT", "FAIL"])
+def test_after_a_cancel_the_loss_of_the_worker_cancels_the_job(put, clock, state, on_worker_lost):
+    job = put(state, config=AT_ONCE, on_worker_lost=on_worker_lost)
+    job.call("cancel")
+    clock.advance(46)
+    check()
+    assert ends(job)[:2] == ("CANCELLED", "CANCELLED")
+
+
+def test_after_a_cancel_a_completion_still_wins(put):
+    job = put("RUNNING")
+    job.call("cancel")
+    assert job.report("COMPLETED", output=42)["accepted"]
+    assert (job.seen()["state"], job.seen()["output"]) == ("COMPLETED", 42)
+    assert refusal(job.call("cancel")) == (409, "job_ended", "COMPLETED")
+
+
+# Resubmit
+
+
+@pytest.mark.parametrize(("state", "end"), [("CLAIMED", "REQUEUED"), ("RUNNING", "RESUBMITTED")])
+@pytest.mark.parametrize("role", ["client", "operator"])
+def test_a_live_job_moves_now_and_its_old_worker_is_told(put, state, end, role):
+    job = put(state)
+    answer = job.call("resubmit", None if role == "client" else Caller(tokens.create("olaf", "operator")))
+    said = answer.json()
+    name = {"client": "ann", "operator": "olaf"}[role]
+    assert (answer.status_code, said["id"], said["state"]) == (200, str(job.id), "PENDING")
+    assert ends(job) == ("PENDING", end, f"{role}:{name}", f"resubmitted by {name}")
+    assert (said["resubmissions"], said["retries"], said["error"], said["finished_at"]) == (0, 0, None, None)
+    assert said["timeline"][-1]["reason"] == f"resubmitted by {name}"
+    beat = job.worker.beat(running=[{"attempt": job.attempt["id"]}]).json()
+    assert beat["lost"] == [job.attempt["id"]]
+    again = job.worker.hold()
+    assert (again["job"]["id"], again["number"]) == (str(job.id), 2)
+
+
+def test_the_late_report_of_the_old_worker_is_refused_and_kept(put, worker):
+    job = put("RUNNING")
+    job.call("resubmit")
+    heir = worker(name="heir")
+    second = heir.hold()
+    late = job.report("COMPLETED", output="late")
+    assert (late["accepted"], late["code"]) == (False, "attempt_superseded")
+    assert LateReport.objects.get().event == "COMPLETED"
+    assert heir.complete(second, "right")["accepted"]
+    assert job.seen()["output"] == "right"
+
+
+@pytest.mark.parametrize("how_often", [5])
+def test_moving_a_job_counts_as_no_loss(put, settings, how_often):
+    settings.JOBS = {"MAX_RESUBMISSIONS": 0}
+    job = put("RUNNING", on_worker_lost="FAIL")
+    for _ in range(how_often):
+        assert job.call("resubmit").json()["state"] == "PENDING"
+        job.worker.hold()
+    assert job.seen()["resubmissions"] == 0
+
+
+CONTENT = {
+    "payload": {"x": [1, None]}, "tags": ["a"], "priority": 3, "timeout_seconds": 9.5, "on_worker_lost": "FAIL",
+    "unmatched": "wait", "max_retries": 2, "retry_delay_seconds": 1.5, "retry_backoff": "exponential",
+    "retry_on": ["X"], "good_until": "2100-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "EXPIRED"])
+@pytest.mark.parametrize("role", ["client", "operator"])
+def test_a_job_that_ended_without_success_becomes_a_new_one_of_its_owner(put, api, state, role):
+    job = put("PENDING", key="k", **CONTENT)
+    error = ERROR if state == "FAILED" else None
+    WorkerJob.objects.filter(pk=job.id).update(state=state, error=error, finished_at="2026-01-01T00:00:00Z")
+    before = job.seen()
+    answer = job.call("resubmit", None if role == "client" else api("operator"))
+    new = answer.json()
+    assert answer.status_code == 201
+    assert job.seen() == before
+    assert (new["state"], new["resubmission_of"], new["key"], new["error"]) == ("PENDING", str(job.id), None, None)
+    assert {field: new[field] for field in CONTENT} == CONTENT
+    assert new["action"] == before["action"] and new["required_tags"] == ["a", "script"]
+    assert new["id"] != before["id"] and new["attempts"] == []
+    assert job.client.get(f"/jobs/{new['id']}").json() == new
+    assert new["available_at"] >= new["created_at"][:19]
+
+
+def test_a_resubmitted_job_does_not_expire_by_a_moment_that_has_passed(put):
+    job = put("EXPIRED", good_until="2020-01-01T00:00:00Z")
+    assert job.call("resubmit").json()["good_until"] is None
+
+
+def test_a_resubmitted_job_that_was_for_later_still_is(put):
+    job = put("CANCELLED", available_at="2100-01-01T00:00:00Z")
+    assert job.call("resubmit").json()["available_at"] == "2100-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(("state", "code"), [("PENDING", "job_waiting"), ("COMPLETED", "job_ended")])
+def test_a_job_that_waits_or_is_completed_is_not_resubmitted(put, state, code):
+    job = put(state)
+    before = job.seen()
+    assert refusal(job.call("resubmit")) == (409, code, state)
+    assert job.seen() == before
+    assert WorkerJob.objects.count() == 1
+
+
+@pytest.mark.parametrize("state", ["CLAIMED", "RUNNING"])
+def test_a_job_that_is_being_cancelled_is_not_resubmitted(put, state):
+    job = put(state)
+    job.call("cancel")
+    before = job.seen()
+    assert refusal(job.call("resubmit")) == (409, "cancel_requested", state)
+    assert job.seen() == before
+
+
+def test_a_job_that_was_cancelled_while_it_ran_is_submitted_anew(put):
+    job = put("RUNNING")
+    job.call("cancel")
+    job.report("CANCELLED")
+    new = job.call("resubmit").json()
+    assert (new["state"], new["cancel_requested_at"]) == ("PENDING", None)
+
+
+# Fail
+
+
+@pytest.mark.parametrize("state", ["PENDING", "CLAIMED", "RUNNING"])
+@pytest.mark.parametrize("role", ["client", "operator"])
+def test_a_job_that_has_not_ended_is_failed_for_good(put, state, role):
+    job = put(state, max_retries=5, retry_on=["FAILED_BY_OPERATOR"])
+    caller = None if role == "client" else Caller(tokens.create("olaf", "operator"))
+    answer = job.call("fail", caller, reason="it is wrong")
+    said = answer.json()
+    name = {"client": "ann", "operator": "olaf"}[role]
+    assert (answer.status_code, said["state"], said["retries"]) == (200, "FAILED", 0)
+    assert said["error"] == {"code": "FAILED_BY_OPERATOR", "message": "it is wrong", "by": f"{role}:{name}"}
+    assert said["finished_at"]
+    assert not job.worker.claim()
+    if state == "PENDING":
+        assert said["attempts"] == []
+    else:
+        assert ends(job) == ("FAILED", "FAILED", f"{role}:{name}", f"failed by {name}")
+        assert said["attempts"][0]["error"] == said["error"]
+        assert job.worker.beat(running=[{"attempt": job.attempt["id"]}]).json()["lost"] == [job.attempt["id"]]
+        assert job.report("COMPLETED" if state == "RUNNING" else "STARTED")["code"] == "attempt_superseded"
+
+
+@pytest.mark.parametrize("body", [{}, {"reason": ""}], ids=str)
+def test_a_failure_without_a_reason_says_who_did_it(put, body):
+    assert put("RUNNING").call("fail", **body).json()["error"]["message"] == "failed by ann"
+
+
+def test_a_job_that_is_being_cancelled_may_still_be_failed(put):
+    job = put("RUNNING")
+    job.call("cancel")
+    assert job.call("fail").json()["state"] == "FAILED"
+
+
+# At the same time, with real commits
+
+
+def refused(call, job):
+    try:
+        getattr(interventions, call)(job, "operator:olaf")
+    except Exception as refusal:
+        return refusal.code, refusal.facts["state"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_completion_that_is_being_written_wins(committed, threads, call):
+    (job,) = hot.submit_many(1)
+    one = committed()
+    attempt = one.hold()
+    with transaction.atomic():
+        assert one.complete(attempt, 42)["accepted"]
+        later = threads(refused, call, job)
+        assert hot.someone_waits()
+    assert later.result(10) == ("job_ended", "COMPLETED")
+    assert WorkerJob.objects.values_list("state", "output").get() == ("COMPLETED", 42)
+
+
+@pytest.mark.parametrize(("call", "accepted", "state"), [
+    ("cancel", True, "COMPLETED"), ("resubmit", False, "PENDING"), ("fail", False, "FAILED"),
+])  # fmt: skip
+def test_an_intervention_that_is_being_written_wins_but_a_cancel_loses_to_success(
+    committed, threads, call, accepted, state
+):
+    (job,) = hot.submit_many(1)
+    one = committed()
+    attempt = one.hold()
+    with transaction.atomic():
+        assert refused(call, job) is None
+        later = threads(one.complete, attempt, 42)
+        assert hot.someone_waits()
+    assert later.result(10)["accepted"] == accepted
+    assert WorkerJob.objects.get().state == state
+
+
+@pytest.mark.parametrize(("call", "job_state", "attempt_state"), [
+    ("cancel", "CLAIMED", "CLAIMED"), ("resubmit", "PENDING", "REQUEUED"), ("fail", "FAILED", "FAILED"),
+])  # fmt: skip
+def test_a_claim_that_is_being_written_is_seen(committed, threads, call, job_state, attempt_state):
+    (job,) = hot.submit_many(1)
+    one = committed()
+    with transaction.atomic():
+        one.claim()
+        later = threads(refused, call, job)
+        assert hot.someone_waits()
+    assert later.result(10) is None
+    row = WorkerJob.objects.get()
+    assert (row.state, Attempt.objects.get().state) == (job_state, attempt_state)
+    assert (row.cancel_requested_at is not None) == (call == "cancel")
+
+
+def test_a_start_that_is_being_written_is_seen(committed, threads):
+    (job,) = hot.submit_many(1)
+    one = committed()
+    attempt = one.hold(running=False)
+    with transaction.atomic():
+        one.start(attempt)
+        later = threads(refused, "resubmit", job)
+        assert hot.someone_waits()
+    assert later.result(10) is None
+    assert Attempt.objects.get().state == "RESUBMITTED"
+
+
+def test_a_recovery_that_is_being_written_leaves_a_waiting_job(committed, threads):
+    (job,) = hot.submit_many(1)
+    one = committed(config=AT_ONCE)
+    one.hold()
+    one.beat(state="ERROR")
+    with transaction.atomic():
+        assert recovery.recover() == {"RESUBMITTED": 1}
+        later = threads(refused, "resubmit", job)
+        assert hot.someone_waits()
+    assert later.result(10) == ("job_waiting", "PENDING")
+
+
+def test_of_ten_at_once_that_move_a_job_one_does(committed, threads):
+    (job,) = hot.submit_many(1)
+    committed().hold()
+    answers = [future.result(20) for future in [threads(refused, "resubmit", job) for _ in range(10)]]
+    assert sorted(answers, key=str) == [("job_waiting", "PENDING")] * 9 + [None]
+    assert ApiToken.objects.filter(role="client").count() == 1

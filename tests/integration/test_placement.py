@@ -1,0 +1,162 @@
+"""Who may have a waiting job, and what rules out the others."""
+
+import uuid
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from jobs.models import Attempt, WorkerJob
+from jobs.selectors import placement
+from liveness.models import Instance, Server
+from tests.support.http import Worker
+
+
+@pytest.fixture
+def ask(submit):
+    """The placement of a job: `ask(job)`."""
+
+    def ask(job, caller=None):
+        answer = (caller or submit.client).get(f"/jobs/{job['id']}/placement")
+        assert answer.status_code == 200, answer.json()
+        return answer.json()
+
+    return ask
+
+
+def as_ruled_out(ruled_out):
+    return [(row["server"]["name"], row["filter"], row["detail"]) for row in ruled_out]
+
+
+def drained(server):
+    Server.objects.filter(pk=server).update(
+        drain_deadline="2100-01-01T00:00:00Z", drain_until_observed=1e9, cordoned_by="operator:o", cordon_reason="x"
+    )
+
+
+def in_maintenance(server):
+    Instance.objects.update(maintenance_since="2026-01-01T00:00:00Z", maintenance_by="operator:o")
+
+
+def refused(server):
+    WorkerJob.objects.update(refused_by=[server])
+
+
+# Each with what a worker is made of, what then happens to it, and what it is ruled out by.
+RULED_OUT = {
+    "state": (
+        {},
+        lambda id: Server.objects.filter(pk=id).update(state="MAINTENANCE"),
+        "it is MAINTENANCE, not RUNNING",
+    ),
+    "cordon": (
+        {},
+        lambda id: Server.objects.filter(pk=id).update(cordoned_by="operator:o", cordon_reason="disk"),
+        "cordoned by operator:o: disk",
+    ),
+    "cordon, drained": ({}, drained, "it is being drained by operator:o"),
+    "maintenance": ({}, in_maintenance, "the control plane is in maintenance"),
+    "tags": ({"tags": ["script", "x"]}, None, "it lacks a, b"),
+    "refused": ({}, refused, "it gave the job back as not allowed"),
+    "capacity": ({"max_concurrent": 0}, None, "0 of 0 in use"),
+}
+
+
+@pytest.mark.parametrize("case", RULED_OUT)
+def test_a_worker_is_ruled_out_by_its_filter_and_gets_nothing(submit, ask, worker, case):
+    said, happens, detail = RULED_OUT[case]
+    job = submit(tags=["b", "a"])
+    one = worker(**{"tags": ["a", "b", "script"], **said})
+    if happens:
+        happens(one.id)
+    answer = ask(job)
+    assert answer["eligible"] == []
+    assert as_ruled_out(answer["ruled_out"]) == [("worker-1", case.partition(",")[0], detail)]
+    claim = one.post(f"/servers/{one.id}/claims", {"limit": 1})
+    assert claim.status_code == 409 or claim.json() == {"attempts": []}
+
+
+@pytest.mark.parametrize(("after", "is_fresh"), [(29, True), (31, False)])
+def test_a_stale_worker_is_ruled_out(submit, ask, worker, clock, after, is_fresh):
+    job = submit()
+    one = worker(config={"heartbeat_interval_seconds": 10, "timeout_seconds": 45})
+    clock.advance(after)
+    answer = ask(job)
+    assert len(answer["eligible"]) == is_fresh
+    assert one.post(f"/servers/{one.id}/claims", {"limit": 1}).status_code == (200 if is_fresh else 409)
+    if not is_fresh:
+        ((_, name, detail),) = as_ruled_out(answer["ruled_out"])
+        assert (name, detail) == ("freshness", "its last heartbeat was 31 s ago: stale from 30 s on")
+
+
+def test_a_server_of_another_type_is_ruled_out_by_it_first_of_all(submit, ask, api):
+    job = submit()
+    Worker.register(api("worker"), type="INDEXER", name="i", tags=[])
+    assert as_ruled_out(ask(job)["ruled_out"]) == [("i", "type", "it is a INDEXER, not a WORKER")]
+
+
+def test_the_first_filter_is_told_in_their_order(submit, ask, api, worker, clock):
+    job = submit(tags=["x"])
+    Worker.register(api("worker"), name="created")
+    clock.advance(200)
+    worker(name="full, without tags", max_concurrent=0)
+    worker(name="full", max_concurrent=0, tags=["script", "x"])
+    Worker.register(api("worker"), name="scheduler", type="SCHEDULER")
+    filters = [row["filter"] for row in ask(job)["ruled_out"]]
+    assert filters == ["type", "state", "tags", "capacity"]
+
+
+def test_those_that_are_left_are_ranked_by_load(submit, ask, worker):
+    loads = {"half": (2, 1), "idle": (1, 0), "tenth": (10, 1), "full": (1, 1)}
+    workers = {name: worker(name=name, max_concurrent=capacity) for name, (capacity, _) in loads.items()}
+    for name, (_, held) in loads.items():
+        for number in range(held):
+            submit()
+            workers[name].hold(running=number % 2 == 0)
+    answer = ask(submit())
+    assert [(row["server"]["name"], row["load"]) for row in answer["eligible"]] == [
+        ("idle", 0.0), ("tenth", 0.1), ("half", 0.5),
+    ]  # fmt: skip
+    assert as_ruled_out(answer["ruled_out"]) == [("full", "capacity", "1 of 1 in use")]
+    assert answer["eligible"][0]["server"]["id"] == workers["idle"].id
+
+
+def test_a_server_that_is_not_alive_is_not_there_and_without_any_both_are_empty(submit, ask, worker):
+    worker().beat(state="ERROR")
+    assert ask(submit()) == {"eligible": [], "ruled_out": [], "waiting_for": None}
+
+
+def test_a_job_for_later_says_until_when_it_waits(submit, ask, worker):
+    worker()
+    answer = ask(submit(available_at="2100-01-01T00:00:00Z"))
+    assert answer["waiting_for"] == {"what": "available_at", "until": "2100-01-01T00:00:00Z"}
+    assert len(answer["eligible"]) == 1
+
+
+@pytest.mark.parametrize("state", ["CLAIMED", "RUNNING", "CANCELLED"])
+def test_a_job_that_does_not_wait_has_no_placement(submit, worker, state):
+    job = submit()
+    if state == "CANCELLED":
+        submit.client.post(f"/jobs/{job['id']}/cancel", {})
+    else:
+        worker().hold(running=state == "RUNNING")
+    answer = submit.client.get(f"/jobs/{job['id']}/placement")
+    assert (answer.status_code, answer.json()["code"], answer.json()["state"]) == (409, "job_not_waiting", state)
+
+
+@pytest.mark.parametrize(("role", "status"), [("client", 404), ("viewer", 200), ("operator", 200), ("worker", 403)])
+def test_a_placement_is_seen_by_whoever_sees_the_job(submit, api, role, status):
+    path = f"/jobs/{submit()['id']}/placement"
+    assert submit.client.get(path).status_code == 200
+    assert api(role).get(path).status_code == status
+    assert api("operator").get(f"/jobs/{uuid.uuid4()}/placement").status_code == 404
+
+
+def test_a_placement_is_one_query_however_many_servers(submit, worker):
+    job = submit()
+    for number in range(5):
+        worker(name=f"w{number}")
+    with CaptureQueriesContext(connection) as queries:
+        assert len(placement(uuid.UUID(job["id"]), None)["eligible"]) == 5
+    assert len(queries) == 1
+    assert not Attempt.objects.exists()
