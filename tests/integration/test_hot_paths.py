@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, WorkerJob
@@ -249,3 +249,67 @@ def test_a_bad_row_delays_only_itself(committed, table):
         check()
     assert Server.objects.get(pk=good.id).state == "DISCONNECTED"
     assert Attempt.objects.get(pk=other["id"]).state == "RESUBMITTED"
+
+
+WAITING = """
+    select max(pid) from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid() and wait_event_type = 'Lock'
+"""
+HOLD_UP = """
+    create function broken() returns trigger language plpgsql as
+        $$ begin perform pg_advisory_xact_lock(42); return new; end $$;
+    create trigger hold_up before update on jobs_attempt for each row execute function broken()
+"""
+
+
+@pytest.fixture
+def lost(committed):
+    """A silent worker that holds three running attempts and a claimed one."""
+    submit_many(4)
+    one = committed(config=IMMEDIATELY)
+    for attempt in one.claim(limit=4)[:3]:
+        one.start(attempt)
+    Clock().advance(46)
+    return one
+
+
+def waiting():
+    """The backend that waits for a lock that this connection holds, once there is one."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        if pid := run(WAITING):
+            return pid
+        time.sleep(0.02)
+    raise AssertionError("nobody waits")
+
+
+def assert_finished_by_one_clean_check():
+    check()
+    assert sorted(Attempt.objects.values_list("state", flat=True)) == ["REQUEUED"] + ["RESUBMITTED"] * 3
+    assert Server.objects.get().state == "DISCONNECTED"
+    assert ServerEvent.objects.filter(actor="liveness").count() == 1
+
+
+def test_a_check_killed_between_disconnecting_and_recovering_orphans_nothing(lost, threads):
+    with transaction.atomic():
+        run("lock table jobs_attempt in access exclusive mode")
+        interrupted = threads(check)
+        run("select pg_terminate_backend(%s)", [waiting()])
+    with pytest.raises((CheckFailed, DatabaseError)):
+        interrupted.result(20)
+    assert Server.objects.get().state == "DISCONNECTED"
+    assert set(Attempt.objects.values_list("state", flat=True)) == {"RUNNING", "CLAIMED"}
+    assert_finished_by_one_clean_check()
+
+
+def test_a_check_that_meets_a_deadlock_is_finished_by_the_next(lost, threads):
+    run(HOLD_UP)
+    with suppress(DatabaseError), transaction.atomic():  # either of the two is the victim
+        run("select pg_advisory_xact_lock(42)")
+        interrupted = threads(check)
+        waiting()  # it holds the server, and waits for us
+        run("select id from liveness_server for update")  # and we wait for it
+    with suppress(CheckFailed):
+        interrupted.result(20)
+    run("drop function broken() cascade")
+    assert_finished_by_one_clean_check()
