@@ -2,11 +2,14 @@
 
 import re
 import uuid
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import Permission, User
 
 from jobs.services.check import check
+from jobs.states import AttemptState, JobState
+from liveness.states import ServerState
 
 HOSTILE = "<script>alert(1)</script>"
 HTMX = {"HX-Request": "true"}
@@ -208,3 +211,12 @@ def test_the_admin_shows_the_tables_and_changes_nothing(admin_client, story, api
         assert b"igest" not in seen.content
         assert admin_client.post(page, {"state": "RUNNING", "name": "x"}).status_code == 403
         assert admin_client.post(f"/admin/liveness/{table}/{row.pk}/delete/", {"post": "yes"}).status_code == 403
+
+
+def test_every_state_has_its_colour_and_its_shape():
+    root = Path(__file__).resolve().parents[2]
+    css = (root / "controlplane/static/controlplane/instance.css").read_text()
+    icons = (root / "templates/admin/instance/_icons.html").read_text()
+    for state in {*ServerState, *JobState, *AttemptState}:
+        assert re.search(rf"\.s-{state}\b", css), state
+        assert f'id="i-{state}"' in icons, state
