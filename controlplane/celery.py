@@ -16,6 +16,8 @@ from liveness.states import ServerType
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
+TRIGGERS_INTERVAL = 2  # seconds: how late a slot may be evaluated
+
 app = Celery("controlplane")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["jobs"])
@@ -55,6 +57,7 @@ def fill_timetable(sender: Celery, **_: object) -> None:
     for task, interval in {
         "jobs.tasks.check_liveness": liveness().interval,
         "jobs.tasks.sweep_jobs": jobs().sweep_interval,
+        "jobs.tasks.evaluate_triggers": TRIGGERS_INTERVAL,
         "jobs.tasks.prune": 86400,
     }.items():
         # A tick that waited longer than an interval is stale news: the next one does its work.

@@ -6,7 +6,7 @@ another app's, and `{{NAME}}` for a list of states, so that a condition has one 
 
 import re
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,15 +64,17 @@ class Statements:
         """The rows of the last of the statements."""
         return self.sets(*names, **params)[-1]
 
-    def sweep(self, name: str, **params: Any) -> list[Any]:
+    def sweep(self, name: str, then: Callable[[list[Any]], object] = len, **params: Any) -> list[Any]:
         """The rows of a sweeping statement. When one of its rows makes it fail, each row for itself, the bad left out.
 
-        Beside `name` there is `name_due`, which only lists the ids it is about to touch, and both obey
-        `only` (ids, or null for all).
+        What follows from the rows, `then` does in the same transaction. Beside `name` there is `name_due`, which
+        only lists the ids it is about to touch, and both obey `only` (ids, or null for all).
         """
         try:
             with transaction.atomic():
-                return self.rows(name, only=None, **params)
+                rows = self.rows(name, only=None, **params)
+                then(rows)
+                return rows
         except OperationalError:
             raise
         except DatabaseError:
@@ -83,7 +85,9 @@ class Statements:
         for id in due:
             try:
                 with transaction.atomic():
-                    found += self.rows(name, only=[id], **params)
+                    rows = self.rows(name, only=[id], **params)
+                    then(rows)
+                found += rows
             except DatabaseError as error:
                 log.error("A row is left out of the sweep", sweep=name, row=str(id), error=str(error))
         return found

@@ -60,6 +60,12 @@ class JobWaiting(Problem):
     code = "job_waiting"
 
 
+class JobBlocked(Problem):
+    """This job waits for other steps: it can be cancelled, not failed."""
+
+    code = "job_blocked"
+
+
 class JobNotWaiting(Problem):
     """This job does not wait for a worker."""
 
@@ -87,3 +93,47 @@ class TryAgain(Problem):
 
     status = 503
     code = "try_again"
+
+
+class ExecutionUnknown(Problem):
+    """No execution of yours has this id."""
+
+    status = 404
+    code = "not_found"
+
+
+class ExecutionEnded(Problem):
+    """This execution has ended: nothing changes it any more."""
+
+    code = "execution_ended"
+
+
+class ExecutionRunning(Problem):
+    """This execution has not ended."""
+
+    code = "execution_running"
+
+
+class StepHasChild(Problem):
+    """This step is an execution itself: act on that."""
+
+    code = "step_has_child"
+
+
+class TriggerUnknown(Problem):
+    """No trigger has this id."""
+
+    status = 404
+    code = "not_found"
+
+
+class TriggerNameTaken(Problem):
+    """Another trigger has this name."""
+
+    code = "name_conflict"
+
+
+class EvaluationInFlight(Problem):
+    """This trigger is being evaluated already."""
+
+    code = "evaluation_in_flight"

@@ -1,4 +1,4 @@
-"""The states of worker jobs and attempts and every legal transition between them.
+"""The states of worker jobs, attempts and executions and every legal transition between them.
 
 All guards are derived from these tables: the services, the CHECK constraints, the database
 triggers and the diagrams in the README.
@@ -8,12 +8,14 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
+    BLOCKED = "BLOCKED"  # it waits for steps that it depends on
     PENDING = "PENDING"
     CLAIMED = "CLAIMED"
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"  # a step that it depends on did not complete
     EXPIRED = "EXPIRED"  # it waited past its good_until
 
 
@@ -26,6 +28,14 @@ class AttemptState(StrEnum):
     RESUBMITTED = "RESUBMITTED"  # running code was lost or interrupted
     REQUEUED = "REQUEUED"  # claimed, its code never began
     RELEASED = "RELEASED"  # a claim given back
+
+
+class ExecutionState(StrEnum):
+    RUNNING = "RUNNING"
+    CANCELLING = "CANCELLING"  # it ends when the last of its steps has
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
 
 
 class OnWorkerLost(StrEnum):
@@ -50,18 +60,50 @@ class JobKind(StrEnum):
     TRIGGER = "TRIGGER"
 
 
+class Missed(StrEnum):
+    """What becomes of the slots of a trigger that passed while nobody evaluated it."""
+
+    FIRE_ONCE = "fire_once"
+    SKIP = "skip"
+
+
+class SlotOutcome(StrEnum):
+    EVALUATING = "EVALUATING"
+    FIRED = "FIRED"
+    NOT_FIRED = "NOT_FIRED"
+    FAILED = "FAILED"
+    MISSED = "MISSED"
+
+
+class EventCode(StrEnum):
+    """What the control plane itself does in an execution."""
+
+    JOB_RESUBMITTED = "JOB_RESUBMITTED"
+    JOB_REQUEUED = "JOB_REQUEUED"
+    WORKER_CRASHED = "WORKER_CRASHED"
+    STEP_TIMEOUT = "STEP_TIMEOUT"
+    EXECUTION_TIMEOUT = "EXECUTION_TIMEOUT"
+    NO_MATCHING_WORKER = "NO_MATCHING_WORKER"
+    RETRY = "RETRY"
+    STEP_SKIPPED = "STEP_SKIPPED"
+    HOOK_FAILED = "HOOK_FAILED"
+    EXECUTION_REPAIRED = "EXECUTION_REPAIRED"
+
+
 _ = JobState
 
 JOB_TRANSITIONS: dict[JobState, set[JobState]] = {
-    _.PENDING: {_.CLAIMED, _.CANCELLED, _.FAILED, _.EXPIRED},
+    _.BLOCKED: {_.PENDING, _.SKIPPED, _.CANCELLED},
+    _.PENDING: {_.CLAIMED, _.RUNNING, _.CANCELLED, _.FAILED, _.EXPIRED},
     _.CLAIMED: {_.RUNNING, _.PENDING, _.FAILED, _.CANCELLED},
     _.RUNNING: {_.COMPLETED, _.FAILED, _.CANCELLED, _.PENDING},
     _.COMPLETED: set(),
     _.FAILED: set(),
     _.CANCELLED: set(),
+    _.SKIPPED: set(),
     _.EXPIRED: set(),
 }
-JOB_INITIAL = {_.PENDING}
+JOB_INITIAL = {_.PENDING, _.BLOCKED}
 
 TERMINAL = {state for state, onward in JOB_TRANSITIONS.items() if not onward}
 
@@ -75,6 +117,18 @@ ATTEMPT_TRANSITIONS: dict[AttemptState, set[AttemptState]] = {
 ATTEMPT_INITIAL = {_a.CLAIMED}
 
 LIVE = {state for state, onward in ATTEMPT_TRANSITIONS.items() if onward}
+
+_e = ExecutionState
+
+EXECUTION_TRANSITIONS: dict[ExecutionState, set[ExecutionState]] = {
+    _e.RUNNING: {_e.CANCELLING, _e.COMPLETED, _e.FAILED},
+    _e.CANCELLING: {_e.CANCELLED},
+    **{ended: set() for ended in (_e.COMPLETED, _e.FAILED, _e.CANCELLED)},
+}
+EXECUTION_INITIAL = {_e.RUNNING}
+
+OVER = {state for state, onward in EXECUTION_TRANSITIONS.items() if not onward}
+"""The states of an execution that has ended."""
 
 
 def pairs(table: dict) -> list[tuple[str, str]]:

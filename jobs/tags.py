@@ -3,7 +3,8 @@
 from typing import Any
 
 OF_RUNNER = {"local": ["script"], "docker": ["script", "docker"], "pod": ["script", "kubernetes"]}
-OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"]}
+OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"], "execution": [""]}
+"""No server can have the empty tag: an execution is started by the control plane itself, never claimed."""
 
 
 def of_action(action: dict[str, Any]) -> list[str]:

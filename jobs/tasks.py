@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from jobs.services import check, retention, sweep
+from jobs.services import check, retention, sweep, triggers
 
 
 @shared_task(name="jobs.tasks.check_liveness")
@@ -15,6 +15,12 @@ def check_liveness() -> None:
 def sweep_jobs() -> None:
     """Every JOBS["SWEEP_INTERVAL"]."""
     sweep.sweep()
+
+
+@shared_task(name="jobs.tasks.evaluate_triggers")
+def evaluate_triggers() -> None:
+    """Every few seconds: so late a slot may be."""
+    triggers.evaluate_due()
 
 
 @shared_task(name="jobs.tasks.prune")

@@ -70,7 +70,8 @@ class JobLogs(JobCall):
         items = [{"at": row.at, "attempt": row.attempt, "stream": row.stream, "line": row.line} for row in page]
         return Response({"items": items, "next": cursor}, headers=self.link(request, cursor))
 
-    def link(self, request: Request, cursor: str | None) -> dict[str, str]:
+    @staticmethod
+    def link(request: Request, cursor: str | None) -> dict[str, str]:
         """The `Link` header to the page after this one."""
         if cursor is None:
             return {}

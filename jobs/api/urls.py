@@ -1,6 +1,6 @@
 from django.urls import path
 
-from jobs.api import logs, recovery, views
+from jobs.api import executions, logs, recovery, triggers, views
 
 urlpatterns = [
     path("servers", views.Registration.as_view()),
@@ -17,4 +17,13 @@ urlpatterns = [
     path("jobs/<uuid:job>/cancel", views.Cancel.as_view()),
     path("jobs/<uuid:job>/resubmit", views.Resubmit.as_view()),
     path("jobs/<uuid:job>/fail", views.Fail.as_view()),
+    path("executions", executions.Executions.as_view()),
+    path("executions/<uuid:execution>", executions.Execution.as_view()),
+    path("executions/<uuid:execution>/cancel", executions.Cancel.as_view()),
+    path("executions/<uuid:execution>/rerun", executions.Rerun.as_view()),
+    path("executions/<uuid:execution>/steps/_server/logs", executions.ServerLogs.as_view()),
+    path("triggers", triggers.Triggers.as_view()),
+    path("triggers/<uuid:trigger>", triggers.Trigger.as_view()),
+    path("triggers/<uuid:trigger>/evaluate", triggers.Evaluate.as_view()),
+    path("executions/<uuid:execution>/steps/<str:step>/logs", executions.StepLogs.as_view()),
 ]

@@ -95,8 +95,8 @@ class Claims(ServerCall):
                 "action": attempt.action,
                 "payload": attempt.payload,
                 "timeout_seconds": attempt.timeout_seconds,
-                "execution": None,
-                "step": None,
+                "execution": attempt.execution,
+                "step": attempt.step,
             },
         }
 
@@ -122,6 +122,13 @@ class JobCall(RoleCall):
     def owner(self) -> UUID | None:
         """Whose jobs alone are reached; None: everybody's."""
         return self.token.pk if self.token.role == Role.CLIENT else None
+
+    def one_key(self, header: str, field: str | None) -> str:
+        if not header or len(header) > 255:
+            raise serializers.ValidationError({"Idempotency-Key": ["A text of 1 to 255 characters."]})
+        if field is not None and field != header:
+            raise serializers.ValidationError({"key": ["The Idempotency-Key header says another key."]})
+        return header
 
 
 class Jobs(JobCall):
@@ -151,13 +158,6 @@ class Jobs(JobCall):
         items = [JobAnswer(stored[job]).data for job, _ in submitted]
         is_new = any(new for _, new in submitted)
         return Response({"items": items} if many else items[0], status=201 if is_new else 200)
-
-    def one_key(self, header: str, field: str | None) -> str:
-        if not header or len(header) > 255:
-            raise serializers.ValidationError({"Idempotency-Key": ["A text of 1 to 255 characters."]})
-        if field is not None and field != header:
-            raise serializers.ValidationError({"key": ["The Idempotency-Key header says another key."]})
-        return header
 
 
 class Job(JobCall):

@@ -27,6 +27,8 @@ class Claimed:
     action: dict[str, Any]
     payload: Any
     timeout_seconds: float | None
+    execution: UUID | None
+    step: str | None
 
 
 def claim(token: ServerToken, limit: int, request_id: UUID | None = None) -> list[Claimed]:
@@ -49,6 +51,7 @@ def claim(token: ServerToken, limit: int, request_id: UUID | None = None) -> lis
         Claimed(
             row.id, row.number, row.job, row.kind, orjson.loads(row.action),
             None if row.payload is None else orjson.loads(row.payload), row.timeout_seconds,
+            row.execution, row.step,
         )
         for row in rows
         if row.id is not None

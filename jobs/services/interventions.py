@@ -1,7 +1,7 @@
 """What a client does to a job of its own, and an operator to every one: cancel it, move it, fail it.
 
-Each is one round trip that locks the job and acts on it as it is then, so that of an intervention and a report the
-first written wins. Each takes `by` as `client:NAME` or `operator:NAME` and the owner whose jobs alone are reached
+Each locks the job and acts on it as it is then, in one round trip unless it is a step or a trigger's, so that of an
+intervention and a report the first written wins. Each takes `by` as `client:NAME` or `operator:NAME` and the owner whose jobs alone are reached
 (None: all are), and raises JobUnknown or the 409 that says why it does not apply; nothing is changed then.
 """
 
@@ -10,31 +10,52 @@ from uuid import UUID
 
 import orjson
 import structlog
+from django.db import transaction
 
+from controlplane.problems import Problem
 from jobs import states
 from jobs.conf import conf
-from jobs.errors import CancelRequested, JobEnded, JobUnknown, JobWaiting
+from jobs.errors import (
+    CancelRequested,
+    ExecutionEnded,
+    JobBlocked,
+    JobEnded,
+    JobUnknown,
+    JobWaiting,
+    StepHasChild,
+)
+from jobs.services import cancellation, cascade
 from jobs.sql import sql
-from jobs.states import JobState
+from jobs.states import JobKind, JobState
 
 log = structlog.get_logger()
 
 
 def cancel(job: UUID, by: str, owner: UUID | None = None) -> None:
-    """A waiting job is CANCELLED now; a live one when its worker confirms, unless it completes first.
+    """A waiting job is CANCELLED now; a live one when its worker confirms, unless it completes first; a step that is
+    an execution when that is.
 
     Asking again changes nothing.
     """
     before, done = act(["cancel"], job, owner)
     if before.state in states.TERMINAL:
-        raise ended(before)
+        raise refusal(before)
+    if before.state == JobState.BLOCKED:
+        if not cancellation.cancel_blocked(job, before.execution):
+            return cancel(job, by, owner)  # it has just been freed
+    elif before.child is not None:
+        return cancellation.cancel(before.child, by)
     if done[0]:
-        log.info("Job cancelled" if before.state == JobState.PENDING else "Cancel requested", job=str(job), actor=by)
+        log.info("Cancel requested" if before.is_held else "Job cancelled", job=str(job), actor=by)
+    return None
 
 
 def resubmit(job: UUID, by: str, owner: UUID | None = None) -> UUID:
     """A live job is taken from its worker and waits again, counted as no loss; one that ended without success is
-    submitted anew. The job to look at from now on."""
+    submitted anew. The job to look at from now on.
+
+    A step that has ended stays as it is, for its execution has moved on: that can be run again.
+    """
     before, (moved, copied) = act(
         ["interrupt_move", "submit_again"], job, owner,
         event="MOVED", error=None, actor=by, reason=f"resubmitted by {name(by)}",
@@ -45,11 +66,13 @@ def resubmit(job: UUID, by: str, owner: UUID | None = None) -> UUID:
     if moved:
         log.info(f"Attempt {moved[0].attempt_state}: {moved[0].reason}", job=str(job), attempt=str(moved[0].attempt))
         return job
-    if before.is_cancelling and before.state in states.LIVE:
-        raise CancelRequested(state=before.state)
-    if before.state == JobState.PENDING:
+    if before.state in (JobState.PENDING, JobState.BLOCKED):
         raise JobWaiting(state=before.state)
-    raise ended(before)
+    if before.state in states.TERMINAL and before.execution is not None:
+        raise ExecutionEnded(
+            f"This step is {before.state} and its execution has moved on: run the execution again.", state=before.state
+        )
+    raise refusal(before)
 
 
 def fail(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> None:
@@ -59,22 +82,39 @@ def fail(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> Non
     before, _ = act(
         ["interrupt_fail"], job, owner, event="ENDED", error=orjson.dumps(error).decode(), actor=by, reason=why
     )
-    if before.state in states.TERMINAL:
-        raise ended(before)
+    if before.state == JobState.BLOCKED:
+        raise JobBlocked(state=before.state)
+    if before.state in states.TERMINAL or before.child is not None:
+        raise refusal(before)
     log.info("Job failed by hand", job=str(job), actor=by, reason=reason)
 
 
 def act(statements: list[str], job: UUID, owner: UUID | None, **said: Any) -> tuple[Any, list[list[Any]]]:
     """The job as it was found, and the rows of each statement on it. Raises JobUnknown."""
-    found, *done = sql.sets(
-        "interrupt_lock", *statements, job=job, owner=owner, max_resubmissions=conf().max_resubmissions, **said
-    )
-    if not found:
-        raise JobUnknown
-    return found[0], done
+
+    def attempt(*, with_consequences: bool) -> tuple[Any, list[list[Any]]]:
+        found, *done = sql.sets(
+            "interrupt_lock", *statements, job=job, owner=owner, with_consequences=with_consequences,
+            max_resubmissions=conf().max_resubmissions, **said,
+        )  # fmt: skip
+        if not found:
+            raise JobUnknown
+        return found[0], done
+
+    before, done = attempt(with_consequences=False)
+    if before.execution is not None or before.kind == JobKind.TRIGGER:
+        with transaction.atomic():
+            before, done = attempt(with_consequences=True)
+            cascade.run([before])
+    return before, done
 
 
-def ended(job: Any) -> JobEnded:
+def refusal(job: Any) -> Problem:
+    """Why nothing applies to a job that does not wait."""
+    if job.child is not None and job.state not in states.TERMINAL:
+        return StepHasChild(f"This step is the execution {job.child}: act on that.", child=str(job.child))
+    if job.is_cancelling and job.state in states.LIVE:
+        return CancelRequested(state=job.state)
     return JobEnded(f"This job is {job.state}: nothing changes it any more.", state=job.state)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from jobs.conf import conf
+from jobs.services import cascade
 from jobs.sql import sql
 
 log = structlog.get_logger()
@@ -23,7 +24,7 @@ def recover(batch: int = BATCH) -> dict[str, int]:
     """
     ended: dict[str, int] = {}
     while True:
-        rows = sql.sweep("recover", batch=batch, max_resubmissions=conf().max_resubmissions)
+        rows = sql.sweep("recover", then=cascade.run, batch=batch, max_resubmissions=conf().max_resubmissions)
         report(rows)
         for row in rows:
             ended[row.attempt_state] = ended.get(row.attempt_state, 0) + 1

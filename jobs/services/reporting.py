@@ -17,9 +17,9 @@ from django.db.models import OuterRef, Subquery
 from jobs import states
 from jobs.conf import conf
 from jobs.models import Attempt, LateReport, LogLine
-from jobs.services import recovery
+from jobs.services import cascade, recovery
 from jobs.sql import sql
-from jobs.states import AttemptState
+from jobs.states import AttemptState, JobKind
 from liveness import states as server_states
 from liveness.errors import ServerUnknown, TokenRevoked
 from liveness.models import Server
@@ -96,7 +96,40 @@ def runs(reports: Iterable[Report]) -> Iterator[list[Report]]:
 
 
 def apply(token: ServerToken, run: list[Report]) -> list[Result]:
-    """Starts, then progress, then lines, then ends, each a guarded statement over all of them."""
+    """A result for each report, in order."""
+    applied = write(token, run)
+    refused = [place for place, state in enumerate(applied) if state is None]
+    ends = [place for place in refused if run[place].event in ENDS]
+    if of_steps := consequential(token, {run[place].attempt for place in ends}):
+        held_back = [place for place in ends if run[place].attempt in of_steps]
+        with transaction.atomic():
+            again = write(token, [run[place] for place in held_back], with_consequences=True)
+        for place, state in zip(held_back, again, strict=True):
+            applied[place] = state
+    late = [report for report, state in zip(run, applied, strict=True) if state is None]
+    judged = iter(judge(token, late) if late else [])
+    return [
+        next(judged) if state is None else Result(report.attempt, accepted=True, replayed=False, state=state)
+        for report, state in zip(run, applied, strict=True)
+    ]
+
+
+def consequential(token: ServerToken, attempts: set[UUID]) -> set[UUID]:
+    """Those of the live attempts whose end moves an execution or a trigger on."""
+    if not attempts:
+        return set()
+    live = Attempt.objects.filter(pk__in=attempts, server=token.server, state__in=states.LIVE)
+    found = live.exclude(job__execution=None, job__kind=JobKind.TASK)
+    return set(found.values_list("pk", flat=True))
+
+
+def write(token: ServerToken, run: list[Report], *, with_consequences: bool = False) -> list[str | None]:
+    """Starts, then progress, then lines, then ends, each a guarded statement over all of them, in one round trip: the
+    state of the attempt of each report, None where it was not applied.
+
+    What the end of a job moves on must be moved on in the same transaction: such ends are applied only
+    `with_consequences`, in the caller's.
+    """
     needed = {statement_of(report.event) for report in run}
     needed |= {"log_lock"} & {f"{name}_lock" for name in needed}
     statements = [name for name in ("start", "progress", "log_lock", "log", "finish") if name in needed]
@@ -112,21 +145,17 @@ def apply(token: ServerToken, run: list[Report]) -> list[Result]:
         lines_kept=LINES_KEPT,
         ended=packed(run, ENDS, "event", "output", "error", "reason"),
         max_resubmissions=conf().max_resubmissions,
+        with_consequences=with_consequences,
     )
     for name, rows in zip(statements, answers, strict=True):
         for row in rows:
             states_now[name][row[0]] = row.attempt_state if name == "finish" else AttemptState.RUNNING.value
         if name == "finish":
             recovery.report([row for row in rows if row.job_state != row.attempt_state])
-    applied = [
+            cascade.run(rows)
+    return [
         states_now[statement_of(report.event)].get(place if report.event == Event.LOG else report.attempt)
         for place, report in enumerate(run)
-    ]
-    refused = [report for report, state in zip(run, applied, strict=True) if state is None]
-    judged = iter(judge(token, refused) if refused else [])
-    return [
-        next(judged) if state is None else Result(report.attempt, accepted=True, replayed=False, state=state)
-        for report, state in zip(run, applied, strict=True)
     ]
 
 

@@ -13,7 +13,7 @@ from jobs.conf import conf
 from jobs.errors import KeyTaken, NoFreshWorkers, TryAgain
 from jobs.models import WorkerJob
 from jobs.sql import sql
-from jobs.states import RetryBackoff, Unmatched
+from jobs.states import JobKind, RetryBackoff, Unmatched
 from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
 
@@ -22,8 +22,8 @@ UNPRINTED = {"key", "require_worker"}
 
 
 @transaction.atomic
-def submit(owner: ApiToken, jobs: list[dict[str, Any]]) -> list[tuple[UUID, bool]]:
-    """All or none of these jobs: the id of each, in order, and whether it is new.
+def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = JobKind.TASK) -> list[tuple[UUID, bool]]:
+    """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's.
 
     The same key again finds the same job. Raises KeyTaken when its content is another, and NoFreshWorkers when a new
     one requires a worker and none is eligible now, however full.
@@ -31,7 +31,8 @@ def submit(owner: ApiToken, jobs: list[dict[str, Any]]) -> list[tuple[UUID, bool
     drafts = list(written(jobs))
     stored = sql.rows(
         "submit",
-        owner=owner.pk,
+        owner=owner and owner.pk,
+        kind=kind,
         jobs=orjson.dumps(drafts).decode(),
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
@@ -54,25 +55,32 @@ def submit(owner: ApiToken, jobs: list[dict[str, Any]]) -> list[tuple[UUID, bool
 def written(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows to store."""
     for place, job in enumerate(jobs):
-        content = {field: value for field, value in job.items() if field not in UNPRINTED}
-        canonical = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
-        yield {
-            "place": place,
-            "key": job.get("key"),
-            "fingerprint": hashlib.sha256(canonical).hexdigest(),
-            "action": job["action"],
-            "payload": job.get("payload"),
-            "tags": job.get("tags", []),
-            "required_tags": tags.required(job["action"], job.get("tags", [])),
-            "priority": job.get("priority", 0),
-            "timeout_seconds": job.get("timeout_seconds", conf().default_timeout),
-            "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
-            "unmatched": job.get("unmatched", Unmatched.FAIL),
-            "max_retries": job.get("max_retries", 0),
-            "retry_delay_seconds": job.get("retry_delay_seconds", 0),
-            "retry_backoff": job.get("retry_backoff", RetryBackoff.FIXED),
-            "retry_on": job.get("retry_on"),
-            "good_until": job.get("good_until"),
-            "available_at": job.get("available_at"),
-            "require_worker": job.get("require_worker", False),
-        }
+        yield {"place": place, "key": job.get("key"), **content(job)}
+
+
+def content(job: dict[str, Any]) -> dict[str, Any]:
+    """What a job is, with the defaults of what it does not say."""
+    return {
+        "fingerprint": fingerprint(job),
+        "action": job["action"],
+        "payload": job.get("payload"),
+        "tags": job.get("tags", []),
+        "required_tags": tags.required(job["action"], job.get("tags", [])),
+        "priority": job.get("priority", 0),
+        "timeout_seconds": job.get("timeout_seconds", conf().default_timeout),
+        "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
+        "unmatched": job.get("unmatched", Unmatched.FAIL),
+        "max_retries": job.get("max_retries", 0),
+        "retry_delay_seconds": job.get("retry_delay_seconds", 0),
+        "retry_backoff": job.get("retry_backoff", RetryBackoff.FIXED),
+        "retry_on": job.get("retry_on"),
+        "good_until": job.get("good_until"),
+        "available_at": job.get("available_at"),
+        "require_worker": job.get("require_worker", False),
+    }
+
+
+def fingerprint(submitted: dict[str, Any]) -> str:
+    """SHA-256 of what was submitted, in hexadecimal: whether it is the same again."""
+    kept = {field: value for field, value in submitted.items() if field not in UNPRINTED}
+    return hashlib.sha256(orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -1,4 +1,5 @@
-"""The recovery sweep: what no lost server explains. Stale claims, stale runners, timeouts, unmatched work, expiry.
+"""The recovery sweep: what no lost server explains. Stale claims, stale runners, timeouts, unmatched work, expiry,
+torn executions.
 
 Everything is found by state and judged by observed time, so an outage of the control plane fails no job, and
 a sweep that was interrupted is finished by the next.
@@ -13,7 +14,7 @@ from django.db import DatabaseError
 
 from controlplane import sql as database
 from jobs.conf import conf
-from jobs.services import recovery
+from jobs.services import cancellation, cascade, recovery, repair
 from jobs.sql import sql
 
 log = structlog.get_logger()
@@ -27,7 +28,8 @@ class SweepFailed(Exception):
 
 
 def sweep() -> dict[str, dict[str, int]]:
-    """One recovery sweep: how many ended how, by step. Raises SweepFailed at its end when a step failed."""
+    """One recovery sweep: how many ended how, by step; executions are repaired last, so that whatever the others ended
+    is passed on by then. Raises SweepFailed at its end when a step failed."""
     done: dict[str, dict[str, int]] = {}
     failed = []
     steps: dict[str, Callable[[], dict[str, int]]] = {
@@ -35,6 +37,8 @@ def sweep() -> dict[str, dict[str, int]]:
         "overdue": end_overdue,
         "expired": expire,
         "unmatched": give_up,
+        "timed_out": cancellation.time_out,
+        "repaired": repair.repair,
     }
     for name, step in steps.items():
         try:
@@ -91,6 +95,7 @@ def end(
     def batch() -> list[Any]:
         return sql.sweep(
             "sweep",
+            then=cascade.run,
             **thresholds,
             actor=actor,
             by_hand=by_hand,
@@ -103,7 +108,7 @@ def end(
 
 def expire() -> dict[str, int]:
     """Jobs past their good_until are EXPIRED; how many."""
-    return in_batches(lambda: sql.sweep("expire", batch=BATCH), lambda row: row.job_state)
+    return in_batches(lambda: sql.sweep("expire", then=cascade.run, batch=BATCH), lambda row: row.job_state)
 
 
 def give_up() -> dict[str, int]:
@@ -111,7 +116,9 @@ def give_up() -> dict[str, int]:
     after = conf().unmatched_after
     if after is None:
         return {}
-    return in_batches(lambda: sql.sweep("give_up", batch=BATCH, unmatched_after=after), lambda row: row.job_state)
+    return in_batches(
+        lambda: sql.sweep("give_up", then=cascade.run, batch=BATCH, unmatched_after=after), lambda row: row.job_state
+    )
 
 
 def in_batches(

@@ -53,7 +53,8 @@ given as (
     union all
     select id, number, job_id from repeated where state in {{LIVE}}
 )
-select coalesce(me.id, (select server_id from repeated limit 1)) as server, given.id, given.number, j.id as job, j.kind, j.action, j.payload, j.timeout_seconds
+select coalesce(me.id, (select server_id from repeated limit 1)) as server, given.id, given.number, j.id as job, j.kind, j.action, j.payload,
+       j.timeout_seconds, j.execution_id as execution, j.step
   from (select 1) one
   left join me on true
   left join given on true

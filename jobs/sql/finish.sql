@@ -1,4 +1,5 @@
--- Attempts end because their worker says so.
+-- Attempts end because their worker says so. The end of a step or of a trigger's job has consequences, which belong
+-- into the same transaction: it waits for a caller that sees to them.
 with said as (
     select * from jsonb_to_recordset(%(ended)s::jsonb)
         as r(attempt uuid, event text, output jsonb, error jsonb, reason text)
@@ -10,6 +11,7 @@ held as materialized (
            j.available_at
       from said, jobs_attempt a, jobs_workerjob j, liveness_server s
      where a.id = said.attempt and {{fence}}
+       and {{consequences}}
        and case said.event
                when 'COMPLETED' then j.state = 'RUNNING'
                when 'FAILED' then j.state = 'RUNNING'

@@ -1,11 +1,19 @@
 -- Nobody can run them: they fail.
 with recursive {{tag_sets}},
-{{unmatched}}
-update jobs_workerjob j
-   set state = 'FAILED', finished_at = clock_timestamp(),
-       error = jsonb_build_object(
-           'code', 'NO_MATCHING_WORKER', 'message', 'No active worker with required tags to run this step',
-           'required_tags', to_jsonb(j.required_tags))
-  from unmatched
- where j.id = unmatched.id
-returning j.id as job, j.state as job_state, j.error ->> 'message' as reason
+{{unmatched}},
+given_up as (
+    update jobs_workerjob j
+       set state = 'FAILED', finished_at = clock_timestamp(),
+           error = jsonb_build_object(
+               'code', 'NO_MATCHING_WORKER', 'message', 'No active worker with required tags to run this step',
+               'required_tags', to_jsonb(j.required_tags))
+      from unmatched
+     where j.id = unmatched.id
+ returning j.id, j.state, j.error ->> 'message' as reason, j.execution_id, j.step, j.kind
+),
+noted as (
+    insert into jobs_executionevent (execution_id, code, step, line)
+    select execution_id, 'NO_MATCHING_WORKER', step, format('%%s: %%s', step, reason)
+      from given_up where execution_id is not null
+)
+select id as job, state as job_state, reason, execution_id as execution, kind from given_up

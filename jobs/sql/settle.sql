@@ -3,7 +3,9 @@
 -- resubmissions, retries, available_at. Events: COMPLETED, FAILED, CANCELLED, RELEASED are a worker's words; LOST: its
 -- worker is; MOVED: an operator moves it; ENDED: it is failed, and that is final.
 judged as (
-    select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on,
+    select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on, j.kind, j.execution_id, j.step,
+           j.execution_id is not null and not j.is_hook and exists (
+               select from jobs_execution e where e.id = j.execution_id and e.state <> 'RUNNING') as is_stopped,
            was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and held.error ->> 'code' = 'WORKER_CRASHED') as loss
       from held join jobs_workerjob j on j.id = held.job_id
 ),
@@ -22,7 +24,7 @@ decided as (
            case
                when event = 'COMPLETED' then 'COMPLETED'
                when event = 'ENDED' then 'FAILED'
-               when event = 'CANCELLED' or cancel_requested_at is not null then 'CANCELLED'
+               when event = 'CANCELLED' or cancel_requested_at is not null or is_stopped then 'CANCELLED'
                when event in ('RELEASED', 'MOVED') or event = 'LOST' and was = 'CLAIMED' then 'PENDING'
                when loss and on_worker_lost = 'RESUBMIT' and not exhausted then 'PENDING'
                when retried then 'PENDING'
@@ -78,7 +80,22 @@ settled as (
                              then j.refused_by || v.server_id else j.refused_by end
       from verdict v
      where j.id = v.job_id
+),
+noted as (
+    insert into jobs_executionevent (execution_id, code, step, server_id, line)
+    select v.execution_id, noteworthy.code, v.step, v.server_id,
+           format('%%s: attempt %%s, job %%s: %%s', v.step, v.attempt_state, v.job_state, v.reason)
+      from verdict v
+     cross join lateral (
+           select case
+               when v.job_state = 'PENDING' and v.retried then 'RETRY'
+               when v.attempt_state = 'RESUBMITTED' then 'JOB_RESUBMITTED'
+               when v.job_state = 'PENDING' then 'JOB_REQUEUED'
+               when v.job_state = 'FAILED' and v.loss then 'WORKER_CRASHED'
+               when v.job_state = 'FAILED' and v.error ->> 'code' = 'STEP_TIMEOUT' then 'STEP_TIMEOUT'
+           end as code) noteworthy
+     where v.execution_id is not null and noteworthy.code is not null
 )
 select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state, v.job_state, v.event, v.reason,
-       v.loss
+       v.loss, v.execution_id as execution, v.kind
   from verdict v

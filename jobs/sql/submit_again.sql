@@ -9,4 +9,5 @@ select j.id, j.owner_id, j.kind, j.fingerprint, j.action, j.payload, j.tags, j.r
        greatest(j.available_at, clock_timestamp())
   from jobs_workerjob j
  where j.id = %(job)s and {{interrupt_reach}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'
+   and j.execution_id is null and j.kind = 'TASK'
 returning id

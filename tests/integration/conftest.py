@@ -7,6 +7,7 @@ from django.db.models.signals import pre_migrate
 
 from liveness.services import tokens
 from tests.support.clock import CLOCK, Clock
+from tests.support.executions import Crew, Run
 from tests.support.http import Caller, Worker
 
 
@@ -66,3 +67,25 @@ def worker(api, clock):
         return Worker.register(registrar, **said).running()
 
     return make
+
+
+@pytest.fixture
+def submitter(api):
+    return api("client")
+
+
+@pytest.fixture
+def begin(submitter):
+    """Begins an execution of some steps."""
+
+    def begin(*steps, **said):
+        answer = submitter.post("/executions", {"name": "nightly", "steps": list(steps), **said})
+        assert answer.status_code == 201, answer.json()
+        return Run(submitter, answer.json()["id"])
+
+    return begin
+
+
+@pytest.fixture
+def do(worker):
+    return Crew(worker(max_concurrent=20_000))

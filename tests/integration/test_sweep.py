@@ -239,7 +239,14 @@ def test_a_job_that_waits_again_after_a_loss_waits_anew_for_a_match(worker, subm
     pass_time(clock, 100, one)
     one.hold()
     one.beat(state="ERROR")
-    assert sweep.sweep() == {"recovered": {"RESUBMITTED": 1}, "overdue": {}, "expired": {}, "unmatched": {}}
+    assert sweep.sweep() == {
+        "recovered": {"RESUBMITTED": 1},
+        "overdue": {},
+        "expired": {},
+        "unmatched": {},
+        "timed_out": {},
+        "repaired": {},
+    }
     clock.advance(40)
     assert sweep.sweep()["unmatched"] == {"FAILED": 1}
 
@@ -249,7 +256,14 @@ def test_an_outage_in_which_observed_time_stands_still_fails_no_job(worker, subm
     one = worker()
     one.hold(), one.hold(running=False)
     clock.step(24 * 3600)
-    assert sweep.sweep() == {"recovered": {}, "overdue": {}, "expired": {}, "unmatched": {}}
+    assert sweep.sweep() == {
+        "recovered": {},
+        "overdue": {},
+        "expired": {},
+        "unmatched": {},
+        "timed_out": {},
+        "repaired": {},
+    }
 
 
 @pytest.mark.parametrize("step", ["end_overdue", "expire", "give_up"])

@@ -96,8 +96,7 @@ class JobAnswer(serializers.ModelSerializer):
     attempts = AttemptAnswer(many=True)
     timeline = serializers.SerializerMethodField()
     late_reports = LateReportAnswer(many=True)
-    execution = serializers.UUIDField(default=None, allow_null=True, help_text="Null: it is no step of one.")
-    step = serializers.CharField(default=None, allow_null=True)
+    execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")
 
     class Meta:
         model = WorkerJob

@@ -1,0 +1,120 @@
+"""The calls about executions."""
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from controlplane.rest import JSONRenderer
+from jobs import execution_selectors as selectors
+from jobs.api.logs import JobLogs, JSONLinesRenderer, LogFilter, LogPage
+from jobs.api.serializers.executions import (
+    EventItem,
+    EventPage,
+    ExecutionAnswer,
+    ExecutionFilter,
+    ExecutionPage,
+    ExecutionRequest,
+)
+from jobs.api.serializers.jobs import NoFields
+from jobs.api.views import Intervention, JobCall
+from jobs.errors import ExecutionUnknown
+from jobs.services import cancellation, executions
+
+
+class Executions(JobCall):
+    """`GET` and `POST /executions`."""
+
+    @extend_schema(operation_id="v1_executions_list", parameters=[ExecutionFilter], responses=ExecutionPage)
+    def get(self, request: Request) -> Response:
+        """Executions, latest first, a page at a time; a client's own."""
+        asked = ExecutionFilter(data=request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        said = asked.validated_data
+        chosen = {field: said[field] for field in ("state", "name", "key", "trigger") if field in said}
+        if "cursor" in said:
+            chosen["pk__lt"] = said["cursor"]
+        found = list(selectors.executions(self.owner).filter(**chosen).order_by("-pk")[: said["limit"] + 1])
+        items = found[: said["limit"]]
+        cursor = str(items[-1].pk) if len(found) > len(items) else None
+        return Response(ExecutionPage({"items": items, "next": cursor}).data)
+
+    @extend_schema(request=ExecutionRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
+    def post(self, request: Request) -> Response:
+        """Begin an execution: all of its steps at once, or nothing."""
+        said = ExecutionRequest(data=request.data)
+        said.is_valid(raise_exception=True)
+        wanted = said.validated_data
+        header = request.headers.get("Idempotency-Key")
+        if header is not None:
+            wanted["key"] = self.one_key(header, wanted.get("key"))
+        id, is_new = executions.submit(self.token, wanted)
+        return Response(ExecutionAnswer(selectors.execution(id)).data, status=201 if is_new else 200)
+
+
+class Execution(JobCall):
+    """`GET /executions/{id}`."""
+
+    @extend_schema(responses=ExecutionAnswer)
+    def get(self, request: Request, execution: UUID) -> Response:
+        """An execution with its steps and hooks."""
+        return Response(ExecutionAnswer(selectors.execution(execution, self.owner)).data)
+
+
+class Cancel(Intervention):
+    """`POST /executions/{id}/cancel`."""
+
+    @extend_schema(request=NoFields, responses=ExecutionAnswer)
+    def post(self, request: Request, execution: UUID) -> Response:
+        """Cancel what waits now, and ask the workers of what is live to; with all children."""
+        self.said(request, NoFields)
+        cancellation.cancel(execution, self.by, self.owner)
+        return Response(ExecutionAnswer(selectors.execution(execution)).data)
+
+
+class Rerun(Intervention):
+    """`POST /executions/{id}/rerun`."""
+
+    @extend_schema(request=NoFields, responses={201: ExecutionAnswer})
+    def post(self, request: Request, execution: UUID) -> Response:
+        """The same once more from its beginning, as a new execution."""
+        self.said(request, NoFields)
+        begun = executions.rerun(execution, self.owner)
+        return Response(ExecutionAnswer(selectors.execution(begun)).data, status=201)
+
+
+class StepLogs(JobLogs):
+    """`GET /executions/{id}/steps/{key}/logs`."""
+
+    @extend_schema(parameters=[LogFilter], responses=LogPage)
+    def get(self, request: Request, execution: UUID, step: str) -> Response:  # type: ignore[override]
+        """What a step's code wrote, oldest first."""
+        return super().get(request, selectors.step(execution, step, self.owner))
+
+
+class EventFilter(LogFilter):
+    """Which page of the server's own lines."""
+
+    attempt = None  # type: ignore[assignment]
+
+
+class ServerLogs(JobCall):
+    """`GET /executions/{id}/steps/_server/logs`."""
+
+    renderer_classes = [JSONRenderer, JSONLinesRenderer]
+
+    @extend_schema(parameters=[EventFilter], responses=EventPage)
+    def get(self, request: Request, execution: UUID) -> Response:
+        """What the control plane itself did in an execution, oldest first."""
+        asked = EventFilter(data=request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        if not selectors.executions(self.owner).filter(pk=execution).exists():
+            raise ExecutionUnknown
+        limit = asked.validated_data["limit"]
+        rows = list(selectors.events(execution, asked.validated_data["cursor"], limit + 1))
+        page = rows[:limit]
+        cursor = str(page[-1].pk) if len(rows) > len(page) else None
+        answer: dict[str, Any] = {"items": EventItem(page, many=True).data, "next": cursor}
+        return Response(answer, headers=JobLogs.link(request, cursor))

@@ -1,0 +1,191 @@
+"""What the calls about executions take and answer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
+from rest_framework import serializers
+
+from controlplane.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
+from jobs import graph
+from jobs.api.serializers.actions import ACTIONS, ActionField
+from jobs.api.serializers.jobs import JobRequest, ServerName
+from jobs.models import Execution, ExecutionEvent, WorkerJob
+from jobs.states import EventCode, ExecutionState
+
+SERVERS_OWN = "_server"
+
+
+def step_actions() -> dict[str, Any]:
+    return {**ACTIONS, "execution": ChildAction}
+
+
+@extend_schema_field(
+    PolymorphicProxySerializer(component_name="StepAction", serializers=step_actions, resource_type_field_name="type")
+)
+class StepActionField(ActionField):
+    """An action, which may be an execution of its own."""
+
+    def actions(self) -> dict[str, type[StrictSerializer]]:
+        return step_actions()
+
+
+class KeyField(TextField):
+    """The name of a step in its execution."""
+
+    def to_internal_value(self, data: Any) -> str:
+        key = super().to_internal_value(data)
+        if "/" in key or key == SERVERS_OWN:
+            raise serializers.ValidationError(f"A key has no slash, and {SERVERS_OWN} is the control plane's own.")
+        return key
+
+
+class HookRequest(JobRequest):
+    key = KeyField(help_text="Its name in the execution, once in it.")
+    payload = serializers.DictField(  # type: ignore[assignment]
+        required=False, help_text="Handed to the code, with what failed."
+    )
+    require_worker = None  # type: ignore[assignment]
+
+
+class StepRequest(JobRequest):
+    key = KeyField(help_text="Its name in the execution, once in it.")
+    action = StepActionField()
+    depends_on = serializers.ListField(
+        child=TextField(), required=False, max_length=graph.STEPS_LIMIT, help_text="Keys of steps that end before."
+    )
+    continue_on_failure = YesNoField(required=False, help_text="What depends on it runs all the same.")
+    require_worker = None  # type: ignore[assignment]
+
+    def validate(self, job: dict[str, Any]) -> dict[str, Any]:
+        job = super().validate(job)
+        if job["action"]["type"] != "execution":
+            return job
+        problems = {
+            field: [f"A step that is an execution has no {field}: {why}."]
+            for field, why in {
+                "timeout_seconds": "give it to the action",
+                "max_retries": "give them to its steps",
+                "good_until": "it begins at once",
+                "available_at": "it begins at once",
+            }.items()
+            if field in job
+        }
+        if not isinstance(job.get("payload", {}), dict):
+            problems["payload"] = ["Of a step that is an execution it is an object: its inputs."]
+        if problems:
+            raise serializers.ValidationError(problems)
+        return job
+
+
+class Definition(StrictSerializer):
+    """The steps of an execution, and how they hang together."""
+
+    name = TextField()
+    steps = StepRequest(many=True, allow_empty=False)
+    on_error = HookRequest(many=True, required=False)
+    timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
+
+    def to_internal_value(self, data: Any) -> Any:
+        steps = data.get("steps") if isinstance(data, Mapping) else None
+        if isinstance(steps, list) and len(steps) > graph.STEPS_LIMIT:
+            raise serializers.ValidationError({"steps": [f"{len(steps)} steps; at most {graph.STEPS_LIMIT}."]})
+        return super().to_internal_value(data)
+
+    def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
+        keys = [step["key"] for step in [*definition["steps"], *definition.get("on_error", [])]]
+        if repeated := graph.repeated(keys):
+            raise serializers.ValidationError({"steps": [f"More than one has the key: {graph.listed(repeated)}."]})
+        needs = {step["key"]: step.get("depends_on", []) for step in definition["steps"]}
+        if problems := graph.problems(needs):
+            raise serializers.ValidationError({"steps": problems})
+        return definition
+
+
+class ChildAction(Definition):
+    type = serializers.ChoiceField(["execution"])
+
+
+class ExecutionRequest(Definition):
+    inputs = serializers.DictField(required=False, help_text="The payload of the steps that have none.")
+    require_worker = YesNoField(
+        required=False, help_text="Refuse it (503) when for one of its steps no worker is eligible just now."
+    )
+    key = TextField(required=False, help_text="The same key again returns the same execution.")
+
+
+class StepAnswer(serializers.ModelSerializer):
+    key = serializers.CharField(source="step")
+    job = serializers.UUIDField(source="id")
+    action = serializers.DictField()
+    depends_on = serializers.ListField(child=serializers.CharField())
+    child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
+    server = ServerName(allow_null=True, help_text="Which has it just now.")
+    output = AnyField()
+    error = AnyField()
+
+    class Meta:
+        model = WorkerJob
+        fields = (
+            "key", "job", "state", "action", "depends_on", "continue_on_failure", "child", "server", "attempt_count",
+            "resubmissions", "retries", "output", "error", "available_at", "finished_at",
+        )  # fmt: skip
+
+
+class Parent(serializers.Serializer):
+    execution = serializers.UUIDField()
+    step = serializers.CharField()
+
+
+class ExecutionSummary(serializers.ModelSerializer):
+    error = AnyField()
+    steps = serializers.DictField(source="counts", child=serializers.IntegerField(), help_text="How many, by state.")
+    parent = Parent(allow_null=True)
+    trigger = serializers.UUIDField(source="trigger_id", allow_null=True)
+    rerun_of = serializers.UUIDField(source="rerun_of_id", allow_null=True)
+
+    class Meta:
+        model = Execution
+        fields = (
+            "id", "name", "state", "key", "timeout_seconds", "error", "parent", "trigger", "rerun_of",
+            "cancel_requested_at", "created_at", "finished_at", "steps",
+        )  # fmt: skip
+
+
+class ExecutionAnswer(ExecutionSummary):
+    inputs = serializers.DictField()
+    steps = StepAnswer(many=True, source="own_steps")  # type: ignore[assignment]
+    on_error = StepAnswer(many=True, source="hooks")
+
+    class Meta(ExecutionSummary.Meta):
+        fields = (*ExecutionSummary.Meta.fields, "on_error", "inputs")  # type: ignore[assignment]
+
+
+class ExecutionPage(serializers.Serializer):
+    items = ExecutionSummary(many=True)
+    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+
+
+class ExecutionFilter(StrictSerializer):
+    """Which executions, and which page of them."""
+
+    state = serializers.ChoiceField(list(ExecutionState), required=False)
+    name = TextField(required=False)
+    key = TextField(required=False)
+    trigger = IdField(required=False)
+    cursor = IdField(required=False, help_text="`next` of the page before.")
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+
+class EventItem(serializers.ModelSerializer):
+    code = serializers.ChoiceField(list(EventCode))
+    server = serializers.UUIDField(source="server_id", allow_null=True)
+
+    class Meta:
+        model = ExecutionEvent
+        fields = ("at", "code", "step", "server", "line")
+
+
+class EventPage(serializers.Serializer):
+    items = EventItem(many=True, help_text="Oldest first.")
+    next = serializers.CharField(allow_null=True)

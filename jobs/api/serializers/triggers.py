@@ -1,0 +1,104 @@
+"""What the calls about triggers take and answer."""
+
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+from django.utils import timezone
+from rest_framework import serializers
+
+from controlplane.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
+from jobs.api.serializers.actions import ActionField
+from jobs.api.serializers.executions import Definition
+from jobs.models import Trigger, TriggerSlot
+from jobs.states import Missed, SlotOutcome
+from liveness.api.serializers import TagList
+
+
+class CronField(TextField):
+    """A cron expression, of five fields or six with seconds before them."""
+
+    def to_internal_value(self, data: Any) -> str:
+        cron = super().to_internal_value(data)
+        try:
+            next(CronSim(cron, timezone.now()))
+        except (CronSimError, StopIteration) as error:
+            why = str(error) or "it never comes"
+            raise serializers.ValidationError(f'This is no cron expression like "*/5 * * * *": {why}.') from None
+        return cron
+
+
+class ZoneField(TextField):
+    """The name of a time zone."""
+
+    def to_internal_value(self, data: Any) -> str:
+        name = super().to_internal_value(data)
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise serializers.ValidationError('No time zone has this name; one is "Europe/Zurich".') from None
+        return name
+
+
+class Template(Definition):
+    """The execution that a trigger starts."""
+
+    inputs = serializers.DictField(required=False, help_text="Where the evaluation says none.")
+
+
+class TriggerRequest(StrictSerializer):
+    name = TextField()
+    cron = CronField(required=False, allow_null=True)
+    interval_seconds = SecondsField(required=False, allow_null=True, min_value=1)
+    timezone = ZoneField(required=False, help_text="Of the cron expression; UTC unless said.")
+    action = ActionField(help_text='Its output, like {"fire": true, "inputs": {}}, says whether the execution starts.')
+    payload = AnyField(required=False)
+    tags = TagList(required=False)
+    enabled = YesNoField(required=False)
+    missed = serializers.ChoiceField(
+        list(Missed), required=False, help_text="What becomes of slots that passed while nobody evaluated."
+    )
+    execution = Template()
+
+    def validate(self, said: dict[str, Any]) -> dict[str, Any]:
+        cron, interval = (said.get(name, getattr(self.instance, name, None)) for name in ("cron", "interval_seconds"))
+        if (cron is None) == (interval is None):
+            detail = ["Either cron or interval_seconds is needed, and not both (null takes one away)."]
+            raise serializers.ValidationError({"cron": detail, "interval_seconds": detail})
+        return said
+
+
+class SlotAnswer(serializers.ModelSerializer):
+    outcome = serializers.ChoiceField(list(SlotOutcome))
+    job = serializers.UUIDField(source="job_id", allow_null=True)
+    execution = serializers.UUIDField(source="execution_id", allow_null=True)
+
+    class Meta:
+        model = TriggerSlot
+        fields = ("slot", "outcome", "by", "note", "job", "execution")
+
+
+class TriggerAnswer(serializers.ModelSerializer):
+    action = serializers.DictField()
+    payload = AnyField()
+    execution = serializers.DictField()
+    slots = SlotAnswer(many=True, source="last_slots", help_text="The last of them, latest first.")
+
+    class Meta:
+        model = Trigger
+        fields = (
+            "id", "name", "cron", "interval_seconds", "timezone", "action", "payload", "tags", "enabled", "missed",
+            "execution", "next_slot_at", "created_at", "slots",
+        )  # fmt: skip
+
+
+class TriggerPage(serializers.Serializer):
+    items = TriggerAnswer(many=True)
+    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+
+
+class TriggerFilter(StrictSerializer):
+    """Which page of the triggers."""
+
+    cursor = IdField(required=False, help_text="`next` of the page before.")
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)

@@ -1,0 +1,100 @@
+"""The calls about triggers: an operator's; a viewer may look."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Prefetch, QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs import models
+from jobs.api.serializers.jobs import NoFields
+from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
+from jobs.errors import TriggerUnknown
+from jobs.services import triggers
+from liveness.api.access import RoleCall
+from liveness.models import Role
+
+SLOTS_SHOWN = 20
+
+
+def seen() -> QuerySet[models.Trigger]:
+    """Triggers with their last slots."""
+    return models.Trigger.objects.prefetch_related(
+        Prefetch("slots", models.TriggerSlot.objects.order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
+    )
+
+
+class TriggerCall(RoleCall):
+    roles = {
+        "GET": {Role.VIEWER, Role.OPERATOR},
+        "POST": {Role.OPERATOR},
+        "PATCH": {Role.OPERATOR},
+        "DELETE": {Role.OPERATOR},
+    }
+
+    def found(self, trigger: UUID) -> models.Trigger:
+        found = seen().filter(pk=trigger).first()
+        if found is None:
+            raise TriggerUnknown
+        return found
+
+
+class Triggers(TriggerCall):
+    """`GET` and `POST /triggers`."""
+
+    @extend_schema(operation_id="v1_triggers_list", parameters=[TriggerFilter], responses=TriggerPage)
+    def get(self, request: Request) -> Response:
+        """Triggers with their last slots, latest first, a page at a time."""
+        asked = TriggerFilter(data=request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        said = asked.validated_data
+        chosen = {"pk__lt": said["cursor"]} if "cursor" in said else {}
+        found = list(seen().filter(**chosen).order_by("-pk")[: said["limit"] + 1])
+        items = found[: said["limit"]]
+        cursor = str(items[-1].pk) if len(found) > len(items) else None
+        return Response(TriggerPage({"items": items, "next": cursor}).data)
+
+    @extend_schema(request=TriggerRequest, responses={201: TriggerAnswer})
+    def post(self, request: Request) -> Response:
+        """Create a trigger; its first slot is the next one of its schedule."""
+        said = TriggerRequest(data=request.data)
+        said.is_valid(raise_exception=True)
+        created = triggers.create(said.validated_data)
+        return Response(TriggerAnswer(self.found(created.pk)).data, status=201)
+
+
+class Trigger(TriggerCall):
+    """`GET`, `PATCH` and `DELETE /triggers/{id}`."""
+
+    @extend_schema(responses=TriggerAnswer)
+    def get(self, request: Request, trigger: UUID) -> Response:
+        """A trigger with its last slots, the missed ones too."""
+        return Response(TriggerAnswer(self.found(trigger)).data)
+
+    @extend_schema(request=TriggerRequest(partial=True), responses=TriggerAnswer)
+    def patch(self, request: Request, trigger: UUID) -> Response:
+        """Change some fields of a trigger; its next slot is counted from now."""
+        said = TriggerRequest(self.found(trigger), data=request.data, partial=True)
+        said.is_valid(raise_exception=True)
+        triggers.change(trigger, said.validated_data)
+        return Response(TriggerAnswer(self.found(trigger)).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, trigger: UUID) -> Response:
+        """Delete a trigger; the executions that it started stay."""
+        triggers.delete(trigger)
+        return Response(status=204)
+
+
+class Evaluate(TriggerCall):
+    """`POST /triggers/{id}/evaluate`."""
+
+    @extend_schema(request=NoFields, responses={201: SlotAnswer})
+    def post(self, request: Request, trigger: UUID) -> Response:
+        """Have a trigger evaluated now, whatever its schedule says."""
+        said: Any = NoFields(data=request.data)
+        said.is_valid(raise_exception=True)
+        slot = triggers.evaluate(trigger, f"{self.token.role}:{self.token.name}")
+        return Response(SlotAnswer(slot).data, status=201)

@@ -1,0 +1,77 @@
+"""Reads of executions and triggers for the API and the pages."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import F, Func, JSONField, OuterRef, QuerySet, Subquery, UUIDField
+from django.db.models.functions import JSONObject
+
+from controlplane.schema import ClockTimestamp
+from jobs.errors import ExecutionUnknown, JobUnknown
+from jobs.models import Attempt, Execution, ExecutionEvent, StepDependency, WorkerJob
+
+COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')
+               from (select state, count(*) as steps from jobs_workerjob
+                      where execution_id = %(expressions)s and not is_hook group by state) counted)"""
+
+
+def executions(owner: UUID | None = None) -> QuerySet[Execution]:
+    """Executions of one owner or (None) of all, with `counts` of their steps by state, their `parent`, and `now`."""
+    parent = WorkerJob.objects.filter(pk=OuterRef("parent_step_id")).values(
+        said=JSONObject(execution="execution_id", step="step")
+    )
+    reached = Execution.objects.all() if owner is None else Execution.objects.filter(owner=owner)
+    return reached.defer("definition", "fingerprint").annotate(
+        counts=Func(F("pk"), template=COUNTS, output_field=JSONField()),
+        parent=Subquery(parent, output_field=JSONField()),
+        now=ClockTimestamp(),
+    )
+
+
+def execution(id: UUID, owner: UUID | None = None) -> Execution:
+    """An execution as `executions()` has it, with `own_steps` and `hooks` as `steps()` has them.
+
+    Raises ExecutionUnknown.
+    """
+    found: Any = executions(owner).filter(pk=id).first()
+    if found is None:
+        raise ExecutionUnknown
+    all_steps = list(steps(id))
+    found.own_steps = [step for step in all_steps if not step.is_hook]
+    found.hooks = [step for step in all_steps if step.is_hook]
+    return found
+
+
+def steps(execution: UUID) -> QuerySet[WorkerJob]:
+    """The steps of an execution, hooks last, with the keys that they depend on, `depends_on`, their `child`, and the
+    `server` that has them."""
+    edges = StepDependency.objects.filter(step=OuterRef("pk")).order_by("depends_on__position")
+    child = Execution.objects.filter(parent_step=OuterRef("pk")).values("pk")
+    live = Attempt.objects.filter(pk=OuterRef("attempt_id"))
+    server = live.values(said=JSONObject(id="server_id", name="server__name"))
+    return (
+        WorkerJob.objects.filter(execution=execution)
+        .defer("payload", "fingerprint")
+        .annotate(
+            depends_on=ArraySubquery(edges.values("depends_on__step")),
+            child_execution=Subquery(child, output_field=UUIDField()),
+            server=Subquery(server, output_field=JSONField()),
+        )
+        .order_by("position")
+    )
+
+
+def step(execution: UUID, key: str, owner: UUID | None = None) -> UUID:
+    """The job that a step is. Raises ExecutionUnknown and JobUnknown."""
+    if not executions(owner).filter(pk=execution).exists():
+        raise ExecutionUnknown
+    found = WorkerJob.objects.filter(execution=execution, step=key).values_list("pk", flat=True).first()
+    if found is None:
+        raise JobUnknown(f"This execution has no step {key!r}.")
+    return found
+
+
+def events(execution: UUID, after: int, limit: int) -> QuerySet[ExecutionEvent]:
+    """What the control plane did in an execution, oldest first, those whose id is greater than `after`."""
+    return ExecutionEvent.objects.filter(execution=execution, pk__gt=after).order_by("pk")[:limit]

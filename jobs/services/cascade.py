@@ -1,0 +1,45 @@
+"""What has ended moves on what waits for it: dependents, the execution, its hooks, its parent, a trigger's execution.
+
+Always in the transaction in which it ended; what a crash or a hand in the database has torn all the same, the sweep
+finds by state and passes on in the same way (jobs/services/repair.py).
+
+Locks: the root of a tree of executions is locked after jobs, and whoever has it waits for no job that somebody
+else may hold: BLOCKED steps and those that run a child change under it alone.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from jobs.services import executions, triggers
+from jobs.sql import sql
+from jobs.states import JobKind
+
+log = structlog.get_logger()
+
+
+def run(ended: Iterable[Any]) -> None:
+    """Pass on that jobs have ended, or may have: rows with `job`, `execution` and `kind`."""
+    rows = list(ended)
+    move_on({row.execution for row in rows if row.execution})
+    if evaluations := [row.job for row in rows if row.kind == JobKind.TRIGGER]:
+        triggers.follow_up(evaluations)
+
+
+def move_on(found: Iterable[UUID]) -> None:
+    """Move these executions on, and the trees they are in as far as that reaches."""
+    look: list[UUID] = sorted(found)
+    if not look:
+        return
+    roots = [row.id for row in sql.rows("cascade_lock", executions=look)]
+    is_told = True  # whether there may be a child whose end its parent has not heard
+    while look or is_told:
+        rows = sql.rows("cascade", executions=look, roots=roots)
+        executions.begin_children([row.id for row in rows if row.what == "begins"])
+        look = sorted({row.execution for row in rows if row.what == "returns"})
+        is_told = any(row.what == "ended child" for row in rows)
+        for row in rows:
+            if row.what in ("ended", "ended child"):
+                log.info("Execution ended", execution=str(row.execution), state=row.state)

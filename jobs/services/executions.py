@@ -1,0 +1,177 @@
+"""Executions begin: a client's, a trigger's, and the children of steps."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import orjson
+import structlog
+from django.db import transaction
+
+from jobs import states
+from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, NoFreshWorkers, TryAgain
+from jobs.models import Execution
+from jobs.services import submission
+from jobs.sql import sql
+from jobs.states import Unmatched
+from liveness.conf import conf as liveness_conf
+from liveness.models import ApiToken
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An execution that is to begin."""
+
+    definition: dict[str, Any]
+    owner: UUID | None
+    inputs: dict[str, Any]
+    key: str | None = None
+    require_worker: bool = False
+    trigger: UUID | None = None
+    rerun_of: UUID | None = None
+    parent_step: UUID | None = None
+    root: UUID | None = None
+
+
+@dataclass
+class Rows:
+    """What is stored of some plans."""
+
+    executions: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    edges: list[dict[str, Any]] = field(default_factory=list)
+
+
+@transaction.atomic
+def submit(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
+    """An execution with all of its steps: its id, and whether it is new.
+
+    `definition` is what the serializer let through. The same key again finds the same execution. Raises KeyTaken when
+    its content is another, and NoFreshWorkers when it requires a worker and for one of its steps none is eligible.
+    """
+    content = {name: value for name, value in definition.items() if name not in submission.UNPRINTED}
+    plan = Plan(
+        content,
+        owner.pk,
+        content.get("inputs", {}),
+        key=definition.get("key"),
+        require_worker=definition.get("require_worker", False),
+    )
+    begun = begin([plan])
+    if begun:
+        return begun[0], True
+    known = Execution.objects.filter(owner=owner, key=plan.key).first()
+    if known is None:
+        raise TryAgain
+    if bytes(known.fingerprint).hex() != submission.fingerprint(content):
+        raise KeyTaken(f"The key {plan.key!r} was used before, with other content.", execution=str(known.pk))
+    return known.pk, False
+
+
+@transaction.atomic
+def rerun(execution: UUID, owner: UUID | None = None) -> UUID:
+    """An execution that has ended once more from its beginning, as a new one: its id.
+
+    Raises ExecutionUnknown, also when it is not the owner's (None: everybody's), and ExecutionRunning.
+    """
+    reached = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner}))
+    before = reached.select_for_update(no_key=True).first()
+    if before is None:
+        raise ExecutionUnknown
+    if before.state not in states.OVER:
+        raise ExecutionRunning(f"This execution is {before.state}; one that has ended can be run again.")
+    return begin([Plan(before.definition, before.owner_id, before.inputs, rerun_of=before.pk)])[0]
+
+
+def begin(plans: list[Plan]) -> list[UUID]:
+    """Store executions, with the children that begin with them; the ids of those that were not there. In the caller's
+    transaction."""
+    found: list[UUID] = []
+    while plans:
+        rows = written(plans)
+        stored = sql.rows(
+            "execution_submit",
+            executions=dumped(rows.executions),
+            steps=dumped(rows.steps),
+            edges=dumped(rows.edges),
+            staleness_multiplier=liveness_conf().staleness_multiplier,
+        )
+        if any(row.is_deserted for row in stored):
+            raise NoFreshWorkers
+        found += dict.fromkeys(row.execution for row in stored)
+        plans = children([row.child_of for row in stored if row.child_of])
+    return found
+
+
+def begin_children(steps: Iterable[UUID]) -> None:
+    """Begin the executions that steps are. In the caller's transaction, which holds their roots."""
+    begin(children(list(steps)))
+
+
+def children(steps: list[UUID]) -> list[Plan]:
+    begun = sql.rows("execution_children", steps=steps) if steps else []
+    return [
+        Plan(
+            {name: value for name, value in orjson.loads(row.action).items() if name != "type"},
+            row.owner,
+            orjson.loads(row.payload) if row.payload else {},
+            parent_step=row.step,
+            root=row.root,
+        )
+        for row in begun
+    ]
+
+
+def written(plans: list[Plan]) -> Rows:
+    """The rows to store."""
+    rows = Rows()
+    for place, plan in enumerate(plans):
+        steps, hooks = plan.definition["steps"], plan.definition.get("on_error", [])
+        rows.executions.append(
+            {
+                "place": place,
+                "parent_step": plan.parent_step,
+                "root": plan.root,
+                "owner": plan.owner,
+                "trigger": plan.trigger,
+                "rerun_of": plan.rerun_of,
+                "name": plan.definition["name"],
+                "key": plan.key,
+                "fingerprint": submission.fingerprint(plan.definition),
+                "definition": plan.definition,
+                "inputs": plan.inputs,
+                "open_steps": len(steps),
+                "timeout_seconds": plan.definition.get("timeout_seconds"),
+            }
+        )
+        for position, step in enumerate([*steps, *hooks]):
+            needs = sorted(set(step.get("depends_on", [])))
+            rows.edges += [{"place": place, "step": step["key"], "depends_on": key} for key in needs]
+            rows.steps.append(
+                {
+                    "place": place,
+                    "position": position,
+                    **as_job(step, plan),
+                    "step": step["key"],
+                    "is_hook": position >= len(steps),
+                    "continue_on_failure": step.get("continue_on_failure", False),
+                    "waits_for": len(needs),
+                }
+            )
+    return rows
+
+
+def as_job(step: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    """A step as the job that it is. Without a payload it gets the inputs of the execution."""
+    is_execution = step["action"]["type"] == "execution"
+    job = submission.content({"payload": plan.inputs, **step})
+    if is_execution:
+        return {**job, "unmatched": Unmatched.WAIT, "timeout_seconds": None, "require_worker": False}
+    return {**job, "require_worker": plan.require_worker}
+
+
+def dumped(rows: list[dict[str, Any]]) -> str:
+    return orjson.dumps(rows).decode()

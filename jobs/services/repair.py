@@ -1,0 +1,43 @@
+"""Executions that a crash, or a hand in the database, has torn go on through the normal path: cascade.py, once more.
+
+Everything is found by state: an end that was not passed on, a child whose parent step has not ended, a step that waits
+though all that it depends on has ended, an execution that is open though all of its steps have ended, a child that
+never began, jobs that go on though their execution is being cancelled. One that has ended is not touched.
+"""
+
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+
+from jobs.services import cancellation, cascade, executions, triggers
+from jobs.sql import sql
+
+log = structlog.get_logger()
+
+BATCH = 100
+
+
+def repair() -> dict[str, int]:
+    """Move on what is torn; how many executions, if any."""
+    count = 0
+    while torn := sql.rows("execution_torn", batch=BATCH):
+        for row in torn:
+            mend(row.id)
+        count += len(torn)
+        if len(torn) < BATCH:
+            break
+    cancellation.halt()
+    if evaluations := [row.id for row in sql.rows("trigger_torn", batch=BATCH)]:
+        triggers.follow_up(evaluations)
+    return {"REPAIRED": count} if count else {}
+
+
+@transaction.atomic
+def mend(execution: UUID) -> None:
+    """Count anew what the steps of an execution wait for, then pass on what has ended."""
+    sql.rows("cascade_lock", executions=[execution])
+    changed = sql.rows("execution_mend", execution=execution)
+    executions.begin_children([row.child_of for row in changed if row.child_of])
+    cascade.move_on([execution])
+    log.warning("Execution repaired", execution=str(execution))

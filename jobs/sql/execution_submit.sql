@@ -1,0 +1,49 @@
+-- Store executions with their steps: those that depend on nothing are PENDING at once. One whose key is known, or whose
+-- parent step has its child, is left out. The steps that are executions themselves are for the caller to start.
+with planned as materialized (
+    select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
+        place int, parent_step uuid, root uuid, owner uuid, trigger uuid, rerun_of uuid, name text, key text,
+        fingerprint text, definition jsonb, inputs jsonb, open_steps int, timeout_seconds float8)
+),
+begun as (
+    insert into jobs_execution (
+        id, root_id, parent_step_id, owner_id, trigger_id, rerun_of_id, name, key, fingerprint, definition, inputs,
+        open_steps, timeout_seconds)
+    select id, coalesce(root, id), parent_step, owner, trigger, rerun_of, name, key, decode(fingerprint, 'hex'),
+           definition, inputs, open_steps, timeout_seconds
+      from planned order by place
+        on conflict do nothing
+ returning id, owner_id
+),
+said as materialized (
+    select uuid7() as id, begun.id as execution, begun.owner_id as owner, s.*
+      from jsonb_to_recordset(%(steps)s::jsonb) as s(
+               place int, position int, step text, is_hook bool, continue_on_failure bool, waits_for int,
+               fingerprint text, {{job_said}})
+      join planned using (place)
+      join begun on begun.id = planned.id
+),
+stored as (
+    insert into jobs_workerjob (
+        id, owner_id, execution_id, step, position, is_hook, continue_on_failure, waits_for, state, fingerprint,
+        available_at, {{job_fields}})
+    select id, owner, execution, step, position, is_hook, continue_on_failure, waits_for,
+           case when is_hook or waits_for > 0 then 'BLOCKED' else 'PENDING' end, decode(fingerprint, 'hex'),
+           coalesce(available_at, clock_timestamp()), {{job_fields}}
+      from said order by place, position
+),
+edges as (
+    insert into jobs_stepdependency (depends_on_id, step_id)
+    select needed.id, step.id
+      from jsonb_to_recordset(%(edges)s::jsonb) as e(place int, step text, depends_on text)
+      join said step on step.place = e.place and step.step = e.step
+      join said needed on needed.place = e.place and needed.step = e.depends_on
+),
+{{deserted}}
+select planned.place, begun.id as execution, step.id as child_of,
+       exists (select from said
+                where said.execution = begun.id and require_worker
+                  and said.required_tags in (select * from deserted)) as is_deserted
+  from planned
+  join begun on begun.id = planned.id
+  left join said step on step.execution = begun.id and step.action ->> 'type' = 'execution' and step.waits_for = 0

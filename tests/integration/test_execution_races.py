@@ -1,0 +1,93 @@
+"""Executions and triggers when many move them at the same moment: with real commits and connections."""
+
+import random
+import time
+
+import pytest
+
+from controlplane.schema import ClockTimestamp
+from jobs.models import Execution, Trigger, WorkerJob
+from jobs.services import cancellation, sweep, triggers
+from liveness.services import tokens
+from tests.integration import test_hot_paths as hot
+from tests.support.executions import SCRIPT, Run, step
+from tests.support.http import Caller, Worker
+
+committed, threads = hot.committed, hot.threads
+
+
+@pytest.fixture
+def begin(committed):
+    client = Caller(tokens.create("a client", "client"))
+
+    def begin(*steps, **said):
+        answer = client.post("/executions", {"name": "race", "steps": list(steps), **said})
+        assert answer.status_code == 201, answer.json()
+        return Run(client, answer.json()["id"])
+
+    return begin
+
+
+def work_off(worker: Worker, until):
+    """Do one step after the other until nothing is left, each with a call of its own."""
+    while not until():
+        for attempt in worker.claim(limit=3):
+            worker.report({"attempt": attempt["id"], "event": "STARTED"})
+            worker.report({"attempt": attempt["id"], "event": "COMPLETED", "output": 1})
+
+
+def is_over(run):
+    return lambda: Execution.objects.filter(pk=run.id, finished_at__isnull=False).exists()
+
+
+def test_the_last_of_many_that_end_at_once_frees_what_waits_for_them_all(committed, begin, threads):
+    for _ in range(3):
+        keys = [f"s{n}" for n in range(24)]
+        run = begin(*map(step, keys), step("z", *keys))
+        crew = [committed(name=f"w{n}") for n in range(6)]
+        for future in [threads(work_off, worker, is_over(run)) for worker in crew]:
+            future.result(60)
+        assert run.state == "COMPLETED"
+        assert set(run.states().values()) == {"COMPLETED"}
+
+
+def test_children_that_end_at_once_end_their_parent(committed, begin, threads):
+    child = {"type": "execution", "name": "inner", "steps": [step("x"), step("y", "x")]}
+    keys = [f"c{n}" for n in range(12)]
+    run = begin(*[step(key, action=child) for key in keys], step("z", *keys))
+    crew = [committed(name=f"w{n}") for n in range(6)]
+    for future in [threads(work_off, worker, is_over(run)) for worker in crew]:
+        future.result(60)
+    assert run.state == "COMPLETED"
+    assert run.step("c3")["output"] == {"x": 1, "y": 1}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cancellation_in_the_middle_of_it_all_ends_everything_and_nothing_begins_after(
+    committed, begin, threads, seed
+):
+    child = {"type": "execution", "name": "inner", "steps": [step("x"), step("y", "x")]}
+    keys = [f"c{n}" for n in range(10)]
+    run = begin(*[step(key, action=child) for key in keys], *[step(f"s{n}", *keys[:n]) for n in range(10)])
+    crew = [committed(name=f"w{n}") for n in range(4)]
+    work = [threads(work_off, worker, is_over(run)) for worker in crew]
+    time.sleep(random.Random(seed).random() / 4)  # wherever it falls, all must end
+    cancellation.cancel(run.id, "client:ann")
+    for future in work:
+        future.result(60)
+    assert run.state == "CANCELLED"
+    states = set(WorkerJob.objects.values_list("state", flat=True))
+    assert states <= {"COMPLETED", "CANCELLED", "SKIPPED"}
+    assert not Execution.objects.filter(finished_at__isnull=True).exists()
+    assert sweep.sweep()["repaired"] == {}
+
+
+def test_four_schedulers_at_the_same_moment_double_nothing(committed, threads):
+    operator = Caller(tokens.create("an operator", "operator"))
+    template = {"name": "report", "steps": [step("a")]}
+    body = {"name": "t", "interval_seconds": 3600, "action": SCRIPT, "execution": template}
+    trigger = operator.post("/triggers", body).json()
+    Trigger.objects.update(next_slot_at=ClockTimestamp())
+    evaluations = [threads(triggers.evaluate_due) for _ in range(4)]
+    assert sorted(evaluation.result(30) for evaluation in evaluations) == [0, 0, 0, 1]
+    assert len(operator.get(f"/triggers/{trigger['id']}").json()["slots"]) == 1
