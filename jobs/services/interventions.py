@@ -1,8 +1,9 @@
 """What a client does to a job of its own, and an operator to every one: cancel it, move it, fail it.
 
 Each locks the job and acts on it as it is then, in one round trip unless it is a step or a trigger's, so that of an
-intervention and a report the first written wins. Each takes `by` as `client:NAME` or `operator:NAME` and the owner whose jobs alone are reached
-(None: all are), and raises JobUnknown or the 409 that says why it does not apply; nothing is changed then.
+intervention and a report the first written wins. Each takes `by` as `client:NAME` or `operator:NAME` and the owner
+whose jobs alone are reached (None: all are), and raises JobUnknown or the 409 that says why it does not apply; nothing
+is changed then.
 """
 
 from typing import Any

@@ -13,6 +13,8 @@ from liveness.models import Instance, Server
 
 CLAIMED_STALE, RUNNING_STALE, UNMATCHED, CANCEL = 120, 300, 30, 60
 
+NOTHING = {step: {} for step in ("recovered", "overdue", "expired", "unmatched", "timed_out", "repaired")}
+
 
 @pytest.fixture
 def seen(submit):
