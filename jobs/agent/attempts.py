@@ -19,6 +19,7 @@ from liveness.agent import Fence, Holdings
 log = structlog.get_logger()
 PATIENCE = 2.0  # seconds from SIGTERM to SIGKILL
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
+BRIEF = 1000  # characters of a message that is short enough for certain
 
 
 class Stage(Enum):
@@ -102,6 +103,9 @@ class Attempts:
                 code=result.get("code"), state=result.get("state"),
             )  # fmt: skip
         if attempt is None:
+            return
+        if smaller := _smaller(report, result):
+            self._put(attempt, [smaller])
             return
         if report["event"] in FINAL or (not accepted and attempt.stage is Stage.STARTING):
             self._attempts.pop(attempt.id, None)
@@ -221,6 +225,16 @@ class Attempts:
     def _found(self, ids: list[str]) -> list[Attempt]:
         found = [self._attempts[id] for id in ids if id in self._attempts]
         return [attempt for attempt in found if attempt.live]
+
+
+def _smaller(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:
+    """What to say instead of a report that was refused for its size; None: it was not, or it was short already."""
+    match result.get("code"):
+        case "output_too_large":
+            return failed("OUTPUT_TOO_LARGE", str(result.get("detail") or "the output is too large"))
+        case "error_too_large" if report["error"]["traceback"] or len(report["error"]["message"]) > BRIEF:
+            return failed(report["error"]["code"], report["error"]["message"][:BRIEF])
+    return None
 
 
 def _names(attempt: Attempt) -> dict[str, str]:

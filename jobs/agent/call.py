@@ -13,6 +13,8 @@ import sys
 import traceback
 from typing import Any
 
+SIZE_LIMIT = 256 * 1024  # bytes of an output as compact JSON in UTF-8: the control plane takes no more
+
 
 def outcome(path: str, payload: Any) -> str:
     """The JSON object to hand back; raises nothing."""
@@ -24,10 +26,16 @@ def outcome(path: str, payload: Any) -> str:
     except BaseException as error:  # a SystemExit of the callable is a failure like any other
         return json.dumps({"error": _described(error)})
     try:
-        return json.dumps({"output": result}, allow_nan=False)
+        text = json.dumps(result, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"the result of {path} is not JSON: {error}"
-        return json.dumps({"error": {"code": "RESULT_NOT_JSON", "message": message, "traceback": ""}})
+        return _problem("RESULT_NOT_JSON", f"the result of {path} is not JSON: {error}")
+    if (size := len(text.encode(errors="surrogatepass"))) > SIZE_LIMIT:
+        return _problem("OUTPUT_TOO_LARGE", f"the output has {size} bytes of JSON; the limit is {SIZE_LIMIT}")
+    return f'{{"output":{text}}}'
+
+
+def _problem(code: str, message: str) -> str:
+    return json.dumps({"error": {"code": code, "message": message, "traceback": ""}})
 
 
 def _described(error: BaseException) -> dict[str, str]:
@@ -45,7 +53,7 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is printed is seen at once
     payload = json.load(sys.stdin.buffer)
     text = outcome(path, payload)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as channel:
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as channel:
         channel.write(text)
 
 

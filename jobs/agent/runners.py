@@ -13,7 +13,6 @@ from jobs.agent.supervisor import Command, Ended
 from jobs.agent.warding import module_environment
 
 PAYLOAD_IN_ENVIRONMENT = 64 * 1024
-RESULT_LIMIT = 600_000  # bytes of JSON: a request may have 1 MiB, with room for other reports
 SECRETS = ("CONTROLPLANE_TOKEN",)
 
 
@@ -62,7 +61,7 @@ def _text_map(env: Any) -> dict[str, str]:
 def report_for(action: dict[str, Any], ended: Ended) -> dict[str, Any]:
     """`event` and its fields for a child that ended without our doing."""
     if action["type"] == "callable" and (answer := _answer(ended.result)) is not None:
-        return _fitting(clean(answer))
+        return clean(answer)
     if ended.status < 0:
         name = _signal_name(-ended.status)
         return failed("WORKER_CRASHED", f"the child process was killed by {name}", text(ended.stderr))
@@ -81,15 +80,6 @@ def _answer(result: bytes) -> dict[str, Any] | None:
     if "error" in answer:
         return {"event": "FAILED", "error": answer["error"]}
     return {"event": "COMPLETED", "output": answer["output"]}
-
-
-def _fitting(report: dict[str, Any]) -> dict[str, Any]:
-    size = len(json.dumps(report))
-    if size <= RESULT_LIMIT:
-        return report
-    if report["event"] == "FAILED":
-        return failed(report["error"]["code"], report["error"]["message"][: RESULT_LIMIT // 20], "")
-    return failed("RESULT_TOO_LARGE", f"the result has {size} bytes of JSON, the limit is {RESULT_LIMIT}")
 
 
 def failed(code: str, message: str, traceback: str = "") -> dict[str, Any]:

@@ -41,6 +41,9 @@ class Event(StrEnum):
 STATEMENTS = {Event.STARTED: "start", Event.PROGRESS: "progress", Event.LOG: "log"}  # the others: "finish"
 LINES_KEPT = 10_000  # of an attempt
 UNKEPT = {Event.PROGRESS, Event.LOG}  # when they come too late
+SIZE_LIMIT = 256 * 1024
+"""Bytes of an output, and of an error, as compact JSON in UTF-8. Escaped to ASCII it is at most three times as long,
+so it fits a body of 1 MiB however a worker writes it."""
 ENDS = {Event.COMPLETED, Event.FAILED, Event.CANCELLED, Event.RELEASED}
 
 
@@ -69,6 +72,7 @@ class Result:
     replayed: bool
     state: str | None
     code: str | None = None
+    detail: str | None = None
 
 
 def record(token: ServerToken, reports: list[Report]) -> list[Result]:
@@ -143,7 +147,7 @@ def write(token: ServerToken, run: list[Report], *, with_consequences: bool = Fa
         logged=[report.attempt for report in run if report.event == Event.LOG],
         logs=packed_logs(run),
         lines_kept=LINES_KEPT,
-        ended=packed(run, ENDS, "event", "output", "error", "reason"),
+        ended=packed([r for r in run if not too_large(r)], ENDS, "event", "output", "error", "reason"),
         max_resubmissions=conf().max_resubmissions,
         with_consequences=with_consequences,
     )
@@ -157,6 +161,15 @@ def write(token: ServerToken, run: list[Report], *, with_consequences: bool = Fa
         states_now[statement_of(report.event)].get(place if report.event == Event.LOG else report.attempt)
         for place, report in enumerate(run)
     ]
+
+
+def too_large(report: Report) -> tuple[str, str] | None:
+    """The code and the sentence with which a report is refused for its size."""
+    for name in ("output", "error"):
+        content = getattr(report, name)
+        if content is not None and (size := len(orjson.dumps(content))) > SIZE_LIMIT:
+            return f"{name}_too_large", f"The {name} has {size} bytes of JSON; the limit is {SIZE_LIMIT}."
+    return None
 
 
 def statement_of(event: Event) -> str:
@@ -229,9 +242,12 @@ def verdict(report: Report, attempt: Any, *, is_gone: bool) -> Result:
     if attempt is None:
         return Result(report.attempt, accepted=False, replayed=False, state=None, code="attempt_unknown")
 
-    def result(code: str | None = None) -> Result:
-        return Result(report.attempt, accepted=code is None, replayed=code is None, state=attempt.state, code=code)
+    def result(code: str | None = None, detail: str | None = None) -> Result:
+        accepted = code is None
+        return Result(report.attempt, accepted, replayed=accepted, state=attempt.state, code=code, detail=detail)
 
+    if why := too_large(report):
+        return result(*why)
     if is_gone:
         return result("attempt_superseded")
     if report.sequence is not None and report.sequence <= (-1 if (last := attempt.log_sequence) is None else last):

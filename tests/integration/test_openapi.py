@@ -54,7 +54,11 @@ def test_no_answer_is_undocumented_or_a_fault_for_the_credential(document, crede
                 case.path_parameters["server"] = server
             answer = case.call(headers=headers)
             answers.add(answer.status_code)
-            case.validate_response(answer, checks=CHECKS)
+            # What a job asks for with require_worker is no fault of ours, and documented.
+            deserted = answer.status_code == 503 and answer.json()["code"] == "no_fresh_workers"
+            case.validate_response(
+                answer, checks=[check for check in CHECKS if check != not_a_server_error or not deserted]
+            )
 
         try_it()
     assert answers & ({401} if kind == "none" else {200, 201, 400}), answers

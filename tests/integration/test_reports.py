@@ -1,11 +1,14 @@
 """What workers say of their attempts, and the fence that judges it."""
 
+import json
 import uuid
 
 import pytest
 
+from jobs.agent.call import SIZE_LIMIT as AGENTS_SIZE_LIMIT
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services.check import check
+from jobs.services.reporting import SIZE_LIMIT
 from liveness.models import Server
 from tests.integration.test_transitions import put
 
@@ -242,3 +245,61 @@ def test_a_crash_of_the_code_that_its_worker_reports_is_a_loss(held, on_worker_l
     assert seen["attempts"][0]["error"] == CRASH
     assert seen["error"] == (CRASH if state == "FAILED" else None)
     assert one.report("FAILED", error=CRASH) == (True, True, end, None)
+
+
+def sized(event, size):
+    """What a report of this event carries, with exactly so many bytes of compact JSON in UTF-8."""
+    if event == "COMPLETED":
+        return {"output": "é" * ((size - 2) // 2) + "x" * (size % 2)}
+    error = {"code": "ValueError", "message": "", "traceback": ""}
+    error["message"] = "x" * (size - len(json.dumps(error, separators=(",", ":"))))
+    return {"error": error}
+
+
+@pytest.mark.parametrize(("event", "field"), [("COMPLETED", "output"), ("FAILED", "error")])
+def test_at_the_limit_of_its_size_a_report_is_taken(held, event, field):
+    one = held()
+    said = sized(event, SIZE_LIMIT)
+    assert one.report(event, **said) == (True, False, event, None)
+    assert one.seen()[field] == said[field]
+
+
+@pytest.mark.parametrize("event", ["COMPLETED", "FAILED"])
+def test_one_byte_beyond_it_is_refused_for_itself_with_the_size_and_the_limit_and_spoils_no_other(
+    worker, submit, event
+):
+    for _ in range(2):
+        submit()
+    one = worker()
+    large, small = one.hold(running=False), one.hold()
+    field = {"COMPLETED": "output", "FAILED": "error"}[event]
+    results = one.report(
+        said(large, "STARTED"), said(large, event, **sized(event, SIZE_LIMIT + 1)), said(small, "COMPLETED", output=1)
+    )
+    assert [result["accepted"] for result in results] == [True, False, True]
+    assert (results[1]["state"], results[1]["code"]) == ("RUNNING", f"{field}_too_large")
+    assert str(SIZE_LIMIT) in results[1]["detail"] and str(SIZE_LIMIT + 1) in results[1]["detail"]
+    assert results[0]["detail"] is results[2]["detail"] is None
+    states = {str(a.pk): (a.state, a.job.state) for a in Attempt.objects.select_related("job")}
+    assert states == {large["id"]: ("RUNNING", "RUNNING"), small["id"]: ("COMPLETED", "COMPLETED")}
+    assert not LateReport.objects.exists()
+
+
+def test_after_a_refusal_for_its_size_the_attempt_still_ends_as_its_worker_says_then(held):
+    one = held()
+    assert one.report("COMPLETED", **sized("COMPLETED", SIZE_LIMIT + 1))[3] == "output_too_large"
+    assert one.report("FAILED", error=ERROR) == (True, False, "FAILED", None)
+
+
+def test_what_is_too_large_is_not_kept_as_a_late_report_either(held, clock):
+    one = held(worker_says={"config": {"worker_task_restart_strategy": "IMMEDIATELY"}})
+    clock.advance(46)
+    check()
+    assert one.report("COMPLETED", **sized("COMPLETED", SIZE_LIMIT + 1)) == (
+        False, False, "RESUBMITTED", "output_too_large"
+    )  # fmt: skip
+    assert not LateReport.objects.exists()
+
+
+def test_the_agent_knows_the_limit():
+    assert AGENTS_SIZE_LIMIT == SIZE_LIMIT

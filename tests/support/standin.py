@@ -17,6 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 10.0
+ENDS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
 
 
 def eventually(condition: Callable[[], Any], what: str = "it", within: float = DEADLINE) -> Any:
@@ -86,7 +87,7 @@ class ControlPlane:
 
     def final(self, attempt: str) -> dict[str, Any] | None:
         with self.lock:
-            said = [report for report in self.reports if report["attempt"] == attempt and report["event"] != "STARTED"]
+            said = [report for report in self.reports if report["attempt"] == attempt and report["event"] in ENDS]
             return said[-1] if said else None
 
     def states(self) -> list[str]:

@@ -7,12 +7,13 @@ from rest_framework import serializers
 from controlplane.rest import AnyField, IdField, NumberField, StrictSerializer, TextField, WholeField, YesNoField
 from jobs.models import LogLine
 from jobs.services.heartbeats import Held
-from jobs.services.reporting import Event, Report
+from jobs.services.reporting import SIZE_LIMIT, Event, Report
 from liveness.services.heartbeats import Beat
 from liveness.states import ServerState
 
 METRICS_LIMIT = 100
 LINES_LIMIT, LINE_LIMIT = 1000, 8192
+SIZE_SAID = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
 
 
 class Running(StrictSerializer):
@@ -84,8 +85,8 @@ class ClaimAnswer(serializers.Serializer):
 
 class ReportedError(StrictSerializer):
     code = TextField()
-    message = TextField(max_length=100_000, allow_blank=True, default="")
-    traceback = TextField(max_length=100_000, allow_blank=True, required=False)
+    message = TextField(max_length=None, allow_blank=True, default="")
+    traceback = TextField(max_length=None, allow_blank=True, required=False)
 
 
 # What an event may carry beside `attempt` and `event`; a field marked True must be there.
@@ -103,8 +104,8 @@ CARRIES: dict[Event, dict[str, bool]] = {
 class ReportItem(StrictSerializer):
     attempt = IdField()
     event = serializers.ChoiceField(list(Event))
-    output = AnyField(required=False)
-    error = ReportedError(required=False)
+    output = AnyField(required=False, help_text=f"{SIZE_SAID} `output_too_large`.")
+    error = ReportedError(required=False, help_text=f"{SIZE_SAID} `error_too_large`.")
     reason = TextField(required=False, max_length=1000)
     progress = NumberField(required=False, min_value=0, max_value=1)
     message = TextField(required=False, allow_blank=True, max_length=1000)
@@ -150,6 +151,7 @@ class ReportResult(serializers.Serializer):
     replayed = serializers.BooleanField(help_text="It had been accepted before.")
     state = serializers.CharField(allow_null=True, help_text="Of the attempt, now.")
     code = serializers.CharField(allow_null=True, help_text="Why it was refused.")
+    detail = serializers.CharField(allow_null=True, help_text="For people, where the code does not say all.")
 
 
 class ReportsAnswer(serializers.Serializer):

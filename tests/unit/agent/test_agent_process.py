@@ -121,7 +121,7 @@ def test_callables_run_with_the_working_directory_importable(plane, agent, tmp_p
     assert {name: final["error"]["code"] for name, final in finals.items() if final["event"] == "FAILED"} == {
         "fail": "LookupError",
         "strange": "RESULT_NOT_JSON",
-        "huge": "RESULT_TOO_LARGE",
+        "huge": "OUTPUT_TOO_LARGE",
         "exit": "NO_RESULT",
         "missing": "AttributeError",
     }
@@ -377,6 +377,33 @@ def test_a_report_that_cannot_be_read_does_not_hold_up_the_others(plane, agent):
     agent()
     assert eventually(lambda: plane.final(good))["event"] == "COMPLETED"
     assert eventually(lambda: plane.final(bad))["error"]["code"] == "REPORT_REFUSED"
+
+
+def test_what_is_refused_for_its_size_is_told_as_a_failure_and_not_again(plane, agent, tmp_path):
+    refused = []
+
+    def reports(body):
+        results = []
+        for report in body["reports"]:
+            code = next(
+                (f"{field}_too_large" for field in ("output", "error") if len(str(report.get(field))) > 5000), None
+            )
+            (refused if code else plane.reports).append(report)
+            results.append({"attempt": report["attempt"], "accepted": not code, "code": code, "detail": "5001; 5000"})
+        return {"results": results}
+
+    plane.script["reports"] = reports
+    (tmp_path / "wordy.py").write_text("def fail(_):\n    raise LookupError('x' * 9000)\n")
+    large = plane.submit("head -c 9000 /dev/zero | tr '\\0' 'a'")
+    wordy = plane.submit({"type": "callable", "path": "wordy:fail"})
+    agent()
+    error = eventually(lambda: plane.final(large))["error"]
+    assert error == {"code": "OUTPUT_TOO_LARGE", "message": "5001; 5000", "traceback": ""}
+    error = eventually(lambda: plane.final(wordy))["error"]
+    assert error == {"code": "LookupError", "message": "x" * 1000, "traceback": ""}
+    later = plane.submit("true")
+    eventually(lambda: "COMPLETED" in plane.events(later))
+    assert sorted(report["attempt"] for report in refused) == sorted([large, wordy])
 
 
 def test_megabytes_of_output_do_not_block(plane, agent):

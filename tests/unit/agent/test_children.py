@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.agent.call import outcome
+from jobs.agent.call import SIZE_LIMIT, outcome
 from jobs.agent.supervisor import Command, Ended, Supervisor
 from jobs.agent.warding import Warding
 from liveness.agent import uptime
@@ -200,6 +200,18 @@ def test_the_call_child_hands_back_the_error():
 )  # fmt: skip
 def test_every_way_to_fail_has_its_code(path, code):
     assert json.loads(outcome(path, "nan"))["error"]["code"] == code
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\ud800"])
+def test_an_output_at_the_limit_of_its_size_is_handed_back_and_one_beyond_says_both_sizes(letter):
+    width = len(letter.encode(errors="surrogatepass"))
+    most = (SIZE_LIMIT - len('{"a":[1,""]}')) // width
+    at = json.loads(outcome("json:loads", json.dumps({"a": [1, letter * most]})))
+    assert at == {"output": {"a": [1, letter * most]}}
+    beyond = json.loads(outcome("json:loads", json.dumps({"a": [1, letter * (most + 1)]})))["error"]
+    assert (beyond["code"], beyond["traceback"]) == ("OUTPUT_TOO_LARGE", "")
+    assert str(SIZE_LIMIT) in beyond["message"]
+    assert str(len('{"a":[1,""]}') + width * (most + 1)) in beyond["message"]
 
 
 def test_the_warden_knows_the_clock_of_the_fence():
