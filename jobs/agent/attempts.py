@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from jobs.agent.allow import Allowances, NotAllowed
+from jobs.agent.gauge import Gauge
 from jobs.agent.logs import Log
 from jobs.agent.outbox import Outbox, Report
 from jobs.agent.runners import CannotStart, command_for, failed, report_for
@@ -32,6 +34,7 @@ class Stage(Enum):
 @dataclass
 class Attempt:
     item: dict[str, Any]
+    gauge: Gauge
     stage: Stage = Stage.STARTING
     verdict: dict[str, Any] | None = None  # None while KILLED: lost, so there is nothing to report
     pid: int | None = None
@@ -53,8 +56,13 @@ class Attempt:
 
 
 class Attempts:
-    def __init__(self, supervisor: Supervisor, outbox: Outbox, allowances: Allowances, fence: Fence) -> None:
+    """`folder`: for files of attempts, named like them."""
+
+    def __init__(
+        self, supervisor: Supervisor, outbox: Outbox, allowances: Allowances, fence: Fence, folder: Path
+    ) -> None:
         self._supervisor, self._outbox, self._allowances, self._fence = supervisor, outbox, allowances, fence
+        self._folder = folder
         self._attempts: dict[str, Attempt] = {}
         self._withheld: str | None = None  # why nothing may begin any more
 
@@ -76,7 +84,7 @@ class Attempts:
     def claimed(self, items: list[dict[str, Any]]) -> None:
         """The control plane gave us these; their code begins when their STARTED was accepted."""
         for item in items:
-            attempt = Attempt(item)
+            attempt = Attempt(item, Gauge(self._progress_of(item)))
             if attempt.id in self._attempts:
                 continue  # a repeated claim brings the same attempts
             self._attempts[attempt.id] = attempt
@@ -93,9 +101,9 @@ class Attempts:
         """The control plane's word on a report of ours."""
         attempt = self._attempts.get(report["attempt"])
         accepted = bool(result.get("accepted"))
-        if report["event"] == "LOG":
+        if report["event"] in ("LOG", "PROGRESS"):
             if attempt:
-                attempt.log.answered()
+                (attempt.log if report["event"] == "LOG" else attempt.gauge).answered()
             return
         if not accepted:
             log.warning(
@@ -118,6 +126,7 @@ class Attempts:
         if attempt.stage is not Stage.KILLED:
             report = report_for(attempt.item["job"]["action"], ended)
         elif attempt.verdict is None:
+            attempt.gauge.close()
             del self._attempts[attempt.id]
             return
         else:
@@ -125,14 +134,15 @@ class Attempts:
         log.info("Job ended", **_names(attempt), report=report["event"], code=report.get("error", {}).get("code"))
         self._over(attempt, report)
 
-    def send_logs(self) -> None:
-        """Hand on what the code wrote."""
+    def hand_on(self) -> None:
+        """Report what the code wrote, and how far it has come."""
         for attempt in self._writing():
-            self._put(attempt, attempt.log.take())
+            self._put(attempt, [*attempt.gauge.take(), *attempt.log.take()])
 
-    def next_log(self) -> float | None:
-        """Monotonic: when there is something to hand on."""
-        return min((at for attempt in self._writing() if (at := attempt.log.due_at()) is not None), default=None)
+    def next_to_hand_on(self) -> float | None:
+        """Monotonic: when there may be something."""
+        due = [at for attempt in self._writing() for at in (attempt.log.due_at(), attempt.gauge.due_at())]
+        return min((at for at in due if at is not None), default=None)
 
     def cancel(self, ids: list[str]) -> None:
         for attempt in self._found(ids):
@@ -181,7 +191,9 @@ class Attempts:
         if self._released(attempt):
             return
         try:
-            self._supervisor.start(attempt.id, command_for(attempt.item), attempt.log.write)
+            self._supervisor.start(
+                attempt.id, command_for(attempt.item, self._progress_of(attempt.item)), attempt.log.write
+            )
         except (CannotStart, OSError, ValueError, TypeError) as error:
             log.warning("Job could not be started", **_names(attempt), why=str(error))
             self._over(attempt, failed("CANNOT_START", str(error)))
@@ -190,6 +202,9 @@ class Attempts:
         attempt.stage = Stage.RUNNING
         attempt.times_out_at = None if attempt.timeout is None else time.monotonic() + attempt.timeout
         log.info("Job started", **_names(attempt), number=attempt.item["number"], pid=attempt.pid)
+
+    def _progress_of(self, item: dict[str, Any]) -> Path:
+        return self._folder / str(item["id"])
 
     def _released(self, attempt: Attempt) -> bool:
         """Nothing may begin now, so it is given back."""
@@ -211,7 +226,7 @@ class Attempts:
 
     def _over(self, attempt: Attempt, report: dict[str, Any]) -> None:
         attempt.stage = Stage.OVER
-        self._put(attempt, [*attempt.log.close(), report])
+        self._put(attempt, [*attempt.gauge.close(), *attempt.log.close(), report])
 
     def _put(self, attempt: Attempt, reports: list[dict[str, Any]]) -> None:
         self._outbox.put(*({"attempt": attempt.id, **report} for report in reports))

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from jobs.agent.logs import text
@@ -20,8 +21,8 @@ class CannotStart(Exception):
     """The action does not describe something that can be started."""
 
 
-def command_for(item: dict[str, Any]) -> Command:
-    """The command of a claimed attempt; raises CannotStart."""
+def command_for(item: dict[str, Any], progress: Path) -> Command:
+    """The command of a claimed attempt, and the file for its progress; raises CannotStart."""
     action, payload = item["job"]["action"], json.dumps(item["job"].get("payload"))
     environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
     if action["type"] == "callable":
@@ -35,6 +36,7 @@ def command_for(item: dict[str, Any]) -> Command:
         "JOB_ID": str(item["job"]["id"]),
         "JOB_ATTEMPT": str(item["number"]),
         "JOB_ATTEMPT_ID": str(item["id"]),
+        "JOB_PROGRESS": str(progress),
     }
     environment.pop("JOB_PAYLOAD", None)
     if len(payload) < PAYLOAD_IN_ENVIRONMENT:

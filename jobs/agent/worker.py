@@ -11,9 +11,11 @@ import os
 import queue
 import selectors
 import signal
+import tempfile
 import threading
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -50,7 +52,10 @@ class Worker:
         self._supervisor = Supervisor(self._selector, self._warding)
         self._outbox = Outbox()
         self._fence = Fence()
-        self._attempts = Attempts(self._supervisor, self._outbox, options.allowances, self._fence)
+        self._folder = tempfile.TemporaryDirectory(prefix="controlplane-jobs-")
+        self._attempts = Attempts(
+            self._supervisor, self._outbox, options.allowances, self._fence, Path(self._folder.name)
+        )
         self._fenced = threading.Event()  # killed for the fence by another thread, not yet taken note of here
         self._heard = False
         self._blocked = False  # cordon, drain or maintenance
@@ -139,7 +144,7 @@ class Worker:
         if self.exit_status is not None:
             return
         self._attempts.time_out()
-        self._attempts.send_logs()
+        self._attempts.hand_on()
         self._enforce_drain()
         if self._ending:
             self._wind_down()
@@ -147,7 +152,7 @@ class Worker:
 
     def _wait(self) -> float:
         now = time.monotonic()
-        due = [self._supervisor.next_kill_at(), self._attempts.next_timeout(), self._attempts.next_log()]
+        due = [self._supervisor.next_kill_at(), self._attempts.next_timeout(), self._attempts.next_to_hand_on()]
         due += [self._grace_until, self._give_up_at]
         waits = [LOOK, *(at - now for at in due if at is not None)]
         if self._attempts.live and (remaining := self._fence.remaining()):
@@ -311,6 +316,7 @@ class Worker:
                 thread.close()
         self._warding.close()
         self._supervisor.kill_all()
+        self._folder.cleanup()
         probe.forget(self._options.name)
         self._selector.close()
         self._client.close()

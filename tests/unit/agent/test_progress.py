@@ -1,0 +1,166 @@
+"""How far a job says it has come: the last line of a file, once in a while."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from jobs.agent import gauge, progress
+from jobs.agent.gauge import MESSAGE_LIMIT, PAUSE, TAIL, Gauge
+from tests.support.standin import eventually
+from tests.unit.agent.test_logs import Now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Now()
+    monkeypatch.setattr(gauge, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setenv("JOB_PROGRESS", str(tmp_path / "progress"))
+    return tmp_path / "progress"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("0.4", {"progress": 0.4}), ("0.4 half a\n", {"progress": 0.4, "message": "half a"}), ("0", {"progress": 0}),
+        ("1 done\r\n", {"progress": 1, "message": "done"}), ("0.1 a\n0.2 b\n\n", {"progress": 0.2, "message": "b"}),
+        ("1.01 a", {"message": "1.01 a"}), ("-0.1", {"message": "-0.1"}), ("nan x", {"message": "nan x"}),
+        ("copying", {"message": "copying"}), ("0.5 a\0b\xff", {"progress": 0.5, "message": "a\ufffdb\ufffd"}),
+        ("0.5 " + "x" * (MESSAGE_LIMIT + 1), {"progress": 0.5, "message": "x" * MESSAGE_LIMIT}),
+        ("y" * 2 * TAIL + "\n0.5 end\n", {"progress": 0.5, "message": "end"}),
+    ],
+    ids=lambda value: str(value)[:20].encode("unicode_escape").decode(),
+)  # fmt: skip
+def test_the_last_line_counts(file, written, said):
+    file.write_bytes(written.encode("latin-1"))
+    assert Gauge(file).take() == [{"event": "PROGRESS", **said}]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b" \n\n"])
+def test_nothing_written_is_nothing_said(file, content):
+    if content is not None:
+        file.write_bytes(content)
+    assert Gauge(file).take() == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_whatever_the_code_makes_of_the_file_nobody_waits_for_it(file, make):
+    make(file)
+    assert Gauge(file).take() == Gauge(file).close() == []
+
+
+def test_python_says_it_with_a_function(file):
+    progress(0.25, "a\n quarter\0")
+    assert Gauge(file).take() == [{"event": "PROGRESS", "progress": 0.25, "message": "a quarter\ufffd"}]
+    progress(7)
+    assert Gauge(file).take() == [{"event": "PROGRESS", "progress": 1.0}]
+
+
+def test_outside_a_job_or_without_its_folder_the_function_does_nothing(file, monkeypatch):
+    monkeypatch.setenv("JOB_PROGRESS", "/no/such/folder/x")
+    progress(0.5)
+    monkeypatch.delenv("JOB_PROGRESS")
+    progress(0.5)
+    assert not file.exists()
+
+
+def test_what_comes_within_a_second_waits_and_what_is_the_same_is_not_said_again(file, clock):
+    one = Gauge(file)
+    progress(0.1)
+    assert one.take()
+    one.answered()
+    progress(0.2)
+    clock.now += PAUSE * 0.99
+    assert (one.take(), one.due_at()) == ([], 100 + PAUSE)
+    progress(0.3)
+    clock.now += PAUSE * 0.01
+    assert one.take() == [{"event": "PROGRESS", "progress": 0.3}]
+    one.answered()
+    clock.now += PAUSE
+    assert one.take() == []
+
+
+def test_while_one_is_not_answered_no_other_is_made_and_then_the_last(file, clock):
+    one = Gauge(file)
+    for done in (0.1, 0.2, 0.3):
+        progress(done)
+        reports = one.take()
+        assert bool(reports) == (done == 0.1)
+        clock.now += PAUSE
+    assert one.due_at() is None
+    one.answered()
+    assert one.take() == [{"event": "PROGRESS", "progress": 0.3}]
+
+
+def test_the_last_word_is_said_at_the_end_and_the_file_is_gone(file, clock):
+    one = Gauge(file)
+    progress(0.1)
+    one.take()
+    progress(0.2, "stuck")
+    file.with_name("progress.draft").touch()
+    assert one.close() == [{"event": "PROGRESS", "progress": 0.2, "message": "stuck"}]
+    assert list(file.parent.iterdir()) == []
+
+
+# The whole agent
+
+
+def said(plane, attempt):
+    with plane.lock:
+        reports = [report for report in plane.reports if report["attempt"] == attempt and report["event"] == "PROGRESS"]
+    return [(report.get("progress"), report.get("message")) for report in reports]
+
+
+def test_scripts_and_callables_are_seen_on_their_way(plane, agent, tmp_path):
+    go = tmp_path / "go"
+    (tmp_path / "going.py").write_text(
+        "import pathlib, time\n"
+        "from jobs.agent import progress\n"
+        "def run(go):\n"
+        "    progress(0.5, 'half')\n"
+        "    while not pathlib.Path(go).exists():\n"
+        "        time.sleep(0.02)\n"
+        "    progress(0.75)\n"
+        "    raise ValueError\n"
+    )
+    script = (
+        f'echo "0.5 half" > "$JOB_PROGRESS"; while [ ! -e {go} ]; do sleep 0.02; done; echo 0.75 >> "$JOB_PROGRESS"'
+    )
+    agent()
+    attempts = [plane.submit(script), plane.submit({"type": "callable", "path": "going:run"}, str(go))]
+    for attempt in attempts:
+        eventually(lambda attempt=attempt: said(plane, attempt) == [(0.5, "half")])
+    go.touch()
+    for attempt in attempts:
+        eventually(lambda attempt=attempt: plane.final(attempt))
+        assert said(plane, attempt) == [(0.5, "half"), (0.75, None)]
+    assert [plane.final(attempt)["event"] for attempt in attempts] == ["COMPLETED", "FAILED"]
+
+
+def test_a_chatty_job_costs_a_report_a_second(plane, agent, tmp_path):
+    chatty = (
+        "import json, os, time; from jobs.agent import progress; until = time.monotonic() + 2.5\n"
+        "while (left := until - time.monotonic()) > 0: progress(1 - left / 2.5)\n"
+    )
+    agent()
+    attempt = plane.submit({"type": "script", "command": [sys.executable, "-c", chatty]})
+    eventually(lambda: plane.final(attempt))
+    assert 2 <= len(said(plane, attempt)) <= 4, json.dumps(said(plane, attempt))
+
+
+def test_nothing_is_left_behind(plane, agent, tmp_path):
+    worker = agent()
+    attempt = plane.submit('dirname "$JOB_PROGRESS"; echo 1 > "$JOB_PROGRESS"')
+    folder = eventually(lambda: plane.final(attempt))["output"]["stdout"].strip()
+    assert os.listdir(folder) == []
+    worker.process.terminate()
+    worker.exits()
+    assert not os.path.exists(folder)
