@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-KINDS = ("script", "callable")
+KINDS = ("script", "callable", "handler")
+HANDLER = re.compile(r"([^=\s]+)=([^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*)")
 
 
 class NotAllowed(Exception):
@@ -15,21 +18,29 @@ class NotAllowed(Exception):
 
 @dataclass(frozen=True)
 class Allowances:
-    """The action types that run here; `callables` are globs on the module path, empty: any module."""
+    """The action types that run here; `callables` are globs on the module path, empty: any module.
+
+    `handlers`: by name, the function that is called.
+    """
 
     kinds: frozenset[str]
     callables: tuple[str, ...] = ()
+    handlers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str) -> Allowances:
-        """From `script,callable:myapp.*`; raises ValueError with a sentence for the user."""
+    def parse(cls, text: str | None, handlers: Iterable[str] = ()) -> Allowances:
+        """From `script,callable:myapp.*,handler` (None: the default) and handlers as `NAME=package.module:function`.
+
+        Raises ValueError with a sentence for the user.
+        """
+        named = _handlers(handlers)
+        if text is None:
+            text = "script,callable,handler" if named else "script,callable"
         kinds: set[str] = set()
         globs: list[str] = []
         bare = False
         for item in filter(None, (part.strip() for part in text.split(","))):
             kind, _, glob = item.partition(":")
-            if kind == "handler":
-                raise ValueError("this agent has no handlers: --allow handler needs an agent that registers some")
             if kind not in KINDS:
                 raise ValueError(f"--allow {item}: it is one of {', '.join(KINDS)}")
             if glob and kind != "callable":
@@ -39,10 +50,12 @@ class Allowances:
             globs += [glob] if glob else []
         if not kinds:
             raise ValueError("--allow names nothing, so there would be nothing to run")
-        return cls(frozenset(kinds), () if bare else tuple(globs))
+        if ("handler" in kinds) != bool(named):
+            raise ValueError("--allow handler and --handler NAME=package.module:function need each other")
+        return cls(frozenset(kinds), () if bare else tuple(globs), named)
 
-    def check(self, action: dict[str, Any]) -> None:
-        """Raises NotAllowed, with the reason, for an action that may not run here."""
+    def allowed(self, action: dict[str, Any]) -> dict[str, Any]:
+        """The action to run: a handler's is the call that it stands for. Raises NotAllowed with the reason."""
         kind = action.get("type")
         if kind not in self.kinds:
             raise NotAllowed(f"actions of type {kind} are not allowed here")
@@ -52,3 +65,21 @@ class Allowances:
             module = str(action.get("path") or "").partition(":")[0]
             if not any(fnmatchcase(module, glob) for glob in self.callables):
                 raise NotAllowed(f"module {module} is not among {', '.join(self.callables)}")
+        if kind != "handler":
+            return action
+        name = str(action.get("name"))
+        if name not in self.handlers:
+            raise NotAllowed(f"this agent has no handler {name}")
+        return {"type": "callable", "path": self.handlers[name]}
+
+
+def _handlers(said: Iterable[str]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for text in said:
+        match = HANDLER.fullmatch(text)
+        if not match:
+            raise ValueError(f"--handler {text}: write NAME=package.module:function")
+        if match[1] in named:
+            raise ValueError(f"--handler {text}: {match[1]} is {named[match[1]]} already")
+        named[match[1]] = match[2]
+    return named

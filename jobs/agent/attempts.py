@@ -89,11 +89,12 @@ class Attempts:
                 continue  # a repeated claim brings the same attempts
             self._attempts[attempt.id] = attempt
             try:
-                self._allowances.check(item["job"]["action"])
+                action = self._allowances.allowed(item["job"]["action"])
             except NotAllowed as error:
                 log.warning("Job not allowed here", attempt=attempt.id, job=item["job"]["id"], why=str(error))
                 self._over(attempt, {"event": "RELEASED", "reason": "not_allowed"})
             else:
+                attempt.item = {**item, "job": {**item["job"], "action": action}}
                 if not self._released(attempt):
                     self._outbox.put({"attempt": attempt.id, "event": "STARTED"})
 

@@ -53,7 +53,8 @@ def parser() -> argparse.ArgumentParser:
     add("--name", help="default: the host's name and the process id")
     add("--cluster", default="default")
     add("--tags", default="", metavar="A,B", help="in addition to those of what is allowed")
-    add("--allow", default="script,callable", metavar="KINDS", help="script, callable, callable:GLOB of modules")
+    add("--allow", metavar="KINDS", help="script, callable, callable:GLOB of modules, handler (default: all there are)")
+    add("--handler", action="append", default=[], metavar="NAME=MODULE:FUNCTION", help="called for jobs of that name")
     add("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once (default: CPUs)")
     add("--poll", type=float, default=1.0, metavar="SECONDS", help="between claims while there is nothing to do")
     add("--heartbeat-interval", type=float, metavar="SECONDS")
@@ -80,7 +81,7 @@ def options_from(arguments: argparse.Namespace) -> Options:
         "termination_grace_period_seconds": arguments.grace,
         "worker_task_restart_strategy": arguments.restart_strategy,
     }
-    allowances = Allowances.parse(arguments.allow)
+    allowances = Allowances.parse(arguments.allow, arguments.handler)
     return Options(
         url=arguments.url,
         token=arguments.token,

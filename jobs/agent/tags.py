@@ -11,6 +11,7 @@ TAG_OF_KIND = {"script": "script", "callable": "python"}
 
 
 def tags_for(allowances: Allowances, extra: Iterable[str] = ()) -> list[str]:
-    """Sorted: one tag per kind of action that is allowed, the Python runtime, and what the user added."""
+    """Sorted: one per kind of action and per handler that is allowed, the Python runtime, and what the user added."""
     runtime = f"runtime:python{sys.version_info.major}.{sys.version_info.minor}"
-    return sorted({runtime, *(TAG_OF_KIND[kind] for kind in allowances.kinds), *filter(None, extra)})
+    kinds = {tag for kind, tag in TAG_OF_KIND.items() if kind in allowances.kinds}
+    return sorted({runtime, *kinds, *(f"handler:{name}" for name in allowances.handlers), *filter(None, extra)})

@@ -128,6 +128,17 @@ def test_callables_run_with_the_working_directory_importable(plane, agent, tmp_p
     assert "no such thing" in finals["fail"]["error"]["traceback"]
 
 
+def test_a_handler_is_called_with_the_payload(plane, agent, tmp_path):
+    (tmp_path / "mails.py").write_text("def send(payload):\n    return {'sent': payload}\n")
+    known, unknown = ({"type": "handler", "name": name} for name in ("mail", "post"))
+    attempts = [plane.submit(known, "hello"), plane.submit(unknown)]
+    agent("--allow", "handler", "--handler", "mail=mails:send")
+    assert eventually(lambda: plane.final(attempts[0]))["output"] == {"sent": "hello"}
+    assert eventually(lambda: plane.final(attempts[1]))["reason"] == "not_allowed"
+    said = plane.calls[0][1]
+    assert "handler:mail" in said["tags"] and "script" not in said["tags"]
+
+
 def test_what_is_not_allowed_is_given_back_unstarted(plane, agent):
     cases = [{"type": "script", "runner": "docker", "command": "true"}, {"type": "callable", "path": "os:getcwd"}]
     attempts = [plane.submit(action) for action in cases]

@@ -24,7 +24,7 @@ def test_tags_are_those_of_what_is_allowed_the_runtime_and_the_users():
 
 @pytest.mark.parametrize("path", ["myapp.tasks:send", "myapp.a.b:send", "other:send"])
 def test_a_callable_is_allowed_by_a_glob_on_its_module(path):
-    Allowances.parse("callable:myapp.*, callable:other").check({"type": "callable", "path": path})
+    Allowances.parse("callable:myapp.*, callable:other").allowed({"type": "callable", "path": path})
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_a_callable_is_allowed_by_a_glob_on_its_module(path):
 )
 def test_anything_else_is_not_allowed(action):
     with pytest.raises(NotAllowed):
-        Allowances.parse("callable:myapp.*").check(action)
+        Allowances.parse("callable:myapp.*").allowed(action)
 
 
 @pytest.mark.parametrize("runner", ["docker", "pod"])
 def test_a_script_runs_locally_only(runner):
-    Allowances.parse("script").check({"type": "script", "runner": None})
+    Allowances.parse("script").allowed({"type": "script", "runner": None})
     with pytest.raises(NotAllowed):
-        Allowances.parse("script").check({"type": "script", "runner": runner})
+        Allowances.parse("script").allowed({"type": "script", "runner": runner})
 
 
 @pytest.mark.parametrize("wrong", ["handler", "handler:x", "docker", "script:x", "", ","])
@@ -57,7 +57,38 @@ def test_an_unknown_allowance_is_refused_with_a_sentence(wrong):
 
 
 def test_a_bare_callable_allows_every_module_whatever_else_is_said():
-    Allowances.parse("callable:myapp.*,callable").check({"type": "callable", "path": "os:getcwd"})
+    Allowances.parse("callable:myapp.*,callable").allowed({"type": "callable", "path": "os:getcwd"})
+
+
+HANDLERS = ["mail=myapp.tasks:send", "é/1=mine:run"]
+
+
+def test_a_handler_is_the_call_of_its_function_and_a_tag():
+    allowances = Allowances.parse("callable:other,handler", HANDLERS)
+    assert allowances.allowed({"type": "handler", "name": "mail"}) == {"type": "callable", "path": "myapp.tasks:send"}
+    assert tags_for(allowances) == sorted(["handler:mail", "handler:é/1", "python", PYTHON])
+    for action in ({"type": "handler", "name": "post"}, {"type": "handler"}, {"type": "callable", "path": "mine:run"}):
+        with pytest.raises(NotAllowed):
+            allowances.allowed(action)
+
+
+def test_handlers_are_allowed_unless_something_else_is_said():
+    assert Allowances.parse(None).kinds == {"script", "callable"}
+    assert Allowances.parse(None, HANDLERS).kinds == {"script", "callable", "handler"}
+    assert tags_for(Allowances.parse("handler", HANDLERS)) == sorted(["handler:mail", "handler:é/1", PYTHON])
+
+
+@pytest.mark.parametrize("wrong", ["mail", "mail=", "=a:b", "mail=a", "mail=a:b:c", "mail=a.:b", "ma il=a:b"])
+def test_a_handler_that_names_no_function_is_refused_with_a_sentence(wrong):
+    with pytest.raises(ValueError, match="write NAME="):
+        Allowances.parse(None, [wrong])
+
+
+def test_two_handlers_of_one_name_and_handlers_that_are_not_allowed_are_refused():
+    with pytest.raises(ValueError, match=r"myapp\.tasks:send already"):
+        Allowances.parse(None, [*HANDLERS, "mail=x:y"])
+    with pytest.raises(ValueError, match="need each other"):
+        Allowances.parse("script", HANDLERS)
 
 
 def test_the_environment_stands_in_for_url_and_token(monkeypatch):
