@@ -1,0 +1,164 @@
+"""Code that runs on a real agent: how it is cancelled, and what is heard of it while it runs and at its end."""
+
+import os
+import signal
+from contextlib import suppress
+
+import psutil
+import psycopg
+import pytest
+
+from tests.support.processes import eventually, fleet
+
+pytestmark = pytest.mark.acceptance
+
+# A child that takes no notice of SIGTERM, and a parent that waits for it.
+FAMILY = """
+sh -c 'trap "" TERM; echo $$ > {0}.child; while true; do sleep 0.05; done' &
+echo $$ > {0}.parent; wait
+"""
+CALLABLE = """
+from jobs.agent import progress
+def large(size):
+    progress(0.75, "nearly")
+    return "x" * size
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute("drop database if exists acceptance_code with (force)")
+        connection.execute("create database acceptance_code")
+    folder = tmp_path_factory.mktemp("code")
+    (folder / "callables.py").write_text(CALLABLE)
+    # A frozen worker is still far from being lost when a cancellation has waited long enough.
+    timings = {"LIVENESS_TIMEOUT": "60", "JOBS_CANCEL_TIMEOUT": "2", "JOBS_SWEEP_INTERVAL": "1"}
+    with fleet(folder, DATABASE_URL=f"{server}/acceptance_code", **timings) as running:
+        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.url, running.client = running.web(), running.token("client")
+        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        running.env["PYTHONPATH"] += os.pathsep + str(folder)
+        running.agent("worker", running.url, "--concurrency", "1")
+        yield running
+
+
+@pytest.fixture
+def job(running):
+    """Submits an action; its id, and calls about it: `seen()`, `call("POST", "/cancel")`."""
+
+    class Job:
+        def __init__(self, action, **more):
+            if isinstance(action, str):
+                action = {"type": "script", "command": action}
+            self.id = running.call("POST", f"{running.url}/api/v1/jobs", running.client, {"action": action, **more})[
+                "id"
+            ]
+
+        def call(self, method, path=""):
+            return running.call(method, f"{running.url}/api/v1/jobs/{self.id}{path}", running.client)
+
+        def seen(self):
+            return self.call("GET")
+
+        def ended(self):
+            return eventually(lambda: (job := self.seen())["finished_at"] and job, why="the job ends")
+
+        def ended_by(self):
+            """Who ended its only attempt."""
+            with psycopg.connect(running.env["DATABASE_URL"]) as connection:
+                return connection.execute("select ended_by from jobs_attempt where job_id = %s", [self.id]).fetchone()[
+                    0
+                ]
+
+        def lines(self):
+            found, cursor = [], "0"
+            while cursor:
+                page = self.call("GET", f"/logs?cursor={cursor}")
+                found += [(item["stream"], item["line"]) for item in page["items"]]
+                cursor = page["next"]
+            return found
+
+    return Job
+
+
+def family(folder, name):
+    """The process ids of FAMILY, once both are there. The parent leads the group."""
+    files = [folder / f"{name}.{who}" for who in ("parent", "child")]
+    return eventually(lambda: all(file.exists() and file.read_text().strip() for file in files)
+                      and [int(file.read_text()) for file in files], why="both run")  # fmt: skip
+
+
+def is_gone(group):
+    """Nothing of it runs; what is dead may still wait to be buried by the machine's init."""
+    for process in psutil.process_iter(["status"]):
+        with suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+                return False
+    return True
+
+
+def test_a_cancelled_job_ends_with_its_whole_process_group_and_its_worker_says_so(running, job):
+    one = job(FAMILY.format(running.folder / "cancelled"))
+    parent, child = family(running.folder, "cancelled")
+    assert os.getpgid(child) == parent and one.seen()["state"] == "RUNNING"
+    one.call("POST", "/cancel")
+    ended = one.ended()
+    assert (ended["state"], [attempt["state"] for attempt in ended["attempts"]]) == ("CANCELLED", ["CANCELLED"])
+    eventually(lambda: is_gone(parent), within=5, why="nothing of it runs")
+    assert one.ended_by() == "server"
+
+
+def test_a_cancelled_job_of_a_frozen_worker_is_cancelled_for_it_and_thawed_it_ends_the_code(running, job):
+    one = job(FAMILY.format(running.folder / "frozen"))
+    parent, _ = family(running.folder, "frozen")
+    agent = running.processes["worker"]
+    agent.send_signal(signal.SIGSTOP)
+    try:
+        one.call("POST", "/cancel")
+        ended = one.ended()
+        assert (ended["state"], [attempt["state"] for attempt in ended["attempts"]]) == ("CANCELLED", ["CANCELLED"])
+        assert one.ended_by() == "liveness"
+        assert "did not confirm" in ended["timeline"][-2]["reason"]
+        assert not is_gone(parent), "nobody was there to end it"
+    finally:
+        agent.send_signal(signal.SIGCONT)
+    eventually(lambda: is_gone(parent), why="the worker hears that it is not its own any more")
+    assert job("true").ended()["state"] == "COMPLETED"
+    assert agent.poll() is None
+
+
+def test_lines_of_both_streams_come_in_order_and_what_was_cut_is_said(running, job):
+    one = job(
+        "echo 1; sleep 0.3; echo 2 >&2; sleep 0.3; echo 3; head -c 9000 /dev/zero | tr '\\0' x; echo; seq 5 10050"
+    )
+    assert one.ended()["state"] == "COMPLETED"
+    lines = one.lines()
+    assert lines[:3] == [("STDOUT", "1"), ("STDERR", "2"), ("STDOUT", "3")]
+    assert lines[3] == ("STDOUT", "x" * 8189 + "…")
+    assert lines[4:10_000] == [("STDOUT", str(number)) for number in range(5, 10_001)]
+    assert lines[10_000:] == [("STDOUT", "… further lines are not kept")]
+
+
+def test_lines_and_progress_are_seen_while_the_code_runs(running, job):
+    go = running.folder / "go"
+    one = job(f'echo here; echo "0.5 half" > "$JOB_PROGRESS"; while [ ! -e {go} ]; do sleep 0.05; done')
+    eventually(lambda: one.lines() == [("STDOUT", "here")])
+    eventually(lambda: one.seen()["attempts"][0]["progress"] == 0.5)
+    assert (one.seen()["state"], one.seen()["attempts"][0]["message"]) == ("RUNNING", "half")
+    go.touch()
+    assert one.ended()["state"] == "COMPLETED"
+
+
+def test_an_output_that_is_too_large_fails_its_job_and_says_the_size_and_the_limit(job):
+    large = {"type": "callable", "path": "callables:large"}
+    one, most = job(large, payload=262_143), job(large, payload=262_142)
+    error = one.ended()["error"]
+    assert (error["code"], "262145" in error["message"], "262144" in error["message"]) == (
+        "OUTPUT_TOO_LARGE",
+        True,
+        True,
+    )
+    assert len(most.ended()["output"]) == 262_142
+    assert one.seen()["attempts"][0]["progress"] == 0.75
