@@ -1,6 +1,5 @@
 """What the calls of workers cost, and what happens when many of them meet: with real commits and connections."""
 
-import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -138,27 +137,6 @@ def test_a_claim_walks_over_none_of_the_jobs_that_it_may_not_have(worker):
     assert sum(node.get("Rows Removed by Filter", 0) for node in reads) < 20
 
 
-def test_eight_connections_claim_five_thousand_jobs_and_none_twice(committed, threads):
-    jobs = {job for _ in range(5) for job in submit_many(1000)}
-    workers = [committed(name=f"w{number}", max_concurrent=5000).token for number in range(8)]
-    start = threading.Barrier(8)
-
-    def drain(token):
-        start.wait(10)
-        taken, empty = [], 0
-        while empty < 3:
-            found = [attempt.job for attempt in claiming.claim(tokens.read_server_token(token), 50)]
-            taken += found
-            empty = 0 if found else empty + 1
-        return taken
-
-    began = time.monotonic()
-    taken = [job for future in [threads(drain, token) for token in workers] for job in future.result(60)]
-    assert time.monotonic() - began < 10
-    assert len(taken) == len(set(taken)) == Attempt.objects.count() == 5000
-    assert set(taken) == jobs
-
-
 @pytest.mark.parametrize(("request_id", "given"), [(None, 7), (uuid.uuid4(), 5)], ids=["others", "the same"])
 def test_claims_of_one_server_at_once_never_exceed_its_capacity_and_the_same_is_one(
     committed, threads, request_id, given
@@ -288,18 +266,6 @@ def assert_finished_by_one_clean_check():
     assert sorted(Attempt.objects.values_list("state", flat=True)) == ["REQUEUED"] + ["RESUBMITTED"] * 3
     assert Server.objects.get().state == "DISCONNECTED"
     assert ServerEvent.objects.filter(actor="liveness").count() == 1
-
-
-def test_a_check_killed_between_disconnecting_and_recovering_orphans_nothing(lost, threads):
-    with transaction.atomic():
-        run("lock table jobs_attempt in access exclusive mode")
-        interrupted = threads(check)
-        run("select pg_terminate_backend(%s)", [waiting()])
-    with pytest.raises((CheckFailed, DatabaseError)):
-        interrupted.result(20)
-    assert Server.objects.get().state == "DISCONNECTED"
-    assert set(Attempt.objects.values_list("state", flat=True)) == {"RUNNING", "CLAIMED"}
-    assert_finished_by_one_clean_check()
 
 
 def test_a_check_that_meets_a_deadlock_is_finished_by_the_next(lost, threads):

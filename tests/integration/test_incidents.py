@@ -1,19 +1,23 @@
 """Each of these went wrong once."""
 
+import threading
 import uuid
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, connection, transaction
 
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.services import submission
+from jobs.services import claiming, recovery, submission, sweep
 from jobs.services.check import CheckFailed, check
 from liveness.models import Brake, Server, ServerEvent
 from liveness.models import Clock as ClockRow
-from liveness.services import detection
-from tests.integration.test_hot_paths import committed, submit_many, threads
+from liveness.services import detection, tokens
+from tests.integration import test_hot_paths as hot
+from tests.integration.test_hot_paths import run, submit_many, waiting
+from tests.support.clock import Clock
 
-__all__ = ["committed", "threads"]
+committed, threads, lost = hot.committed, hot.threads, hot.lost
+AT_ONCE = {"worker_task_restart_strategy": "IMMEDIATELY"}
 
 
 def state(worker):
@@ -189,3 +193,133 @@ def test_heartbeats_and_reports_of_many_attempts_never_wait_for_each_other_in_a_
         for done in [threads(beats, running), threads(ends, held)]:
             done.result(60)
     assert wrong == []
+
+
+@pytest.mark.parametrize("end", ["COMPLETED", "FAILED", "CANCELLED"])
+def test_a_finished_job_is_never_re_run(worker, submit, clock, end):
+    job, request = submit(max_retries=3, retry_on=["OTHER"]), str(uuid.uuid4())
+    one = worker(config=AT_ONCE)
+    (attempt,) = one.claim(1, request_id=request)
+    one.start(attempt)
+    if end == "CANCELLED":
+        submit.client.post(f"/jobs/{job['id']}/cancel", {})
+    more = {"COMPLETED": {"output": 1}, "FAILED": {"error": {"code": "X"}}}.get(end, {})
+    assert one.report({"attempt": attempt["id"], "event": end, **more})[0]["accepted"]
+    finished = submit.client.get(f"/jobs/{job['id']}").json()
+    assert one.claim(request_id=request) == []
+    for _ in range(3):  # its worker is found dead, and forgotten
+        clock.advance(400)
+        check()
+        sweep.sweep()
+    assert state(one) == "INACTIVE"
+    assert worker(name="heir").claim() == []
+    assert submit.client.get(f"/jobs/{job['id']}").json() == finished
+    assert finished["state"] == end and len(finished["attempts"]) == 1
+
+
+@pytest.mark.parametrize("first", ["the loser", "the heir", "both at once"])
+def test_two_workers_cannot_finish_one_job(committed, threads, first):
+    submit_many(1)
+    loser = committed(name="loser", config=AT_ONCE)
+    held = loser.hold()
+    Clock().advance(46)
+    heir = committed(name="heir")
+    check()
+    inherited = heir.hold()
+    start = threading.Barrier(2)
+
+    def complete(one, attempt):
+        if first == "both at once":
+            start.wait(10)
+        return one.complete(attempt, one.registration["id"])
+
+    pairs = [(loser, held), (heir, inherited)]
+    if first == "both at once":
+        results = [future.result(10) for future in [threads(complete, *pair) for pair in pairs]]
+    else:
+        results = [complete(*pair) for pair in (pairs if first == "the loser" else reversed(pairs))]
+    accepted = {result["attempt"]: (result["accepted"], result["code"]) for result in results}
+    assert accepted == {held["id"]: (False, "attempt_superseded"), inherited["id"]: (True, None)}
+    assert WorkerJob.objects.values_list("state", "output").get() == ("COMPLETED", heir.id)
+    assert [str(late.attempt_id) for late in LateReport.objects.all()] == [held["id"]]
+
+
+# A clock that can be made to stand in the way: a sweep that reads it has found its rows, and not yet locked them.
+SLOW = """
+    create schema slow;
+    create function slow.clock_timestamp() returns timestamptz language plpgsql as
+        $$ begin perform pg_advisory_lock_shared(42), pg_advisory_unlock_shared(42);
+           return test_clock.clock_timestamp(); end $$
+"""
+
+
+def slowly(step):
+    run("set search_path = slow, public, test_clock, pg_catalog")
+    return step()
+
+
+@pytest.mark.parametrize("completed", [True, False], ids=["completed", "left alone"])
+@pytest.mark.parametrize("step", ["recovery of the lost", "sweep of the stale"])
+def test_a_completion_between_search_and_write_wins(committed, threads, step, completed):
+    submit_many(1)
+    one = committed(config=AT_ONCE)
+    attempt = one.hold()
+    if step == "recovery of the lost":
+        one.beat(state="ERROR")
+    else:
+        Clock().advance(301)
+        one.beat()
+    run(SLOW)
+    try:
+        run("select pg_advisory_lock(42)")
+        found = threads(slowly, recovery.recover if step == "recovery of the lost" else sweep.end_overdue)
+        waiting()
+        assert not completed or one.complete(attempt, 42)["accepted"]
+    finally:
+        run("select pg_advisory_unlock_all()")
+        ended = found.result(10)
+        run("drop schema slow cascade")
+    assert ended == ({} if completed else {"RESUBMITTED": 1})
+    expected = ("COMPLETED", 42, 0) if completed else ("PENDING", None, 1)
+    assert WorkerJob.objects.values_list("state", "output", "resubmissions").get() == expected
+    assert Attempt.objects.get().state == ("COMPLETED" if completed else "RESUBMITTED")
+
+
+def test_a_crash_between_marking_a_server_and_recovering_its_jobs_orphans_nothing(lost, threads):
+    with transaction.atomic():
+        run("lock table jobs_attempt in access exclusive mode")
+        interrupted = threads(check)
+        run("select pg_terminate_backend(%s)", [waiting()])
+    with pytest.raises((CheckFailed, DatabaseError)):
+        interrupted.result(20)
+    assert state(lost) == "DISCONNECTED"
+    assert set(Attempt.objects.values_list("state", flat=True)) == {"RUNNING", "CLAIMED"}
+    hot.assert_finished_by_one_clean_check()
+
+
+def test_8_connections_claim_20_000_jobs_and_none_twice(committed, threads):
+    (pattern,) = submit_many(1)
+    run(
+        "insert into jobs_workerjob (owner_id, fingerprint, action, required_tags)"
+        " select owner_id, fingerprint, action, required_tags from jobs_workerjob, generate_series(2, 20000)"
+        " where id = %s",
+        [pattern],
+    )
+    workers = [tokens.read_server_token(committed(name=f"w{n}", max_concurrent=20_000).token) for n in range(8)]
+    start = threading.Barrier(8)
+
+    def drain(token):
+        start.wait(10)
+        taken, empty = [], 0
+        while empty < 3:
+            found = [attempt.job for attempt in claiming.claim(token, 200)]
+            taken += found
+            empty = 0 if found else empty + 1
+        return taken
+
+    connection.close()  # the pool has eight, and all are needed
+    shares = [future.result(60) for future in [threads(drain, token) for token in workers]]
+    taken = [job for share in shares for job in share]
+    assert len(taken) == len(set(taken)) == Attempt.objects.count() == 20_000
+    assert WorkerJob.objects.filter(state="CLAIMED", attempt_count=1).count() == 20_000
+    assert min(map(len, shares)) > 0, "one had nothing: they were not at it together"

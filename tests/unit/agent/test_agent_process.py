@@ -378,6 +378,27 @@ def test_a_drain_past_its_deadline_gives_back_what_is_left(plane, agent, tmp_pat
     assert gone(found)
 
 
+def test_an_error_that_the_worker_met_by_itself_while_draining_is_failed_and_an_interrupt_by_the_drain_is_not(
+    plane, agent, tmp_path
+):
+    go = tmp_path / "go"
+    wait = "while [ ! -e {} ]; do sleep 0.02; done"
+    attempts = {
+        "own": plane.submit(f"touch {go}.own; {wait.format(go)}; exit 3"),
+        "interrupted": plane.submit(f"trap 'exit 1' TERM; touch {go}.interrupted; {wait.format('/no/such/file')}"),
+    }
+    agent()
+    for name in attempts:
+        eventually((tmp_path / f"go.{name}").exists)
+    plane.heartbeat["drain"] = {"deadline": (datetime.now(UTC) + timedelta(seconds=2)).isoformat()}
+    beats = plane.count("heartbeat")
+    eventually(lambda: plane.count("heartbeat") > beats + 1)  # it has heard of the drain
+    go.touch()
+    finals = {name: eventually(lambda id=id: plane.final(id)) for name, id in attempts.items()}
+    assert (finals["own"]["event"], finals["own"]["error"]["code"]) == ("FAILED", "EXIT_3")
+    assert (finals["interrupted"]["event"], finals["interrupted"]["reason"]) == ("RELEASED", "drain_deadline")
+
+
 def test_a_report_that_cannot_be_read_does_not_hold_up_the_others(plane, agent):
     def reports(body):
         if any(report.get("output", {}).get("stdout") == "bad\n" for report in body["reports"]):
