@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+from concurrent.futures import wait
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -280,9 +281,9 @@ def test_a_completion_between_search_and_write_wins(committed, threads, monkeypa
         assert not completed or one.complete(attempt, 42)["accepted"]
     finally:
         run("select pg_advisory_unlock_all()")
-        ended = found.result(10)
+        wait([found])
         run("drop schema slow cascade")
-    assert ended == ({} if completed else {"RESUBMITTED": 1})
+    assert found.result() == ({} if completed else {"RESUBMITTED": 1})
     expected = ("COMPLETED", 42, 0) if completed else ("PENDING", None, 1)
     assert WorkerJob.objects.values_list("state", "output", "resubmissions").get() == expected
     assert Attempt.objects.get().state == ("COMPLETED" if completed else "RESUBMITTED")
