@@ -1,8 +1,10 @@
 """Typed settings: a dataclass of defaults, overridden by a Django setting and by the environment."""
 
 import dataclasses
+import difflib
 import math
 import os
+import re
 import typing
 from enum import StrEnum
 from types import UnionType
@@ -17,6 +19,9 @@ from controlplane.durations import seconds
 Seconds = Annotated[float, "seconds"]
 
 T = TypeVar("T")
+
+OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
+"""What Kubernetes adds to the environment of every pod for services that are called like our settings."""
 
 
 class Conf(Generic[T]):
@@ -52,10 +57,17 @@ class Conf(Generic[T]):
     def _parse(self) -> tuple[T, list[str]]:
         given: dict[str, Any] = dict(getattr(settings, self.name, {}))
         known = typing.get_type_hints(self.schema, include_extras=True)
+        keys = [field.upper() for field in known]
+        unknown = {f'{self.name}["{key}"]': key for key in given if key not in keys}
+        in_environment = {name: name.removeprefix(f"{self.name}_") for name in os.environ}
+        unknown |= {
+            name: key
+            for name, key in in_environment.items()
+            if name != key and key not in keys and not OF_KUBERNETES.fullmatch(key)
+        }
         problems = [
-            f'{self.name}["{key}"] is not a setting; known are {", ".join(k.upper() for k in known)}.'
-            for key in given
-            if key != key.upper() or key.lower() not in known
+            f"{name} is not a setting; {nearest(str(key), keys) or 'known are ' + ', '.join(keys)}."
+            for name, key in unknown.items()
         ]
         values = {}
         for field, kind in known.items():
@@ -69,6 +81,12 @@ class Conf(Generic[T]):
             except ValueError as error:
                 problems.append(f"{source}: {error}.")
         return self.schema(**values), problems
+
+
+def nearest(key: str, keys: list[str]) -> str:
+    """The key that was probably meant; empty when there is none."""
+    found = difflib.get_close_matches(key.upper(), keys, 1)
+    return f"{found[0]} is probably meant" if found else ""
 
 
 def read(raw: Any, kind: Any) -> Any:

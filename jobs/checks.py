@@ -12,9 +12,9 @@ def settings_make_sense(**_: Any) -> list[CheckMessage]:
     given, unreadable = conf.readable()
     found: list[CheckMessage] = [Error(problem, id="jobs.E001") for problem in unreadable]
     found += [
-        Error(f'JOBS["{name.upper()}"] is {getattr(given, name):g} s; it must be above 0.', id="jobs.E002")
-        for name in ("sweep_interval", "claimer_heartbeat_interval", "runner_heartbeat_interval")
-        if getattr(given, name) <= 0
+        Error(f'JOBS["{name.upper()}"] is {value:g} s; it must be above 0.', id="jobs.E002")
+        for name in ("sweep_interval", "claimer_heartbeat_interval", "runner_heartbeat_interval", "default_timeout")
+        if (value := getattr(given, name)) is not None and value <= 0
     ]
     found += [
         Error(

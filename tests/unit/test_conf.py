@@ -96,6 +96,41 @@ def test_a_value_that_cannot_be_read_is_named_by_the_check_and_at_use(given, key
         liveness()
 
 
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"LIVENESS_TIMOUT": "45s"}, ["LIVENESS_TIMOUT", "TIMEOUT is probably meant"]),
+        ({"LIVENESS_timeout": "45s"}, ["LIVENESS_timeout", "TIMEOUT is probably meant"]),
+        ({"LIVENESS_XYZ": "1"}, ["LIVENESS_XYZ", "known are ENABLED, INTERVAL"]),
+        ({"LIVENESS_": "1"}, ["LIVENESS_", "known are"]),
+    ],
+    ids=str,
+)
+def test_an_unknown_name_in_the_environment_is_refused_with_what_is_probably_meant(given, environ, named):
+    given(environ=environ)
+    ((id_, message),) = found(liveness_checks)
+    assert id_ == "liveness.E001" and all(part in message for part in named)
+    with pytest.raises(ImproperlyConfigured, match=named[0]):
+        liveness()
+
+
+@pytest.mark.parametrize("key", ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "X_PORT_80_TCP"])
+def test_what_kubernetes_says_of_a_service_called_like_our_settings_is_not_ours(given, key):
+    given("JOBS", environ={f"JOBS_{key}": "tcp://10.0.0.1:80", "JOBS": "x", "LIVENESSX_TIMOUT": "1"})
+    assert found(jobs_checks) == found(liveness_checks) == []
+
+
+def test_a_misspelt_key_of_the_settings_says_what_is_probably_meant(given):
+    given("JOBS", MAX_RESUBMISSION=1)
+    assert 'JOBS["MAX_RESUBMISSION"] is not a setting; MAX_RESUBMISSIONS is' in found(jobs_checks)[0][1]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(-1, ["E002"]), (0, ["E002"]), (0.001, []), (None, [])])
+def test_a_default_timeout_is_above_0(given, seconds, expected):
+    given("JOBS", DEFAULT_TIMEOUT=seconds)
+    assert ids(jobs_checks) == expected
+
+
 @pytest.mark.parametrize("raw", ["x", "1.5", 1.5, None, "", True])
 def test_a_number_of_losses_is_a_whole_number(given, raw):
     given("JOBS", MAX_RESUBMISSIONS=raw)
