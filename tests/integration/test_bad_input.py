@@ -15,7 +15,7 @@ from liveness.services import tokens
 SOME = "01890000-0000-7000-8000-000000000000"
 SCRIPT = {"type": "script", "command": "true"}
 TABLES = ("liveness_server", "liveness_serverevent", "liveness_heartbeat", "liveness_apitoken", "jobs_workerjob",
-          "jobs_attempt", "jobs_latereport")  # fmt: skip
+          "jobs_attempt", "jobs_latereport", "jobs_logline")  # fmt: skip
 
 
 def stored():
@@ -41,8 +41,8 @@ def assert_problem(answer, status=None, code=None):
 @pytest.fixture
 def calls(api, worker, submit):
     """The calls, each with who may make it and a body that is right; one attempt runs."""
-    submit()
-    one = worker(name="one")
+    job = f"/jobs/{submit()['id']}"
+    one, operator = worker(name="one"), api("operator")
     attempt = one.hold()["id"]
     registration = {"type": "WORKER", "name": "two", "instance_id": str(uuid.uuid4())}
     reports = {"reports": [{"attempt": attempt, "event": "PROGRESS", "progress": 0.5}]}
@@ -52,11 +52,23 @@ def calls(api, worker, submit):
         "claims": (one, f"/servers/{one.id}/claims", {"limit": 1}),
         "reports": (one, f"/servers/{one.id}/reports", reports),
         "job": (submit.client, "/jobs", {"action": SCRIPT}),
-        "get": (submit.client, f"/jobs/{SOME}", None),
+        "cancel": (submit.client, f"{job}/cancel", {}),
+        "resubmit": (submit.client, f"{job}/resubmit", {}),
+        "fail": (submit.client, f"{job}/fail", {"reason": "x"}),
+        "requeue": (operator, "/recovery/requeue-stale-claimed", {"older_than_seconds": 60}),
+        "fail_stale": (operator, "/recovery/fail-stale-running", {"older_than_seconds": 60}),
+        "get": (submit.client, job, None),
+        "list": (submit.client, "/jobs", None),
+        "logs": (submit.client, f"{job}/logs", None),
+        "placement": (submit.client, f"{job}/placement", None),
+        "stale": (operator, "/recovery/stale", None),
+        "servers": (operator, "/servers", None),
     }
 
 
-CALLS = ("registration", "heartbeat", "claims", "reports", "job")
+OF_SERVERS = ("heartbeat", "claims", "reports")
+POSTS = ("registration", *OF_SERVERS, "job", "cancel", "resubmit", "fail", "requeue", "fail_stale")
+GETS = ("get", "list", "logs", "placement", "stale", "servers")
 TEXT = [1, 1.5, True, None, [], {}, "x" * 100_001]
 WHOLE = ["1", "", 1.5, True, [], {}, 2**31, 2**63, 10**30, -(2**31) - 1]
 UUID = [1, 1.5, True, None, "", "x", SOME[:-1], [], {}]
@@ -64,6 +76,7 @@ WORD = [1, True, None, "", "x", [], {}]
 TAGS = [1, True, None, "script", {}, [1], [None], [[]], [{}], [""], ["x" * 101], [str(n) for n in range(201)]]
 SECONDS = ["1", "5m", "nan", True, [], {}, -1, 1e300, 10**30]
 OBJECT = [1, True, None, "x", []]
+LOG = {"attempt": SOME, "event": "LOG", "stream": "STDOUT", "lines": ["x"]}
 COMMAND = [1, True, None, "", [], {}, [1], [None], [[]]]
 
 FIELDS = {
@@ -97,6 +110,13 @@ FIELDS = {
                     *([{"attempt": SOME, "event": "RELEASED", "reason": value}] for value in TEXT),
                     *([{"attempt": SOME, "event": "PROGRESS", "progress": value}] for value in [*SECONDS, 1.01, None]),
                     *([{"attempt": SOME, "event": "PROGRESS", "message": value}] for value in TEXT),
+                    *([{"attempt": SOME, "event": event, "sequence": 1}] for event in ("PROGRESS", "COMPLETED")),
+                    *([{"attempt": SOME, "event": "PROGRESS", field: "x"}] for field in ("lines", "stream", "reason")),
+                    [{"attempt": SOME, "event": "LOG"}], [{**LOG, "message": "x"}], [{**LOG, "progress": 1}],
+                    *([{**LOG, "stream": value}] for value in [*WORD, "stdout"]),
+                    *([{**LOG, "lines": value}] for value in
+                      [*OBJECT, {}, [1], [None], [[]], ["x" * 8193], ["x"] * 1001]),
+                    *([{**LOG, "sequence": value}] for value in [*WHOLE, None, -1]),
                     [{"attempt": SOME, "event": "STARTED"}] * 1001],
     },
     "job": {
@@ -111,12 +131,19 @@ FIELDS = {
                    *({"type": "docker", "image": "x", "command": value} for value in COMMAND)],
         "tags": TAGS, "priority": [*WHOLE, None], "timeout_seconds": [*SECONDS, 0],
         "available_at": [1, True, None, "", "x", "2020-13-01T00:00:00Z", "now", "infinity", [], {}],
-        "on_worker_lost": WORD, "key": [*TEXT, ""],
+        "on_worker_lost": WORD, "key": [*TEXT, ""], "unmatched": [*WORD, "fail "], "retry_backoff": [*WORD, "Fixed"],
+        "good_until": [1, True, "", "x", "now", "infinity", "2020-13-01T00:00:00Z", [], {}],
+        "max_retries": [*WHOLE, None, -1, 1001], "retry_delay_seconds": [*SECONDS, None],
+        "retry_on": [1, True, "ValueError", {}, [1], [None], [[]], [""], ["x" * 256], ["x"] * 101],
+        "require_worker": [0, 1, "yes", "true", "", None, [], {}],
     },
+    "cancel": {}, "resubmit": {},
+    "fail": {"reason": [*TEXT, "x" * 1001]},
+    "requeue": {"older_than_seconds": [*SECONDS, None]}, "fail_stale": {"older_than_seconds": [*SECONDS, None]},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "field"), [(call, field) for call in CALLS for field in [*FIELDS[call], "unknown"]])
+@pytest.mark.parametrize(("call", "field"), [(call, field) for call in POSTS for field in [*FIELDS[call], "unknown"]])
 def test_a_wrong_value_or_an_unknown_field_is_a_400_that_names_the_field_and_changes_nothing(calls, call, field):
     caller, path, body = calls[call]
     wrong = []
@@ -131,29 +158,71 @@ def test_a_wrong_value_or_an_unknown_field_is_a_400_that_names_the_field_and_cha
     assert not wrong
 
 
-@pytest.mark.parametrize("call", ["registration", "reports", "job"])
+LIMIT = ["", "x", "0", "-1", "1.5", "1001", "10000000000000000000000", "true"]
+LONG = "x" * 256
+QUERIES = {
+    "list": {
+        "state": ["", "running", "SLEEPING"], "kind": ["", "task"], "cursor": ["", "x", SOME[:-1]], "limit": LIMIT,
+        "key": ["", LONG, "%00"], "tag": ["", LONG, "%00"],
+    },
+    "logs": {"attempt": [*LIMIT[:-3], 2**31], "cursor": ["", "x", "-1", "1.5", 2**63], "limit": LIMIT},
+    "stale": {f"{kind}_older_than_seconds": ["", "x", "-1", "nan", "inf", "1e300"] for kind in ("claimed", "running")},
+    "servers": {
+        "state": ["", "running"], "type": ["", "worker"], "cluster": ["", LONG, "%00"], "tag": ["", LONG, "%00"],
+        "search": ["", LONG, "%00"], "cursor": ["", "x"], "limit": LIMIT,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "field"), [(call, field) for call in QUERIES for field in [*QUERIES[call], "unknown"]]
+)
+def test_a_wrong_or_unknown_word_in_the_query_is_a_400_that_names_it(calls, call, field):
+    caller, path, _ = calls[call]
+    wrong = []
+    for value in QUERIES[call].get(field, [1]):
+        try:
+            assert field in assert_problem(caller.get(f"{path}?{field}={value}"), 400, "invalid")["errors"]
+        except AssertionError as error:
+            wrong.append((str(value)[-80:], str(error)[:80]))
+    assert not wrong
+
+
+@pytest.mark.parametrize("call", ["get", "logs", "placement", "cancel", "resubmit", "fail"])
+def test_a_job_that_there_is_not_is_a_404(calls, call):
+    caller, path, body = calls[call]
+    path = path.replace(path.split("/")[2], SOME)
+    assert_problem(caller.call("GET" if call in GETS else "POST", path, body), 404, "not_found")
+
+
+@pytest.mark.parametrize("call", ["registration", "reports", "job", "requeue", "fail_stale"])
 def test_a_missing_field_is_named(calls, call):
     caller, path, body = calls[call]
     assert set(body) == set(assert_problem(caller.post(path, {}), 400)["errors"])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"{", b"'x'", b'"x"', b"1", b"null", b"true", b"NaN", b'{"limit": NaN}', b'{"a": Infinity}', b'{"a": 1e999}',
-     b"\xff\xfe", b'{"a": "\xff"}', b"\xef\xbb\xbf{}", b'{"a\\u0000": 1}', b'{"name": "\\u0000"}', b'{"a": "\\ud800"}',
-     b'{"a": "\\udc00\\ud800"}', b"[1]", b"[[]]", b"[null]", b"[" * 100_000, b'{"a":' * 100_000,
-     b"[" * 1000 + b"]" * 1000, b"1" * 100_000, b"\0", b"{}{}", b"{'limit': 1}", b"limit=1"],
-    ids=lambda body: body[:20].decode("latin-1").encode("unicode_escape").decode(),
-)  # fmt: skip
-@pytest.mark.parametrize("call", CALLS)
-def test_a_body_that_is_no_object_of_clean_json_is_a_400_and_changes_nothing(calls, call, body):
+BODIES = [
+    b"{", b"'x'", b'"x"', b"1", b"null", b"true", b"NaN", b'{"limit": NaN}', b'{"a": Infinity}', b'{"a": 1e999}',
+    b"\xff\xfe", b'{"a": "\xff"}', b"\xef\xbb\xbf{}", b'{"a\\u0000": 1}', b'{"name": "\\u0000"}', b'{"a": "\\ud800"}',
+    b'{"a": "\\udc00\\ud800"}', b"[1]", b"[[]]", b"[null]", b"[" * 100_000, b'{"a":' * 100_000,
+    b"[" * 1000 + b"]" * 1000, b"1" * 100_000, b"\0", b"{}{}", b"{'limit': 1}", b"limit=1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", POSTS)
+def test_a_body_that_is_no_object_of_clean_json_is_a_400_and_changes_nothing(calls, call):
     caller, path, _ = calls[call]
-    before = stored()
-    assert_problem(caller.post(path, body), 400)
+    before, wrong = stored(), []
+    for body in BODIES:
+        try:
+            assert_problem(caller.post(path, body), 400)
+        except AssertionError as error:
+            wrong.append((body[:20], str(error)[:80]))
+    assert not wrong
     assert stored() == before
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", POSTS)
 def test_a_body_of_one_mebibyte_is_read_and_one_byte_more_is_a_413(calls, call):
     caller, path, body = calls[call]
     padded = json.dumps(body).encode().ljust(2**20)
@@ -190,28 +259,31 @@ def test_a_body_that_is_not_said_to_be_json_is_a_415(calls, media_type):
 ANY = [None, "", "Bearer", "Bearer ", "Basic eDp5", "cp_x"]
 API = [*ANY, "Bearer cp_x", "Bearer x", "Bearer \xff", "Bearer a b"]
 SERVER = [*ANY, "Bearer cps_", "Bearer cps_x", "Bearer cps_a.1.b:c", "Bearer cps_\xe9"]
-CASES = [(call, header) for call in ("registration", "job", "get") for header in API]
-CASES += [(call, header) for call in ("heartbeat", "claims", "reports") for header in SERVER]
 
 
-@pytest.mark.parametrize(("call", "header"), CASES)
-def test_without_a_known_token_every_call_is_a_401_that_says_how(calls, call, header):
+@pytest.mark.parametrize("call", [*POSTS, *GETS])
+def test_without_a_known_token_every_call_is_a_401_that_says_how(calls, call):
     caller, path, body = calls[call]
-    before = stored()
-    headers = {} if header is None else {"Authorization": header}
-    method, content = "GET" if call == "get" else "POST", json.dumps(body).encode()
-    answer = caller.client.generic(method, f"/api/v1{path}", content, "application/json", headers=headers)
-    assert_problem(answer, 401)
-    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    method, content = "GET" if call in GETS else "POST", json.dumps(body).encode()
+    before, wrong = stored(), []
+    for header in SERVER if call in OF_SERVERS else API:
+        headers = {} if header is None else {"Authorization": header}
+        answer = caller.client.generic(method, f"/api/v1{path}", content, "application/json", headers=headers)
+        try:
+            assert_problem(answer, 401)
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+        except AssertionError as error:
+            wrong.append((header, str(error)[:80]))
+    assert not wrong
     assert stored() == before
 
 
 @pytest.mark.parametrize(("ended", "code"), [("revoked_at", "token_revoked"), ("expires_at", "token_expired")])
-@pytest.mark.parametrize("call", ["registration", "job", "get"])
+@pytest.mark.parametrize("call", [call for call in (*POSTS, *GETS) if call not in OF_SERVERS])
 def test_an_ended_token_is_a_401_that_says_how_it_ended(calls, call, ended, code):
     caller, path, body = calls[call]
     ApiToken.objects.filter(digest=tokens.digest(caller.token)).update(**{ended: ClockTimestamp()})
-    assert_problem(caller.call("GET" if call == "get" else "POST", path, body), 401, code)
+    assert_problem(caller.call("GET" if call in GETS else "POST", path, body), 401, code)
 
 
 @pytest.mark.parametrize(("method", "path"), [
@@ -234,11 +306,11 @@ def test_an_address_that_there_is_not_is_a_404_for_everyone(api, method, path):
     assert_problem(client.generic(method, f"/api{path}", b"{}", "application/json"), 404)
 
 
-@pytest.mark.parametrize("call", [*CALLS, "get"])
+@pytest.mark.parametrize("call", [*POSTS, *GETS])
 def test_without_a_database_every_call_is_a_503_that_says_when_to_come_again(calls, monkeypatch, call):
     caller, path, body = calls[call]
     monkeypatch.setattr(connection, "cursor", Mock(side_effect=OperationalError("connection refused")))
-    answer = caller.call("GET" if call == "get" else "POST", path, body)
+    answer = caller.call("GET" if call in GETS else "POST", path, body)
     monkeypatch.undo()
     assert_problem(answer, 503, "database_unavailable")
     assert int(answer.headers["Retry-After"]) > 0
