@@ -19,7 +19,7 @@ from jobs.api.serializers.executions import (
     ExecutionRequest,
 )
 from jobs.api.serializers.jobs import NoFields
-from jobs.api.views import Intervention, JobCall
+from jobs.api.views import KEY, Intervention, JobCall
 from jobs.errors import ExecutionUnknown
 from jobs.services import cancellation, executions
 
@@ -41,16 +41,12 @@ class Executions(JobCall):
         cursor = str(items[-1].pk) if len(found) > len(items) else None
         return Response(ExecutionPage({"items": items, "next": cursor}).data)
 
-    @extend_schema(request=ExecutionRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
+    @extend_schema(parameters=[KEY], request=ExecutionRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request) -> Response:
         """Begin an execution: all of its steps at once, or nothing."""
         said = ExecutionRequest(data=request.data)
         said.is_valid(raise_exception=True)
-        wanted = said.validated_data
-        header = request.headers.get("Idempotency-Key")
-        if header is not None:
-            wanted["key"] = self.one_key(header, wanted.get("key"))
-        id, is_new = executions.submit(self.token, wanted)
+        id, is_new = executions.submit(self.token, self.with_key(said.validated_data))
         return Response(ExecutionAnswer(selectors.execution(id)).data, status=201 if is_new else 200)
 
 

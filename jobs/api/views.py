@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -38,6 +38,13 @@ from jobs.services import claiming, heartbeats, interventions, reporting, submis
 from liveness.api import views as liveness
 from liveness.api.access import RoleCall, ServerCall
 from liveness.models import Role
+
+KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 255},
+    OpenApiParameter.HEADER,
+    description="The same again makes no second job: it answers the first.",
+)
 
 
 class Registration(liveness.Registration):
@@ -123,12 +130,19 @@ class JobCall(RoleCall):
         """Whose jobs alone are reached; None: everybody's."""
         return self.token.pk if self.token.role == Role.CLIENT else None
 
-    def one_key(self, header: str, field: str | None) -> str:
-        if not header or len(header) > 255:
+    def idempotency_key(self) -> str | None:
+        """What the header says."""
+        key = self.request.headers.get("Idempotency-Key")
+        if key is not None and not 0 < len(key) <= 255:
             raise serializers.ValidationError({"Idempotency-Key": ["A text of 1 to 255 characters."]})
-        if field is not None and field != header:
+        return key
+
+    def with_key(self, said: dict[str, Any]) -> dict[str, Any]:
+        """What was said, with the key of the header where the body has none."""
+        header = self.idempotency_key()
+        if header is not None and said.setdefault("key", header) != header:
             raise serializers.ValidationError({"key": ["The Idempotency-Key header says another key."]})
-        return header
+        return said
 
 
 class Jobs(JobCall):
@@ -141,18 +155,15 @@ class Jobs(JobCall):
         asked.is_valid(raise_exception=True)
         return Response(JobPage(asked.page(selectors.seen_by(self.owner))).data)
 
-    @extend_schema(request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
+    @extend_schema(parameters=[KEY], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
     def post(self, request: Request) -> Response:
         """Submit a job, or a list of up to 1000, all or none."""
         many = isinstance(request.data, list)
-        header = request.headers.get("Idempotency-Key")
-        if many and header is not None:
+        if many and self.idempotency_key() is not None:
             raise serializers.ValidationError({"Idempotency-Key": ["For a list, give each job its own `key`."]})
         said = JobList(data=request.data) if many else JobRequest(data=request.data)
         said.is_valid(raise_exception=True)
-        wanted = said.validated_data if many else [said.validated_data]
-        if header is not None:
-            wanted[0]["key"] = self.one_key(header, wanted[0].get("key"))
+        wanted = said.validated_data if many else [self.with_key(said.validated_data)]
         submitted = submission.submit(self.token, wanted)
         stored = selectors.jobs().in_bulk([job for job, _ in submitted])
         items = [JobAnswer(stored[job]).data for job, _ in submitted]
@@ -211,12 +222,15 @@ class Cancel(Intervention):
 class Resubmit(Intervention):
     """`POST /jobs/{id}/resubmit`."""
 
-    @extend_schema(request=NoFields, responses={200: JobAnswer, 201: JobAnswer})
+    @extend_schema(parameters=[KEY], request=NoFields, responses={200: JobAnswer, 201: JobAnswer})
     def post(self, request: Request, job: UUID) -> Response:
-        """Take a live job from its worker (200); submit one that ended without success anew (201)."""
+        """Take a live job from its worker (200); submit one that ended without success anew (201).
+
+        The new one has the key of an Idempotency-Key header: the same call again answers the same job (200).
+        """
         self.said(request, NoFields)
-        now = interventions.resubmit(job, self.by, self.owner)
-        return self.answer(now, status=200 if now == job else 201)
+        now, is_new = interventions.resubmit(job, self.by, self.owner, self.idempotency_key())
+        return self.answer(now, status=201 if is_new else 200)
 
 
 class Fail(Intervention):

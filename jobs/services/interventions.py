@@ -23,8 +23,11 @@ from jobs.errors import (
     JobEnded,
     JobUnknown,
     JobWaiting,
+    KeyTaken,
     StepHasChild,
+    TryAgain,
 )
+from jobs.models import WorkerJob
 from jobs.services import cancellation, cascade
 from jobs.sql import sql
 from jobs.states import JobKind, JobState
@@ -51,29 +54,43 @@ def cancel(job: UUID, by: str, owner: UUID | None = None) -> None:
     return None
 
 
-def resubmit(job: UUID, by: str, owner: UUID | None = None) -> UUID:
+def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
     """A live job is taken from its worker and waits again, counted as no loss; one that ended without success is
-    submitted anew. The job to look at from now on.
+    submitted anew, with `key`, so that the same call again finds the same job. A step that has ended stays as it is,
+    for its execution has moved on: that can be run again.
 
-    A step that has ended stays as it is, for its execution has moved on: that can be run again.
+    The job to look at from now on, and whether it is new. Raises KeyTaken when another job has the key.
     """
     before, (moved, copied) = act(
         ["interrupt_move", "submit_again"], job, owner,
-        event="MOVED", error=None, actor=by, reason=f"resubmitted by {name(by)}",
+        event="MOVED", error=None, actor=by, reason=f"resubmitted by {name(by)}", key=key,
     )  # fmt: skip
     if copied:
         log.info("Job submitted again", job=str(job), actor=by, new=str(copied[0].id))
-        return copied[0].id
+        return copied[0].id, True
     if moved:
         log.info(f"Attempt {moved[0].attempt_state}: {moved[0].reason}", job=str(job), attempt=str(moved[0].attempt))
-        return job
+        return job, False
     if before.state in (JobState.PENDING, JobState.BLOCKED):
         raise JobWaiting(state=before.state)
     if before.state in states.TERMINAL and before.execution is not None:
         raise ExecutionEnded(
             f"This step is {before.state} and its execution has moved on: run the execution again.", state=before.state
         )
+    if key is not None and before.state in states.TERMINAL - {JobState.COMPLETED}:
+        return copy_with(key, job), False
     raise refusal(before)
+
+
+def copy_with(key: str, job: UUID) -> UUID:
+    """The job that a resubmission of this one with the same key has made."""
+    owner = WorkerJob.objects.filter(pk=job).values("owner")
+    holder = WorkerJob.objects.filter(owner__in=owner, key=key).first()
+    if holder is None:
+        raise TryAgain
+    if holder.resubmission_of_id != job:
+        raise KeyTaken(f"The key {key!r} was used before, for another job.", job=str(holder.pk))
+    return holder.pk
 
 
 def fail(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> None:

@@ -275,6 +275,41 @@ def test_a_job_that_ended_without_success_becomes_a_new_one_of_its_owner(put, ap
     assert new["available_at"] >= new["created_at"][:19]
 
 
+def resubmitted(job, key, caller=None):
+    return (caller or job.client).post(f"/jobs/{job.id}/resubmit", {}, **{"Idempotency-Key": key})
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "EXPIRED"])
+def test_with_the_same_key_a_job_is_submitted_again_once(put, api, state):
+    job = put(state)
+    first, again = resubmitted(job, "k"), resubmitted(job, "k")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json() == resubmitted(job, "k", api("operator")).json()
+    assert (first.json()["key"], first.json()["resubmission_of"]) == ("k", str(job.id))
+    assert resubmitted(job, "other").json()["id"] != first.json()["id"]
+    assert WorkerJob.objects.count() == 3
+
+
+def test_a_key_that_another_job_has_is_a_409_and_submits_nothing(put):
+    job = put("FAILED")
+    taken = job.client.post("/jobs", {"action": SCRIPT, "key": "k"}).json()
+    answer = resubmitted(job, "k")
+    assert refusal(answer) == (409, "key_conflict", None)
+    assert answer.json()["job"] == taken["id"]
+    assert WorkerJob.objects.count() == 2
+
+
+def test_a_job_that_completed_is_not_resubmitted_with_a_key_either(put):
+    assert refusal(resubmitted(put("COMPLETED"), "k")) == (409, "job_ended", "COMPLETED")
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_a_key_without_text_or_too_long_a_one_is_a_400(put, key):
+    answer = resubmitted(put("FAILED"), key)
+    assert refusal(answer) == (400, "invalid", None)
+    assert "Idempotency-Key" in answer.json()["errors"]
+
+
 def test_a_resubmitted_job_does_not_expire_by_a_moment_that_has_passed(put):
     job = put("EXPIRED", good_until="2020-01-01T00:00:00Z")
     assert job.call("resubmit").json()["good_until"] is None
@@ -424,6 +459,15 @@ def test_a_recovery_that_is_being_written_leaves_a_waiting_job(committed, thread
         later = threads(refused, "resubmit", job)
         assert hot.someone_waits()
     assert later.result(10) == ("job_waiting", "PENDING")
+
+
+def test_of_ten_at_once_with_one_key_all_are_told_the_same_new_job(committed, threads):
+    (job,) = hot.submit_many(1)
+    WorkerJob.objects.update(state="EXPIRED", finished_at="2026-01-01T00:00:00Z")
+    calls = [threads(interventions.resubmit, job, "operator:olaf", None, "k") for _ in range(10)]
+    answers = [call.result(20) for call in calls]
+    assert len({new for new, _ in answers}) == 1 and sum(is_new for _, is_new in answers) == 1
+    assert WorkerJob.objects.count() == 2
 
 
 def test_of_ten_at_once_that_move_a_job_one_does(committed, threads):
