@@ -6,7 +6,8 @@ another app's, and `{{NAME}}` for a list of states, so that a condition has one 
 
 import re
 from collections import namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class Statements:
         only lists the ids it is about to touch, and both obey `only` (ids, or null for all).
         """
         try:
-            with transaction.atomic():
+            with by_key():
                 rows = self.rows(name, only=None, **params)
                 then(rows)
                 return rows
@@ -79,7 +80,7 @@ class Statements:
             raise
         except DatabaseError:
             log.exception("A sweep failed; trying each row for itself", sweep=name)
-        with transaction.atomic():
+        with by_key():
             due = [row.id for row in self.rows(f"{name}_due", only=None, **params)]
         found = []
         for id in due:
@@ -95,6 +96,19 @@ class Statements:
     def row(self, *names: str, **params: Any) -> Any | None:
         """The only row of the last of the statements, or None."""
         return next(iter(self.rows(*names, **params)), None)
+
+
+@contextmanager
+def by_key() -> Iterator[None]:
+    """A transaction in which rows are looked up by their keys.
+
+    A batch is small beside its tables, but PostgreSQL, which cannot know how many rows a step leaves, would often
+    rather read the whole of them.
+    """
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("set local enable_hashjoin = off; set local enable_mergejoin = off; set local jit = off")
+        yield
 
 
 def is_down(error: DatabaseError) -> bool:

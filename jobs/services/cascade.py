@@ -28,6 +28,17 @@ def run(ended: Iterable[Any]) -> None:
         triggers.follow_up(evaluations)
 
 
+PASSED_ON = ("executions", "evaluations")
+
+
+def run_counted(counts: Iterable[Any]) -> None:
+    """Pass on that jobs have ended: rows of how many did how, each with `executions` and `evaluations`."""
+    rows = list(counts)
+    move_on({execution for row in rows for execution in row.executions or []})
+    if evaluations := [job for row in rows for job in row.evaluations or []]:
+        triggers.follow_up(evaluations)
+
+
 def move_on(found: Iterable[UUID]) -> None:
     """Move these executions on, and the trees they are in as far as that reaches."""
     look: list[UUID] = sorted(found)

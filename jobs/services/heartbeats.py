@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.conf import conf
+from jobs.services import cascade
 from jobs.services.recovery import report
 from jobs.sql import sql
 from liveness.models import Server
@@ -48,5 +49,6 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
             max_resubmissions=conf().max_resubmissions,
         )
         report(ended)
+        cascade.run_counted(ended)
 
     return heartbeats.record(token, beat, once, reactivated)

@@ -4,6 +4,8 @@ Runs code twice when a worker that was lost is still at it: at-least-once is the
 reports are refused (jobs/services/reporting.py), so only one result is accepted.
 """
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -18,27 +20,35 @@ BATCH = 5000
 
 
 def recover(batch: int = BATCH) -> dict[str, int]:
-    """Recover the attempts of every lost server, in batches that commit one by one; how many ended how.
+    """Recover the attempts of every lost server; how many ended how.
 
     Any number may run at once: what one holds, the others skip.
     """
-    ended: dict[str, int] = {}
+
+    def sweep() -> list[Any]:
+        return sql.sweep("recover", then=cascade.run_counted, batch=batch, max_resubmissions=conf().max_resubmissions)
+
+    return in_batches(sweep, batch)
+
+
+def in_batches(
+    sweep: Callable[[], list[Any]], batch: int = BATCH, progress: Callable[[int], None] = lambda count: None
+) -> dict[str, int]:
+    """Sweep, each time in a transaction of its own, until a batch is not full; how many ended how."""
+    ended: Counter[str] = Counter()
     while True:
-        rows = sql.sweep("recover", then=cascade.run, batch=batch, max_resubmissions=conf().max_resubmissions)
-        report(rows)
-        for row in rows:
-            ended[row.attempt_state] = ended.get(row.attempt_state, 0) + 1
-        if len(rows) < batch:
-            return ended
+        counts = sweep()
+        report(counts)
+        for count in counts:
+            ended[count.state] += count.jobs
+        done = sum(count.jobs for count in counts)
+        progress(done)
+        if done < batch:
+            return dict(ended)
 
 
-def report(ended: list[Any]) -> None:
-    """The log lines of attempts that ended otherwise than their jobs."""
-    for row in ended:
-        log.warning(
-            f"Attempt {row.attempt_state}, job {row.job_state}",
-            job=str(row.job),
-            attempt=str(row.attempt),
-            server=str(row.server),
-            reason=row.reason,
-        )
+def report(counts: list[Any]) -> None:
+    """One log line for all that ended alike, for they may be a hundred thousand."""
+    for count in counts:
+        said = {name: value for name, value in count._asdict().items() if name not in cascade.PASSED_ON}
+        log.warning(f"Ended {said.pop('state')}", **said)

@@ -17,7 +17,7 @@ from django.db.models import OuterRef, Subquery
 from jobs import states
 from jobs.conf import conf
 from jobs.models import Attempt, LateReport, LogLine
-from jobs.services import cascade, recovery
+from jobs.services import cascade
 from jobs.sql import sql
 from jobs.states import AttemptState, JobKind
 from liveness import states as server_states
@@ -155,7 +155,7 @@ def write(token: ServerToken, run: list[Report], *, with_consequences: bool = Fa
         for row in rows:
             states_now[name][row[0]] = row.attempt_state if name == "finish" else AttemptState.RUNNING.value
         if name == "finish":
-            recovery.report([row for row in rows if row.job_state != row.attempt_state])
+            log_otherwise(rows)
             cascade.run(rows)
     return [
         states_now[statement_of(report.event)].get(place if report.event == Event.LOG else report.attempt)
@@ -170,6 +170,19 @@ def too_large(report: Report) -> tuple[str, str] | None:
         if content is not None and (size := len(orjson.dumps(content))) > SIZE_LIMIT:
             return f"{name}_too_large", f"The {name} has {size} bytes of JSON; the limit is {SIZE_LIMIT}."
     return None
+
+
+def log_otherwise(rows: list[Any]) -> None:
+    """Say which attempts ended otherwise than their jobs."""
+    for row in rows:
+        if row.job_state != row.attempt_state:
+            log.warning(
+                f"Attempt {row.attempt_state}, job {row.job_state}",
+                job=str(row.job),
+                attempt=str(row.attempt),
+                server=str(row.server),
+                reason=row.reason,
+            )
 
 
 def statement_of(event: Event) -> str:

@@ -5,7 +5,6 @@ Everything is found by state and judged by observed time, so an outage of the co
 a sweep that was interrupted is finished by the next.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -95,7 +94,7 @@ def end(
     def batch() -> list[Any]:
         return sql.sweep(
             "sweep",
-            then=cascade.run,
+            then=cascade.run_counted,
             **thresholds,
             actor=actor,
             by_hand=by_hand,
@@ -103,12 +102,12 @@ def end(
             max_resubmissions=conf().max_resubmissions,
         )
 
-    return in_batches(batch, lambda row: row.attempt_state, progress)
+    return recovery.in_batches(batch, progress=progress)
 
 
 def expire() -> dict[str, int]:
     """Jobs past their good_until are EXPIRED; how many."""
-    return in_batches(lambda: sql.sweep("expire", then=cascade.run, batch=BATCH), lambda row: row.job_state)
+    return recovery.in_batches(lambda: sql.sweep("expire", then=cascade.run_counted, batch=BATCH))
 
 
 def give_up() -> dict[str, int]:
@@ -116,23 +115,6 @@ def give_up() -> dict[str, int]:
     after = conf().unmatched_after
     if after is None:
         return {}
-    return in_batches(
-        lambda: sql.sweep("give_up", then=cascade.run, batch=BATCH, unmatched_after=after), lambda row: row.job_state
+    return recovery.in_batches(
+        lambda: sql.sweep("give_up", then=cascade.run_counted, batch=BATCH, unmatched_after=after)
     )
-
-
-def in_batches(
-    batch: Callable[[], list[Any]],
-    kind: Callable[[Any], str],
-    progress: Callable[[int], None] = lambda count: None,
-) -> dict[str, int]:
-    """Run batches, each in a transaction of its own, until one is not full; count what they did."""
-    ended: Counter[str] = Counter()
-    while True:
-        rows = batch()
-        ended.update(map(kind, rows))
-        for row in rows:
-            log.warning(f"Job {row.job_state}", job=str(row.job), reason=row.reason)
-        progress(len(rows))
-        if len(rows) < BATCH:
-            return dict(ended)

@@ -22,3 +22,4 @@ held as materialized (
        for update of j
 ),
 {{settle}}
+{{each}}

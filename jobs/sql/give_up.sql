@@ -1,4 +1,4 @@
--- Nobody can run them: they fail.
+-- Nobody can run them: they fail; how many, by the tags that nobody has.
 with recursive {{tag_sets}},
 {{unmatched}},
 given_up as (
@@ -9,11 +9,12 @@ given_up as (
                'required_tags', to_jsonb(j.required_tags))
       from unmatched
      where j.id = unmatched.id
- returning j.id, j.state, j.error ->> 'message' as reason, j.execution_id, j.step, j.kind
+ returning j.id as job_id, j.state, j.required_tags, j.error ->> 'message' as reason, j.execution_id, j.step, j.kind
 ),
 noted as (
     insert into jobs_executionevent (execution_id, code, step, line)
     select execution_id, 'NO_MATCHING_WORKER', step, format('%%s: %%s', step, reason)
       from given_up where execution_id is not null
 )
-select id as job, state as job_state, reason, execution_id as execution, kind from given_up
+select state, required_tags, reason, count(*) as jobs, {{passed_on}}
+  from given_up group by state, required_tags, reason

@@ -6,3 +6,4 @@ with waiting as (
 ),
 {{interrupt_held}},
 {{settle}}
+{{each}}

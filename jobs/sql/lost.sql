@@ -12,8 +12,9 @@ gone as materialized (
      order by s.id
        for share of s skip locked
 ),
+-- Their attempts one by one until the batch is full, so that a batch costs what it holds, not what is lost in all.
 held as materialized (
-    select j.id as job_id, a.id, j.state as was, 'LOST' as event, null::jsonb as output,
+    select j.id as job_id, a.id, a.state as was, 'LOST' as event, null::jsonb as output,
            jsonb_build_object(
                'code', 'WORKER_CRASHED',
                'message', format('the worker %%s was lost (%%s)', gone.name, gone.state),
@@ -25,12 +26,14 @@ held as materialized (
            j.available_at
       from gone
       join jobs_attempt a on a.server_id = gone.id and a.state in {{LIVE}}
-      join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
-     where (a.state = 'CLAIMED'
-            or gone.moves
-            or (j.on_worker_lost = 'FAIL' and gone.worker_task_restart_strategy <> 'NEVER'))
-       and (%(only)s::uuid[] is null or j.id = any(%(only)s))
-     order by j.id
+     cross join lateral (
+           select j.* from jobs_workerjob j
+            where j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
+              and (a.state = 'CLAIMED'
+                   or gone.moves
+                   or (j.on_worker_lost = 'FAIL' and gone.worker_task_restart_strategy <> 'NEVER'))
+              for update skip locked
+           ) j
+     where %(only)s::uuid[] is null or a.job_id = any(%(only)s)
      limit %(batch)s
-       for update of j skip locked
 )

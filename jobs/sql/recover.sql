@@ -1,3 +1,4 @@
 -- Recover the live attempts of lost servers.
 with {{lost}},
 {{settle}}
+{{counted}}

@@ -74,7 +74,7 @@ settled as (
            resubmissions = j.resubmissions
                + case when v.loss and v.attempt_state = 'RESUBMITTED' then 1 else 0 end,
            retries = j.retries + case when v.retried and v.job_state = 'PENDING' then 1 else 0 end,
-           pending_observed = observed_now(),
+           pending_observed = (select observed_now()),
            available_at = case when v.delay > 0 then v.at + make_interval(secs => v.delay) else j.available_at end,
            refused_by = case when v.event = 'RELEASED' and v.reason = 'not_allowed'
                              then j.refused_by || v.server_id else j.refused_by end
@@ -96,6 +96,3 @@ noted as (
            end as code) noteworthy
      where v.execution_id is not null and noteworthy.code is not null
 )
-select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state, v.job_state, v.event, v.reason,
-       v.loss, v.execution_id as execution, v.kind
-  from verdict v

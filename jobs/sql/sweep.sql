@@ -1,3 +1,4 @@
 -- End the attempts whose time is over.
 with {{overdue}},
 {{settle}}
+{{counted}}

@@ -17,3 +17,4 @@ with held as materialized (
        for update of j
 ),
 {{settle}}
+{{counted}}

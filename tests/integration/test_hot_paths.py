@@ -9,9 +9,11 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from controlplane.sql import by_key
 from jobs.models import Attempt, WorkerJob
 from jobs.services import claiming, recovery, submission
 from jobs.services.check import CheckFailed, check
+from jobs.sql import sql
 from liveness.models import ApiToken, Server, ServerEvent
 from liveness.services import tokens
 from tests.support.clock import Clock
@@ -135,6 +137,25 @@ def test_a_claim_walks_over_none_of_the_jobs_that_it_may_not_have(worker):
     assert not [node for node in reads if "Seq Scan" in node["Node Type"]]
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in reads) < 20
     assert sum(node.get("Rows Removed by Filter", 0) for node in reads) < 20
+
+
+def test_a_batch_of_the_recovery_reads_what_it_ends_and_not_all_that_is_lost(worker):
+    submit_many(10_000)
+    one = worker(max_concurrent=10_000)
+    for _ in range(10):
+        one.claim(limit=1000)
+    run("analyze jobs_workerjob, jobs_attempt")
+    Server.objects.update(state="ERROR", state_actor="server")
+    with CaptureQueriesContext(connection) as queries:
+        (counted,) = sql.sweep("recover", batch=100, max_resubmissions=3)
+    assert counted.jobs == 100
+    statement = next(query["sql"] for query in queries if "jobs_attempt" in query["sql"])
+    with by_key():
+        (plan,) = run(f"explain (analyze, format json) {statement}")
+    reads = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") in ("jobs_workerjob", "jobs_attempt")]
+    read = [node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) for node in reads]
+    assert len(read) >= 6
+    assert max(read) < 500
 
 
 @pytest.mark.parametrize(("request_id", "given"), [(None, 7), (uuid.uuid4(), 5)], ids=["others", "the same"])

@@ -232,3 +232,16 @@ def test_many_attempts_are_recovered_in_batches_and_each_once(worker, submit, ba
     assert recovery.recover(batch) == {"RESUBMITTED": 3, "REQUEUED": 2}
     assert recovery.recover(batch) == {}
     assert WorkerJob.objects.filter(state="PENDING").count() == 5
+
+
+def test_attempts_of_one_server_that_end_alike_are_one_line_of_the_log(worker, submit, caplog):
+    one = worker(name="w")
+    for running in (True, True, True, False):
+        submit()
+        one.hold(running=running)
+    put(Server.objects.get(), "TERMINATED_GRACEFULLY")
+    recovery.recover()
+    lines = [record.msg for record in caplog.records if record.name == recovery.__name__]
+    told = {line["event"]: (line["jobs"], line["job_state"], line["server"], line["reason"]) for line in lines}
+    said = ("PENDING", one.id, "server w is TERMINATED_GRACEFULLY")
+    assert (len(lines), told) == (2, {"Ended RESUBMITTED": (3, *said), "Ended REQUEUED": (1, *said)})
