@@ -1,0 +1,1 @@
+"""What the control plane can do, as ratios to a reference measured in the same run: `python -m tests.bench [name…]`."""

@@ -1,0 +1,85 @@
+"""One line of JSON per benchmark on stdout; a table, and a bar meanwhile, on stderr."""
+
+import argparse
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+import django
+import orjson
+from django.core.management import call_command
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from controlplane import postgres
+from tests.bench.rows import Row
+
+BENCHES = {
+    "heartbeats": "over_http",
+    "throughput": "over_http",
+    "submission": "over_http",
+    "dead_server": "in_database",
+    "claim": "in_database",
+    "check_none_due": "in_database",
+    "check_10000_due": "in_database",
+    "restart": "restart",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("name", nargs="*", help=f"which; all of them by default: {', '.join(BENCHES)}")
+    names = parser.parse_args().name or list(BENCHES)
+    if unknown := set(names) - set(BENCHES):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    screen = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with database() as data_dir, Progress(*columns, console=screen, transient=True) as bar:
+        rows = []
+        for name in names:
+            task = bar.add_task(name, total=None)
+            measure = getattr(import_module(f"tests.bench.{BENCHES[name]}"), name)
+            row = measure(data_dir, lambda task=task: bar.advance(task))
+            bar.remove_task(task)
+            print(orjson.dumps(row.said()).decode(), flush=True)  # noqa: T201
+            rows.append(row)
+    screen.print(table(rows))
+
+
+@contextmanager
+def database() -> Iterator[Path]:
+    """A PostgreSQL that keeps its promises, with fsync and synchronous_commit on; its data directory."""
+    data_dir = Path(tempfile.mkdtemp(prefix="controlplane-bench-"))
+    data_dir.chmod(0o755)  # PostgreSQL runs as another user than root
+    try:
+        with postgres.running(data_dir) as url:
+            os.environ |= {"DATABASE_URL": url, "CONTROLPLANE_DATA_DIR": str(data_dir)}
+            os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
+            django.setup()
+            with (data_dir / "log").open("w") as log:
+                for handler in logging.getLogger().handlers:
+                    if isinstance(handler, logging.StreamHandler):
+                        handler.setStream(log)  # what is logged costs what it costs, but the screen is the table's
+                call_command("migrate", verbosity=0)
+                yield data_dir
+    finally:
+        shutil.rmtree(postgres.Server(data_dir).home, ignore_errors=True)
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def table(rows: list[Row]) -> Table:
+    shown = Table("benchmark", "value", "reference", "ratio", "goal", "the reference is")
+    for row in rows:
+        figures = [f"{figure:,.4g} {row.unit}" for figure in (row.value, row.reference)]
+        shown.add_row(row.bench, *figures, f"{row.ratio:.2f}", row.goal, row.against)
+    return shown
+
+
+if __name__ == "__main__":
+    main()

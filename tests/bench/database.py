@@ -1,0 +1,75 @@
+"""The database of the benchmarks: its contents, and bare copies of its tables. Django must be set up."""
+
+from typing import Any
+
+from django.db import connection
+
+from liveness.models import ApiToken, Server
+from liveness.services import tokens
+
+EMPTY = """
+    begin;
+    lock table liveness_server;  -- first, as heartbeats do
+    truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat, liveness_brake, jobs_workerjob cascade;
+    drop table if exists bare_job, bare_attempt, bare_server, bare_event;
+    commit;
+"""
+SERVERS = """
+    insert into liveness_server (
+        type, name, version, token_id, instance_id, heartbeat_interval, timeout, termination_grace_period,
+        worker_task_restart_strategy, tags, max_concurrent, reactivate_on_heartbeat)
+    select 'WORKER', 'server-' || n, '', t.id, uuid7(), 600, 1200, 300, 'IMMEDIATELY', '{script}', 1000000, false
+      from liveness_apitoken t, generate_series(1, %s) n where t.name = 'bench worker';
+    update liveness_server set state = 'RUNNING', state_actor = 'server', last_heartbeat_at = clock_timestamp();
+"""
+JOBS = """
+    insert into jobs_workerjob (owner_id, fingerprint, action, payload, required_tags, priority)
+    select t.id, sha256(n::text::bytea), '{"type": "script", "runner": "local", "command": "true"}', '{"n": 1}', %s, %s
+      from liveness_apitoken t, generate_series(1, %s) n where t.name = 'bench client'
+"""
+RUN_ALL = """
+    insert into jobs_attempt (job_id, number, server_id) select j.id, 1, s.id from jobs_workerjob j, liveness_server s;
+    update jobs_workerjob j set state = 'CLAIMED', attempt_id = a.id, attempt_count = 1
+      from jobs_attempt a where a.job_id = j.id;
+    update jobs_workerjob set state = 'RUNNING';
+    update jobs_attempt set state = 'RUNNING', started_at = clock_timestamp(), started_observed = observed_now();
+"""
+
+
+def run(statement: str, params: Any = None) -> Any:
+    """Run a statement, or several without parameters; the first value found, if any."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        return cursor.fetchone()[0] if cursor.description else None
+
+
+def begin(servers: int = 0) -> list[tuple[Server, str]]:
+    """Empty it, and make API tokens and running servers with their server tokens."""
+    run(EMPTY)
+    for role in ("worker", "client"):
+        tokens.create(f"bench {role}", role)
+    run(SERVERS, [servers])
+    if servers > 1000:
+        return []
+    registrar = ApiToken.objects.get(name="bench worker").pk
+    return [(server, tokens.for_server(server.pk, 1, registrar)) for server in Server.objects.filter(token=registrar)]
+
+
+def add_jobs(number: int, tags: list[str], priority: int = 0) -> None:
+    run(JOBS, [tags, priority, number])
+
+
+def settle_down() -> None:
+    """Statistics as they would be, and no checkpoint in the middle of a measurement."""
+    with connection.cursor() as cursor:
+        for statement in ("vacuum analyze", "checkpoint"):
+            cursor.execute(statement)
+
+
+def bare_copy(table: str, name: str, *, filled: bool = True) -> None:
+    """The same table with its indexes, checks and storage, but without triggers and foreign keys."""
+    run(f"drop table if exists {name}; create table {name} (like {table} including all)")
+    if options := run("select array_to_string(reloptions, ', ') from pg_class where relname = %s", [table]):
+        run(f"alter table {name} set ({options})")
+    if filled:
+        run(f"insert into {name} select * from {table}")  # noqa: S608

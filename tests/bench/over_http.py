@@ -1,0 +1,157 @@
+"""What workers and clients get through, over HTTP and with authentication."""
+
+import time
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import orjson
+from django.db import connection
+
+from jobs.models import WorkerJob
+from liveness.services import tokens
+from tests.bench import web
+from tests.bench.database import add_jobs, bare_copy, begin, run, settle_down
+from tests.bench.load import Talk, drive, request
+from tests.bench.rows import Row, Step, alternate
+
+API = "/api/v1"
+SECONDS = 3
+BATCH = 100
+JOB = {"action": {"type": "script", "runner": "local", "command": "true"}, "payload": {"n": 1}}
+
+CLAIM = """
+    with claimed as (
+        update bare_job set state = 'CLAIMED', attempt_id = uuid7(), attempt_count = attempt_count + 1
+         where id = any(array(
+               select id from bare_job where state = 'PENDING' and required_tags = '{script}'
+                order by required_tags, priority desc, available_at, id limit %s for update skip locked))
+     returning id, attempt_id)
+    insert into bare_attempt (job_id, id, number, server_id)
+    select id, attempt_id, 1, %s from claimed returning id
+"""
+START = """
+    with begun as (
+        update bare_job set state = 'RUNNING' from bare_attempt a where a.job_id = bare_job.id and a.id = any(%s))
+    update bare_attempt set state = 'RUNNING', started_at = clock_timestamp() where id = any(%s)
+"""
+COMPLETE = """
+    with done as (
+        update bare_job set state = 'COMPLETED', attempt_id = null, output = '1', finished_at = clock_timestamp()
+          from bare_attempt a where a.job_id = bare_job.id and a.id = any(%s))
+    update bare_attempt set state = 'COMPLETED', finished_at = clock_timestamp() where id = any(%s)
+"""
+SUBMIT = """
+    insert into bare_job (id, owner_id, fingerprint, action, payload, required_tags)
+    select uuid7(), %s, '', r.action, r.payload, '{script}'
+      from jsonb_to_recordset(%s::jsonb) as r(action jsonb, payload jsonb)
+"""
+
+
+def heartbeats(data_dir: Path, step: Step) -> Row:
+    """Workers that hold nothing, each beat with authentication and a line of history."""
+    servers = begin(32)
+    bare_copy("liveness_server", "bare_server")
+    settle_down()
+    said = {"state": "RUNNING"}
+    with web.control_plane(data_dir) as own, web.plain_view(data_dir) as plain:
+        beats = [request(f"{API}/servers/{server.pk}/heartbeat", token, said) for server, token in servers]
+        updates = [request(f"/{server.pk}", token, said) for server, token in servers]
+        value, reference = alternate(step, lambda: rate(own, beats), lambda: rate(plain, updates))
+    return Row("heartbeats", value, "/s", reference, "a plain DRF view: one UPDATE by key", "≥ 1.5")
+
+
+def rate(port: int, requests: list[bytes]) -> float:
+    """Answers per second when each connection says its request over and over."""
+    until = time.perf_counter() + SECONDS
+    answered = 0
+
+    def over_and_over(said: bytes) -> Talk:
+        nonlocal answered
+        while time.perf_counter() < until:
+            yield said
+            answered += 1
+
+    took = drive(port, map(over_and_over, requests))
+    return answered / took
+
+
+def throughput(data_dir: Path, step: Step) -> Row:
+    """Jobs that are claimed, started and completed, each durably, by eight workers a hundred at a time."""
+    number = 10_000
+
+    def prepared(workers: int) -> list[tuple[UUID, str]]:
+        servers = begin(workers)
+        add_jobs(number, ["script"])
+        return [(server.pk, token) for server, token in servers]
+
+    def over_http() -> float:
+        servers = prepared(8)
+        settle_down()
+        took = drive(port, [work(server, token) for server, token in servers])
+        assert WorkerJob.objects.filter(state="COMPLETED").count() == number
+        return number / took
+
+    def bare() -> float:
+        ((server, _),) = prepared(1)
+        bare_copy("jobs_workerjob", "bare_job")
+        bare_copy("jobs_attempt", "bare_attempt")
+        settle_down()
+        began = time.perf_counter()
+        with connection.cursor() as cursor:
+            for _ in range(number // BATCH):
+                cursor.execute(CLAIM, [BATCH, server])
+                ids = [id for (id,) in cursor.fetchall()]
+                cursor.execute(START, [ids, ids])
+                cursor.execute(COMPLETE, [ids, ids])
+        return number / (time.perf_counter() - began)
+
+    with web.control_plane(data_dir) as port:
+        value, reference = alternate(step, over_http, bare)
+    return Row("throughput", value, "jobs/s", reference, "the same writes bare, one connection", "≥ PgQueuer")
+
+
+def work(server: UUID, token: str) -> Talk:
+    """A worker that claims a hundred, starts them, completes them, until there is nothing left."""
+    while True:
+        claim = {"limit": BATCH, "request_id": str(uuid4())}
+        answer = yield request(f"{API}/servers/{server}/claims", token, claim)
+        ids = [attempt["id"] for attempt in orjson.loads(answer)["attempts"]]
+        if not ids:
+            return
+        for event in ({"event": "STARTED"}, {"event": "COMPLETED", "output": 1}):
+            reports = [{"attempt": id, **event} for id in ids]
+            answer = yield request(f"{API}/servers/{server}/reports", token, {"reports": reports})
+            assert all(result["accepted"] for result in orjson.loads(answer)["results"])
+
+
+def submission(data_dir: Path, step: Step) -> Row:
+    """Jobs that two clients submit in lists of a thousand."""
+    lists = 10
+
+    def over_http() -> float:
+        begin()
+        clients = [tokens.create(f"client {number}", "client") for number in range(2)]
+        said = [request(f"{API}/jobs", client, [JOB] * 1000) for client in clients]
+        settle_down()
+
+        def submits(body: bytes) -> Talk:
+            for _ in range(lists // len(said)):
+                yield body
+
+        took = drive(port, map(submits, said))
+        assert WorkerJob.objects.count() == lists * 1000
+        return lists * 1000 / took
+
+    def bare() -> float:
+        begin()
+        bare_copy("jobs_workerjob", "bare_job")
+        settle_down()
+        owner, body = run("select id from liveness_apitoken limit 1"), orjson.dumps([JOB] * 1000).decode()
+        began = time.perf_counter()
+        for _ in range(lists):
+            run(SUBMIT, [owner, body])
+        return lists * 1000 / (time.perf_counter() - began)
+
+    with web.control_plane(data_dir) as port:
+        value, reference = alternate(step, over_http, bare)
+    return Row("submission", value, "jobs/s", reference, "INSERT … SELECT of a thousand, one connection", "≥ 20,000/s")

@@ -1,0 +1,47 @@
+"""A measured figure, and how it is measured: alternating with its reference, the median of several rounds."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """`ratio` is value / reference. Units: those ending in /s are better when higher, s and ms when lower."""
+
+    bench: str
+    value: float
+    unit: str
+    reference: float
+    against: str
+    """What the reference is."""
+    goal: str
+
+    @property
+    def ratio(self) -> float:
+        return self.value / self.reference
+
+    def said(self) -> dict[str, str | float]:
+        return {
+            "bench": self.bench,
+            "value": round(self.value, 4),
+            "unit": self.unit,
+            "reference": round(self.reference, 4),
+            "ratio": round(self.ratio, 3),
+        }
+
+
+Step = Callable[[], None]
+"""Called after each piece of work, for the bar."""
+
+
+def alternate(step: Step, *measured: Callable[[], float], rounds: int = ROUNDS) -> list[float]:
+    """The median of each over the rounds; in turns, so that whatever else the machine does befalls all of them."""
+    found: list[list[float]] = [[] for _ in measured]
+    for _ in range(rounds):
+        for figures, measure in zip(found, measured, strict=True):
+            figures.append(measure())
+            step()
+    return [statistics.median(figures) for figures in found]
