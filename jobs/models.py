@@ -27,6 +27,7 @@ from liveness.models import ApiToken, Server
 
 TERMINAL = sorted(states.TERMINAL)
 LIVE = sorted(states.LIVE)
+INTERRUPTED = sorted(states.INTERRUPTED)
 OVER = sorted(states.OVER)
 
 
@@ -167,6 +168,9 @@ class WorkerJob(models.Model):
                 condition=Q(state=JobState.PENDING),
             ),
             models.Index(fields=["owner", "id"], name="job_of_owner"),
+            models.Index(fields=["state", "id"], name="job_by_state"),
+            models.Index(fields=["available_at"], name="job_waiting", condition=Q(state=JobState.PENDING)),
+            models.Index(fields=["id"], name="job_of_trigger", condition=Q(kind=JobKind.TRIGGER)),
             models.Index(
                 fields=["good_until"],
                 name="job_good_until",
@@ -300,6 +304,8 @@ class Attempt(models.Model):
     ended_by = models.TextField(db_default="", help_text="server, liveness or operator:NAME")
     reason = models.TextField(db_default="")
 
+    objects = AttemptQuerySet.as_manager()
+
     class Meta:
         constraints = [
             one_of("state", AttemptState, "attempt_state"),
@@ -315,6 +321,7 @@ class Attempt(models.Model):
             models.Index(fields=["server"], name="attempt_live_on_server", condition=Q(state__in=LIVE)),
             models.Index(fields=["server", "id"], name="attempt_of_server"),
             models.Index(fields=["request_id"], name="attempt_of_claim", condition=Q(request_id__isnull=False)),
+            models.Index(fields=["finished_at"], name="attempt_interrupted", condition=Q(state__in=INTERRUPTED)),
         ]
         triggers = guard(states.pairs(states.ATTEMPT_TRANSITIONS), states.ATTEMPT_INITIAL)
 

@@ -30,14 +30,14 @@ def overview(request: HtmxRequest) -> HttpResponse:
     """What is there, in one sentence and in full."""
     figures = selectors.figures()
     by_type = list(liveness.present_by_type())
-    servers = list(selectors.instance()[:SERVERS_SHOWN])
+    servers = list(selectors.instance(SERVERS_SHOWN))
     present = sum(row["present"] for row in by_type)
     shown = {
         "title": "Instance",
         "verdict": verdict(by_type, servers, figures),
         "check": check_told(figures["check_age"]),
         "by_type": by_type,
-        "by_state": counted(figures["counts"]),
+        "by_state": counted(figures),
         "waiting": None if figures["waiting"] is None else age(figures["waiting"]),
         "servers": [drawn(server) for server in servers if server.state != ServerState.INACTIVE],
         "ended": [drawn(server) for server in servers if server.state == ServerState.INACTIVE],
@@ -98,13 +98,24 @@ def takes_work(server: Any) -> bool:
     )
 
 
-def counted(counts: dict[str, int], chosen: str | None = None) -> list[dict[str, Any]]:
+def counted(figures: dict[str, Any], chosen: str | None = None) -> list[dict[str, Any]]:
     """Each state of jobs with its number, as a link that filters by it."""
     at = reverse("instance:jobs")
     return [
-        {"state": state, "count": counts.get(state, 0), "url": f"{at}?state={state}", "chosen": state == chosen}
+        {
+            "state": state,
+            "count": (count := figures["counts"].get(state, 0)),
+            "said": about(count) if state in figures["about"] else f"{count}",
+            "url": f"{at}?state={state}",
+            "chosen": state == chosen,
+        }
         for state in JobState
     ]
+
+
+def about(count: int) -> str:
+    """A number of which no more is known than its first two digits."""
+    return f"≈ {float(f'{count:.2g}'):,.0f}"
 
 
 @for_readers
@@ -149,12 +160,13 @@ def jobs(request: HtmxRequest) -> HttpResponse:
     before = as_uuid(request.GET.get("before"))
     figures = selectors.figures()
     rows: list[Any] = list(selectors.jobs_page(state, before, JOBS_A_PAGE + 1))
+    total = sum(figures["counts"].values())
     older = {"state": state, "before": rows[JOBS_A_PAGE - 1].pk} if len(rows) > JOBS_A_PAGE else None
     shown = {
         "title": "Jobs",
         "trail": [HOME],
-        "by_state": counted(figures["counts"], state),
-        "total": sum(figures["counts"].values()),
+        "by_state": counted(figures, state),
+        "total": about(total) if figures["about"] else total,
         "state": state,
         "before": before,
         "older": older and "?" + urlencode({key: value for key, value in older.items() if value}),

@@ -1,5 +1,6 @@
 """Reads for the API and the pages."""
 
+import json
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -8,7 +9,6 @@ from django.db.models import (
     Case,
     Count,
     F,
-    FloatField,
     Func,
     IntegerField,
     JSONField,
@@ -27,12 +27,12 @@ from django.db.models.functions import Cast, Coalesce
 from controlplane.schema import ClockTimestamp
 from jobs import states
 from jobs.errors import JobNotWaiting, JobUnknown
-from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.models import INTERRUPTED, Attempt, LateReport, WorkerJob
 from jobs.sql import sql
-from jobs.states import AttemptState, JobState
+from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
-from liveness.models import Clock, Server, ServerEvent
+from liveness.models import Server, ServerEvent
 from liveness.states import ALIVE, ServerState
 
 
@@ -67,62 +67,57 @@ def entry(
 
 def live_attempts(server: Any) -> QuerySet[Attempt]:
     """What a server holds."""
-    return Attempt.objects.filter(server_id=server, state__in=states.LIVE).order_by("claimed_at")
+    return Attempt.objects.live().filter(server_id=server).order_by("claimed_at")
 
 
-COUNTS = """(select coalesce(jsonb_object_agg(state, jobs), '{}')
-               from (select state, count(*) as jobs from jobs_workerjob group by state) counted)"""
-WAITING = """(select extract(epoch from clock_timestamp() - min(available_at))::float8
-                from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp())"""
-
-
-BRAKES = "(SELECT jsonb_agg(to_jsonb(brake) ORDER BY type) FROM liveness_brake brake WHERE released_by IS NULL)"
-MAINTENANCE = "(SELECT to_jsonb(instance) FROM liveness_instance instance WHERE maintenance_since IS NOT NULL)"
+COUNTED = 10_000
+"""So many jobs of a state that has ended are counted; of more it is said about how many."""
 
 
 def figures() -> dict[str, Any]:
-    """`now`, `check_age`, `counts` of jobs by state, and how long the oldest waiting job has been claimable, in
-    seconds, `waiting`; what holds for the whole instance, `brakes`, `maintenance` and whether heartbeats get in,
-    `witnessed`: one query."""
-    read = Clock.objects.values(
-        "witnessed",
-        now=ClockTimestamp(),
-        check_age=liveness.check_age(),
-        counts=Func(template=COUNTS, output_field=JSONField()),
-        waiting=Func(template=WAITING, output_field=FloatField()),
-        brakes=Func(template=BRAKES, output_field=JSONField()),
-        maintenance=Func(template=MAINTENANCE, output_field=JSONField()),
-    )
-    return dict(read.get())
+    """How it stands, by the database's clock `now`: one query.
+
+    `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
+    job could have been claimed, `waiting`; what holds for the whole instance, `brakes` and `maintenance`; `check_age`;
+    the `observed` clock, how long ago it was advanced, `observed_lag`, and whether heartbeats get in, `witnessed`.
+    """
+    row = sql.rows("figures", ended=sorted(states.TERMINAL), counted=COUNTED)[0]
+    read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in AS_JSON}
+    return {**row._asdict(), **read, "counts": read["counts"] or {}, "about": read["about"] or []}
+
+
+AS_JSON = {"counts", "about", "brakes", "maintenance"}
 
 
 def holders() -> QuerySet[Server]:
     """Servers as `liveness.judged()` has them, with the number of attempts they hold, `held`."""
-    live = Attempt.objects.filter(server=OuterRef("pk"), state__in=states.LIVE).order_by().values("server")
+    live = Attempt.objects.live().filter(server=OuterRef("pk")).order_by().values("server")
     count = Subquery(live.annotate(count=Count("pk")).values("count"), output_field=IntegerField())
     return liveness.judged().annotate(held=Coalesce(count, 0))
 
 
-def instance(ended: int = 20) -> QuerySet[Server]:
-    """Servers, those that need attention first; of the INACTIVE only those that ended last, at the end."""
+def instance(limit: int, ended: int = 20) -> QuerySet[Server]:
+    """Servers, those that need attention first; after them those that ended last, INACTIVE."""
     inactive = Q(state=ServerState.INACTIVE)
-    last = Server.objects.filter(inactive).order_by("-state_changed_at").values("pk")[:ended]
     rank = Case(
         When(inactive, then=3),
-        When(Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR]) | Q(late=True), then=0),
+        When(Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR]), then=0),
+        When(Q(state__in=ALIVE, fresh=False), then=0),
         When(~Q(state__in=ALIVE), then=1),
         default=2,
     )
-    recent = Case(When(inactive, then=F("state_changed_at")))
-    shown = holders().filter(~inactive | Q(pk__in=last))
-    return shown.order_by(rank, recent.desc(), "type", "name", "pk")
+    order: list[Any] = [rank, Case(When(inactive, then=F("state_changed_at"))).desc(), "type", "name", "pk"]
+    # First which ones, by what little that needs; then all that is to be known of those.
+    present = liveness.servers().filter(~inactive).order_by(*order).values("pk")[:limit]
+    last = Server.objects.filter(inactive).order_by("-state_changed_at").values("pk")[:ended]
+    return holders().filter(pk__in=present.union(last)).order_by(*order)
 
 
 def attempts_of(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
     """What a server holds, and its last attempts; latest first."""
     own = Attempt.objects.filter(server=server)
-    held, last = own.filter(state__in=states.LIVE), own.order_by("-id")[:limit]
-    some = Attempt.objects.filter(Q(pk__in=held.values("pk")) | Q(pk__in=last.values("pk")))
+    held, last = own.live(), own.order_by("-id")[:limit]
+    some = Attempt.objects.filter(pk__in=held.values("pk").union(last.values("pk")))
     return some.select_related("job").defer("job__payload", "job__output").order_by("-id")
 
 
@@ -136,9 +131,6 @@ def jobs_page(state: str | None, before: UUID | None, limit: int) -> QuerySet[Wo
         server_name=Subquery(live.values("server__name"), output_field=TextField()),
     )
     return page.defer("payload", "output", "fingerprint").order_by("-id")[:limit]
-
-
-INTERRUPTED = [AttemptState.RELEASED, AttemptState.REQUEUED, AttemptState.RESUBMITTED]
 
 
 class Happening(NamedTuple):

@@ -106,6 +106,7 @@ JOB_TRANSITIONS: dict[JobState, set[JobState]] = {
 JOB_INITIAL = {_.PENDING, _.BLOCKED}
 
 TERMINAL = {state for state, onward in JOB_TRANSITIONS.items() if not onward}
+OPEN = set(JobState) - TERMINAL
 
 _a = AttemptState
 
@@ -117,6 +118,7 @@ ATTEMPT_TRANSITIONS: dict[AttemptState, set[AttemptState]] = {
 ATTEMPT_INITIAL = {_a.CLAIMED}
 
 LIVE = {state for state, onward in ATTEMPT_TRANSITIONS.items() if onward}
+INTERRUPTED = {_a.RESUBMITTED, _a.REQUEUED, _a.RELEASED}  # the job went on without it
 
 _e = ExecutionState
 

@@ -112,6 +112,7 @@ class Server(models.Model):
         ]
         indexes = [
             models.Index(fields=["state"], name="server_not_inactive", condition=~Q(state=ServerState.INACTIVE)),
+            models.Index(fields=["state_changed_at"], name="server_inactive", condition=Q(state=ServerState.INACTIVE)),
         ]
         triggers = [
             *guard(states.pairs(), [states.INITIAL], unless=REACTIVATION),

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import (
     BooleanField,
     Count,
     DateTimeField,
-    Exists,
     ExpressionWrapper,
     F,
     FloatField,
@@ -26,14 +26,16 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from controlplane import sql as statements
-from controlplane.schema import ClockTimestamp, ObservedNow
+from controlplane.schema import ClockTimestamp
 from liveness import states
 from liveness.conf import conf
 from liveness.models import Brake, Clock, Heartbeat, Server, ServerEvent
 from liveness.sql import sql
 from liveness.states import RestartStrategy, ServerState
 
-SILENCE = "extract(epoch from clock_timestamp() - %(expressions)s)::float8"
+# In a subquery, so that a clock is read once for all rows.
+SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
+OBSERVED_NOW = "(SELECT observed_now())"
 
 
 def servers() -> QuerySet[Server]:
@@ -43,7 +45,7 @@ def servers() -> QuerySet[Server]:
     """
     heard = Coalesce("last_heartbeat_at", "created_at")
     limit = F("heartbeat_interval") * conf().staleness_multiplier
-    observed = ExpressionWrapper(ObservedNow() - F("heard_observed"), output_field=FloatField())
+    observed = Func("heard_observed", template=f"({OBSERVED_NOW} - %(expressions)s)", output_field=FloatField())
     in_time = Q(last_heartbeat_at__isnull=False, silence__lt=limit, observed_silence__lt=limit)
     return Server.objects.annotate(
         silence=Func(heard, template=SILENCE, output_field=FloatField()),
@@ -78,7 +80,7 @@ def condition(name: str) -> str:
 
 def seconds_to(moment: str) -> Func:
     """Seconds of observed time until a moment of the observed clock."""
-    return Func(template=f"({moment} - observed_now())", output_field=FloatField())
+    return Func(template=f"({moment} - {OBSERVED_NOW})", output_field=FloatField())
 
 
 def judged() -> QuerySet[Server]:
@@ -86,6 +88,7 @@ def judged() -> QuerySet[Server]:
     `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
     `moves_in` (its running attempts; None: never), and `check_age`; whether it is `late` (alive, and not fresh)
     and `braked`; `now`."""
+    held = Brake.objects.filter(released_by=None)
     return servers().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
@@ -96,7 +99,7 @@ def judged() -> QuerySet[Server]:
             "greatest(liveness_server.heard_observed + liveness_server.timeout,"
             f" liveness_server.created_observed + {conf().initial_delay:f})"
         ),
-        braked=Exists(Brake.objects.filter(type=OuterRef("type"), released_by=None)),
+        braked=ExpressionWrapper(Q(type__in=held.values("type")), output_field=BooleanField()),
         late=ExpressionWrapper(Q(state__in=states.ALIVE) & ~Q(fresh=True), output_field=BooleanField()),
         check_age=Subquery(Clock.objects.values(age=check_age())),
     )
@@ -104,8 +107,8 @@ def judged() -> QuerySet[Server]:
 
 def detailed() -> QuerySet[Server]:
     """Servers as the API answers them: as `judged()` has them, with the attempts they hold, `live`."""
-    attempts = Server._meta.get_field("attempts").related_model
-    held = attempts._default_manager.filter(finished_at=None).order_by("claimed_at")
+    attempts: Any = Server._meta.get_field("attempts").related_model
+    held = attempts.objects.live().order_by("claimed_at")
     return judged().prefetch_related(Prefetch("attempts", held, to_attr="live"))
 
 
@@ -153,6 +156,13 @@ def beats_of(server: UUID) -> QuerySet[Heartbeat, datetime]:
     """When a server was heard, latest first."""
     beats = Heartbeat.objects.filter(server_id=server, role=Heartbeat.Role.SERVER)
     return beats.order_by("-at").values_list("at", flat=True)
+
+
+def beats_of_each(servers: Collection[UUID], limit: int = 60) -> dict[UUID, list[datetime]]:
+    """When each of these servers was heard, latest first: one query."""
+    own = Heartbeat.objects.filter(server_id=OuterRef("pk"), role=Heartbeat.Role.SERVER).order_by("-at")
+    beats = ArraySubquery(own.values("at")[:limit])
+    return dict(Server.objects.filter(pk__in=servers).values_list("pk", beats))
 
 
 def signs(

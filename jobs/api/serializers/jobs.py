@@ -12,6 +12,7 @@ from jobs.api.serializers.actions import ActionField
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
+from liveness.models import ApiToken
 
 
 class JobRequest(StrictSerializer):
@@ -135,6 +136,8 @@ class JobFilter(StrictSerializer):
         """A page of these jobs, latest first. Ids sort by age, so a page stays where it is while jobs come."""
         said = self.validated_data
         chosen = {field: said[field] for field in ("state", "kind", "key") if field in said}
+        if "key" in said:
+            chosen["owner__in"] = ApiToken.objects.values("pk")  # keys are looked up owner by owner
         if "tag" in said:
             chosen["required_tags__contains"] = [said["tag"]]
         if "cursor" in said:

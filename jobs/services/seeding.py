@@ -1,0 +1,60 @@
+"""Made-up servers and jobs, for trying out and for measuring. Nothing runs behind them."""
+
+import math
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connection, transaction
+
+from jobs.models import Attempt, WorkerJob
+from jobs.sql import sql
+from liveness.models import ApiToken, Server
+
+HEARTBEAT_INTERVAL, TIMEOUT = 300, 86400
+"""Seconds. Long, so that what never beats again is fresh for a quarter of an hour, and there for a day."""
+SERVERS_A_BATCH, JOBS_A_BATCH = 1_000, 20_000
+TABLES = "liveness_server, liveness_serverevent, liveness_heartbeat, jobs_workerjob, jobs_attempt, jobs_latereport"
+
+
+class NotEmpty(Exception):
+    """There are servers or jobs already, and perhaps they are somebody's."""
+
+
+@transaction.atomic
+def seed(servers: int, jobs: int, *, force: bool = False, tell: Callable[[str, int], None] = lambda *_: None) -> None:
+    """Add so many servers and jobs, all or none; calls `tell(what, done)` after each batch.
+
+    Raises NotEmpty unless there is nothing yet, or `force`.
+    """
+    if not force and (Server.objects.exists() or WorkerJob.objects.exists()):
+        raise NotEmpty
+    # A digest that belongs to no text: nobody comes in by this token.
+    token = ApiToken.objects.create(name="seed", role="client", prefix="seed", digest=secrets.token_bytes(32))
+    sql.rows("seed_guards", triggers=first_states())
+    # More than the jobs that are made to run on each.
+    said = {"token": token.pk, "interval": HEARTBEAT_INTERVAL, "timeout": TIMEOUT}
+    capacity = max(4, math.ceil(jobs / servers * 0.02))
+    workers: list[Any] = []
+    for first in range(1, servers + 1, SERVERS_A_BATCH):
+        last = min(first + SERVERS_A_BATCH - 1, servers)
+        workers += sql.rows("seed_servers", first=first, last=last, capacity=capacity, **said)
+        tell("servers", last)
+    ids = {"workers": [row.id for row in workers], "working": [row.id for row in workers if row.works]}
+    for first in range(1, jobs + 1, JOBS_A_BATCH):
+        last = min(first + JOBS_A_BATCH - 1, jobs)
+        sql.rows("seed_jobs", first=first, last=last, jobs=jobs, owner=token.pk, **ids)
+        tell("jobs", last)
+
+
+def first_states() -> list[str]:
+    """The triggers that let a row begin in its first state only."""
+    models: list[Any] = [Server, WorkerJob, Attempt]
+    guards = [(trigger, model) for model in models for trigger in model._meta.triggers]
+    return [trigger.get_pgid(model) for trigger, model in guards if trigger.name == "legal_beginning"]
+
+
+def tidy() -> None:
+    """What autovacuum would do in a while: reads are planned by how things are now. Not in a transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"vacuum (analyze) {TABLES}")
