@@ -279,6 +279,11 @@ class TriggerSlot(models.Model):
         return f"{self.slot}: {self.outcome}"
 
 
+class AttemptQuerySet(models.QuerySet["Attempt"]):
+    def live(self) -> "AttemptQuerySet":
+        return self.filter(state__in=LIVE)
+
+
 class Attempt(models.Model):
     """One try of a job on one server; the live ones are the worker-job-running store."""
 

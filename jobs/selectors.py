@@ -78,8 +78,9 @@ def figures() -> dict[str, Any]:
     """How it stands, by the database's clock `now`: one query.
 
     `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
-    job could have been claimed, `waiting`; what holds for the whole instance, `brakes` and `maintenance`; `check_age`;
-    the `observed` clock, how long ago it was advanced, `observed_lag`, and whether heartbeats get in, `witnessed`.
+    job could have been claimed, `waiting`; what holds for the whole instance, `brakes` and `maintenance`; when the last
+    check went through, `finished` (`check_age` ago), and how long it `took`; the `observed` clock, how long ago it last
+    moved, `observed_lag`, and whether heartbeats get in, `witnessed`.
     """
     row = sql.rows("figures", ended=sorted(states.TERMINAL), counted=COUNTED)[0]
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in AS_JSON}
@@ -97,7 +98,8 @@ def holders() -> QuerySet[Server]:
 
 
 def instance(limit: int, ended: int = 20) -> QuerySet[Server]:
-    """Servers, those that need attention first; after them those that ended last, INACTIVE."""
+    """Servers, those that need attention first, what gets worse next before the rest; at the end those that ended
+    last, INACTIVE."""
     inactive = Q(state=ServerState.INACTIVE)
     rank = Case(
         When(inactive, then=3),
@@ -106,11 +108,27 @@ def instance(limit: int, ended: int = 20) -> QuerySet[Server]:
         When(~Q(state__in=ALIVE), then=1),
         default=2,
     )
-    order: list[Any] = [rank, Case(When(inactive, then=F("state_changed_at"))).desc(), "type", "name", "pk"]
+    soonest = Case(
+        When(state__in=ALIVE, fresh=False, then=F("heard_observed") + F("timeout")),
+        When(~Q(state__in=ALIVE) & ~inactive, then=F("state_changed_observed") + F("termination_grace_period")),
+    )
+    recent = Case(When(inactive, then=F("state_changed_at")))
+    order: list[Any] = [rank, soonest, recent.desc(), "type", "name", "pk"]
     # First which ones, by what little that needs; then all that is to be known of those.
     present = liveness.servers().filter(~inactive).order_by(*order).values("pk")[:limit]
     last = Server.objects.filter(inactive).order_by("-state_changed_at").values("pk")[:ended]
     return holders().filter(pk__in=present.union(last)).order_by(*order)
+
+
+def attention(limit: int = 100) -> list[Any]:
+    """Servers as `holders()` has them that need attention, the next bad event first."""
+    troubled = [server for server in instance(limit, ended=0) if liveness.needs_attention(server)]
+
+    def moment(server: Any) -> tuple[bool, Any]:
+        at = (liveness.next_transition(server) or {"at": None})["at"]
+        return at is None, at or server.now
+
+    return sorted(troubled, key=moment)
 
 
 def attempts_of(server: UUID, limit: int = 50) -> QuerySet[Attempt]:

@@ -140,6 +140,8 @@ class Server(models.Model):
                         (at, server_id, server_name, from_state, to_state, actor, reason)
                     VALUES (NEW.state_changed_at, NEW.id, NEW.name, OLD.state, NEW.state,
                             NEW.state_actor, NEW.state_reason);
+                    INSERT INTO liveness_tally (name, labels, number)
+                    VALUES ('transitions', ARRAY[OLD.state, NEW.state, split_part(NEW.state_actor, ':', 1)], 1);
                     RETURN NULL;
                 """,
             ),
@@ -207,6 +209,24 @@ class Heartbeat(models.Model):
         return f"{self.role} at {self.at}"
 
 
+class Tally(models.Model):
+    """What happened so and so often, for counters that outlive what is counted. Their value is the sum of the rows.
+
+    Rows are only added, so that no two who count wait for each other; each check folds them into one.
+    """
+
+    name = models.TextField()
+    labels = ArrayField(models.TextField(), db_default=[])
+    number = models.FloatField()
+
+    class Meta:
+        default_permissions = ()
+        verbose_name_plural = "tallies"
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.labels}: {self.number:g}"
+
+
 class Clock(models.Model):
     """One row: observed time, which passes only while heartbeats can get in.
 
@@ -224,7 +244,9 @@ class Clock(models.Model):
     advanced_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="Wall time of the reading.")
     credit = models.FloatField(db_default=15, help_text="The most it advances at once: 1.5 check intervals.")
     witnessed = models.BooleanField(db_default=False, help_text="Heartbeats could get in at the present check.")
+    moved_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="When the reading last grew.")
     finished_at = models.DateTimeField(null=True, help_text="When a check last succeeded.")
+    took = models.FloatField(null=True, help_text="Seconds that it took.")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="clock_one_row")]

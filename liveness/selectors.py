@@ -21,6 +21,7 @@ from django.db.models import (
     Q,
     QuerySet,
     Subquery,
+    Sum,
     Value,
 )
 from django.db.models.functions import Coalesce
@@ -29,13 +30,17 @@ from controlplane import sql as statements
 from controlplane.schema import ClockTimestamp
 from liveness import states
 from liveness.conf import conf
-from liveness.models import Brake, Clock, Heartbeat, Server, ServerEvent
+from liveness.models import Brake, Clock, Heartbeat, Server, ServerEvent, Tally
 from liveness.sql import sql
 from liveness.states import RestartStrategy, ServerState
 
 # In a subquery, so that a clock is read once for all rows.
 SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
 OBSERVED_NOW = "(SELECT observed_now())"
+
+
+BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
+"""Seconds, of histograms; sql/bucket.sql has the same."""
 
 
 def servers() -> QuerySet[Server]:
@@ -150,6 +155,32 @@ def present_by_type() -> "QuerySet[Any, Any]":
         .annotate(present=Count("pk"), well=Count("pk", filter=Q(state__in=states.ALIVE, late=False)))
         .order_by("type")
     )
+
+
+def present() -> "QuerySet[Any, Any]":
+    """By cluster, type and state: how many `servers` are not INACTIVE, and how many of these are `heard` in time."""
+    shown = servers().exclude(state=ServerState.INACTIVE).values("cluster", "type", "state")
+    counted = shown.annotate(servers=Count("pk"), heard=Count("pk", filter=Q(fresh=True)))
+    return counted.order_by("cluster", "type", "state")
+
+
+def silences() -> tuple[int, float, list[tuple[int, int]]]:
+    """Of the alive servers: how many they are, for how many seconds together they are silent, and for each of
+    `BUCKETS` how many are silent for no longer."""
+    counts = {f"le_{le}": Count("pk", filter=Q(silence__lte=le)) for le in BUCKETS}
+    alive = servers().filter(state__in=states.ALIVE)
+    found = alive.aggregate(total=Count("pk"), seconds=Coalesce(Sum("silence"), 0.0), **counts)
+    return found["total"], found["seconds"], [(le, found[f"le_{le}"]) for le in BUCKETS]
+
+
+def tallies() -> "QuerySet[Any, tuple[str, list[str], float]]":
+    """Name, labels and value of each counter."""
+    return Tally.objects.values("name", "labels").annotate(value=Sum("number")).values_list("name", "labels", "value")
+
+
+def needs_attention(server: Any) -> bool:
+    """Whether something is wrong with a server as `judged()` has it."""
+    return server.late or server.state not in states.ALIVE | ENDED
 
 
 def beats_of(server: UUID) -> QuerySet[Heartbeat, datetime]:

@@ -1,12 +1,13 @@
 from django.urls import path
 
-from jobs.api import executions, logs, recovery, triggers, views
+from jobs.api import executions, instance, logs, recovery, triggers, views
 
 urlpatterns = [
     path("servers", views.Registration.as_view()),
     path("servers/<uuid:server>/heartbeat", views.Heartbeat.as_view()),
     path("servers/<uuid:server>/claims", views.Claims.as_view()),
     path("servers/<uuid:server>/reports", views.Reports.as_view()),
+    path("instance", instance.Instance.as_view()),
     path("recovery/stale", recovery.Stale.as_view()),
     path("recovery/requeue-stale-claimed", recovery.RequeueStaleClaimed.as_view()),
     path("recovery/fail-stale-running", recovery.FailStaleRunning.as_view()),

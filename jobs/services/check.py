@@ -1,6 +1,7 @@
 """The liveness check: detect → recover → retire. Each step in a transaction of its own, so that one that
 fails does not silence the others; everything is found by state, so the next check does what this one missed."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,9 @@ def check() -> dict[str, Any]:
         "recovered": recover,
         "inactive": detection.deactivate,
         "not_running": retire,
+        "folded": detection.fold,
     }
+    began = time.monotonic()
     for name, step in steps.items():
         try:
             done[name] = step()
@@ -41,7 +44,7 @@ def check() -> dict[str, Any]:
             failed.append(name)
     if failed:
         raise CheckFailed(f"Failed steps: {', '.join(failed)}")
-    detection.finish()
+    detection.finish(took=time.monotonic() - began)
     return {name: count for name, count in done.items() if count is not None}
 
 

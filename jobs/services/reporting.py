@@ -22,7 +22,7 @@ from jobs.sql import sql
 from jobs.states import AttemptState, JobKind
 from liveness import states as server_states
 from liveness.errors import ServerUnknown, TokenRevoked
-from liveness.models import Server
+from liveness.models import Server, Tally
 from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
@@ -242,7 +242,10 @@ def keep(late: list[LateReport]) -> None:
     """Store late reports, the same one once: a worker that gets no answer says it again."""
     before = LateReport.objects.filter(attempt__in=[report.attempt_id for report in late])
     known = {worded(report) for report in before} if late else set()
-    LateReport.objects.bulk_create({worded(report): report for report in late if worded(report) not in known}.values())
+    new = {worded(report): report for report in late if worded(report) not in known}
+    if new:
+        LateReport.objects.bulk_create(new.values())
+        Tally.objects.create(name="late_reports", number=len(new))
 
 
 def worded(report: LateReport) -> tuple[UUID, str, bytes]:

@@ -25,8 +25,9 @@ figures as (
 )
 select clock_timestamp() as now,
        clock.reading as observed, clock.witnessed,
-       extract(epoch from clock_timestamp() - clock.advanced_at)::float8 as observed_lag,
-       extract(epoch from clock_timestamp() - clock.finished_at)::float8 as check_age,
+       extract(epoch from clock_timestamp() - clock.moved_at)::float8 as observed_lag,
+       extract(epoch from clock_timestamp() - clock.finished_at)::float8 as check_age, clock.took,
+       extract(epoch from clock.finished_at)::float8 as finished,
        (select jsonb_object_agg(state, jobs) from figures where jobs > 0) as counts,
        (select jsonb_agg(state) from figures where is_full) as about,
        (select extract(epoch from clock_timestamp() - min(available_at))::float8

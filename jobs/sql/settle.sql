@@ -95,4 +95,15 @@ noted as (
                when v.job_state = 'FAILED' and v.error ->> 'code' = 'STEP_TIMEOUT' then 'STEP_TIMEOUT'
            end as code) noteworthy
      where v.execution_id is not null and noteworthy.code is not null
+),
+tallied as (
+    insert into liveness_tally (name, labels, number)
+    select 'attempts', array[attempt_state], count(*) from verdict group by attempt_state
+    union all
+    select 'resubmissions', array[case event when 'FAILED' then 'CRASHED' else event end], count(*)
+      from verdict where attempt_state = 'RESUBMITTED' group by 2
+    union all
+    select 'quarantined', '{}', count(*) from verdict
+     where job_state = 'FAILED' and job_error ->> 'code' in ('RESUBMISSIONS_EXHAUSTED', 'WORKER_CRASHED')
+    having count(*) > 0
 )

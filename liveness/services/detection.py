@@ -35,9 +35,14 @@ def brake() -> None:
             log.info(f"The brake on {row.type} has ended")
 
 
-def finish() -> None:
-    """Note that a check went through, for the probes and the pages."""
-    sql.rows("finished")
+def finish(took: float) -> None:
+    """Note that a check went through, and in how many seconds, for the probes and the pages."""
+    sql.rows("finished", took=took)
+
+
+def fold() -> None:
+    """Keep the counters few."""
+    sql.rows("fold")
 
 
 def detect() -> int:

@@ -16,6 +16,7 @@ update liveness_clock c
        reading = c.reading + case when witness.seen and c.witnessed then least(
            greatest(extract(epoch from clock_timestamp() - c.advanced_at), 0), c.credit) else 0 end,
        advanced_at = clock_timestamp(),
+       moved_at = case when witness.seen and c.witnessed then clock_timestamp() else c.moved_at end,
        credit = %(interval)s * 1.5,
        witnessed = witness.seen
   from witness

@@ -1,0 +1,95 @@
+"""`GET /instance`: how it all stands, as the Instance page tells it."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs import selectors
+from jobs.api.serializers.jobs import ServerName
+from jobs.states import JobState
+from liveness import selectors as liveness
+from liveness.api.access import RoleCall
+from liveness.api.serializers import Maintenance, NextTransition
+from liveness.models import Brake, Role
+
+
+class ServerCount(serializers.Serializer):
+    cluster = serializers.CharField()
+    type = serializers.CharField()
+    state = serializers.CharField()
+    servers = serializers.IntegerField()
+    heard = serializers.IntegerField(help_text="Of these, how many are fresh: heard within STALENESS_MULTIPLIER beats.")
+
+
+class ObservedClock(serializers.Serializer):
+    reading_seconds = serializers.FloatField(source="observed")
+    lag_seconds = serializers.FloatField(source="observed_lag", help_text="Since it last moved.")
+    moves = serializers.BooleanField(source="witnessed", help_text="Heartbeats could get in at the last check.")
+
+
+class LastCheck(serializers.Serializer):
+    age_seconds = serializers.FloatField(source="check_age", allow_null=True, help_text="Null: none has run yet.")
+    took_seconds = serializers.FloatField(source="took", allow_null=True)
+
+
+class BrakeAnswer(serializers.ModelSerializer):
+    class Meta:
+        model = Brake
+        fields = ("type", "engaged_at", "silent", "alive")
+
+
+class Attention(serializers.Serializer):
+    server = serializers.SerializerMethodField()
+    type = serializers.CharField()
+    cluster = serializers.CharField()
+    state = serializers.CharField()
+    late = serializers.BooleanField(help_text="Alive, and not heard in time.")
+    silence_seconds = serializers.FloatField(source="silence")
+    held = serializers.IntegerField(help_text="Attempts that it holds.")
+    next_transition = serializers.SerializerMethodField()
+
+    @extend_schema_field(ServerName)
+    def get_server(self, server: Any) -> dict[str, Any]:
+        return {"id": server.pk, "name": server.name}
+
+    @extend_schema_field(NextTransition(allow_null=True))
+    def get_next_transition(self, server: Any) -> dict[str, Any] | None:
+        return liveness.next_transition(server)
+
+
+class InstanceAnswer(serializers.Serializer):
+    at = serializers.DateTimeField(source="now")
+    servers = ServerCount(many=True, help_text="Those that are not INACTIVE.")
+    jobs = serializers.DictField(child=serializers.IntegerField(), help_text="How many are in each state.")
+    about = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="States of jobs that have ended, so many that their number is what the database's statistics say.",
+    )
+    oldest_pending_seconds = serializers.FloatField(source="waiting", allow_null=True)
+    observed_clock = ObservedClock(source="*")
+    last_check = LastCheck(source="*")
+    brakes = BrakeAnswer(many=True)
+    maintenance = Maintenance(allow_null=True)
+    attention = Attention(many=True, help_text="Up to 100 servers, what gets worse next first.")
+
+
+class Instance(RoleCall):
+    """`GET /instance`."""
+
+    roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
+
+    @extend_schema(responses=InstanceAnswer)
+    def get(self, request: Request) -> Response:
+        """How many servers and jobs are in which state, whether the control plane watches, and what gets worse next."""
+        figures = selectors.figures()
+        shown = {
+            **figures,
+            "jobs": {state.value: figures["counts"].get(state, 0) for state in JobState},
+            "brakes": figures["brakes"] or [],
+            "servers": liveness.present(),
+            "attention": selectors.attention(),
+        }
+        return Response(InstanceAnswer(shown).data)

@@ -1,0 +1,103 @@
+"""`GET /instance` says what the Instance page says."""
+
+from datetime import datetime
+
+import pytest
+
+from jobs.services.check import check
+from jobs.states import JobState
+from liveness.conf import conf
+
+
+@pytest.fixture
+def told(api):
+    viewer = api("viewer")
+
+    def told():
+        answer = viewer.get("/instance")
+        assert answer.status_code == 200, answer.json()
+        return answer.json()
+
+    return told
+
+
+def test_before_anything_is_there_all_is_nought(told):
+    seen = told()
+    assert seen["servers"] == seen["attention"] == seen["brakes"] == seen["about"] == []
+    assert seen["jobs"] == dict.fromkeys(JobState, 0)
+    assert seen["last_check"] == {"age_seconds": None, "took_seconds": None}
+    assert seen["maintenance"] is seen["oldest_pending_seconds"] is None
+
+
+def test_servers_are_counted_by_cluster_type_and_state(told, worker, clock):
+    for name in ("a", "b"):
+        worker(name=name, cluster="north")
+    clock.advance(10)
+    worker(name="c")
+    assert told()["servers"] == [
+        {"cluster": "default", "type": "WORKER", "state": "RUNNING", "servers": 1, "heard": 1},
+        {"cluster": "north", "type": "WORKER", "state": "RUNNING", "servers": 2, "heard": 0},
+    ]
+
+
+def test_jobs_are_counted_and_the_oldest_that_could_be_claimed_is_timed(told, worker, submit, frozen):
+    submit(available_at="2100-01-01T00:00:00Z")
+    submit()
+    frozen.advance(70)
+    submit()
+    one = worker()
+    assert told()["oldest_pending_seconds"] == 70
+    one.hold()
+    seen = told()
+    assert {state: number for state, number in seen["jobs"].items() if number} == {"PENDING": 2, "RUNNING": 1}
+    assert seen["oldest_pending_seconds"] == 0
+
+
+def test_the_clock_that_stands_still_shows_by_its_lag(told, worker, frozen):
+    conf_interval = conf().interval
+    worker()
+    check()
+    frozen.step(conf_interval)
+    check()
+    assert told()["observed_clock"]["moves"] is False
+    frozen.step(100)
+    seen = told()
+    assert seen["observed_clock"]["lag_seconds"] >= 100
+    assert seen["last_check"]["age_seconds"] == 100
+    assert 0 <= seen["last_check"]["took_seconds"] < 60
+
+
+def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(told, worker, submit, clock):
+    submit()
+    first, second, well = worker(name="z-first"), worker(name="a-second"), worker(name="well")
+    first.hold()
+    clock.advance(10)
+    second.beat()
+    clock.advance(20)
+    well.beat()
+    seen = told()["attention"]
+    assert [(row["server"]["name"], row["late"], row["held"]) for row in seen] == [
+        ("z-first", True, 1),
+        ("a-second", True, 0),
+    ]
+    moments = [datetime.fromisoformat(row["next_transition"]["at"]) for row in seen]
+    assert moments == sorted(moments)
+    assert {row["next_transition"]["to"] for row in seen} == {"DISCONNECTED"}
+
+
+def test_maintenance_and_brake_are_told(told, api, worker, clock):
+    silent = [worker(name=name) for name in "abc"]
+    api("operator").post("/maintenance/enter", {"note": "a new switch"})
+    clock.advance(60)
+    check()
+    seen = told()
+    assert seen["maintenance"]["note"] == "a new switch"
+    assert [(brake["type"], brake["silent"], brake["alive"]) for brake in seen["brakes"]] == [
+        ("WORKER", 3, len(silent))
+    ]
+    assert all(row["next_transition"] is None for row in seen["attention"])
+
+
+@pytest.mark.parametrize(("role", "status"), [("viewer", 200), ("operator", 200), ("client", 403), ("worker", 403)])
+def test_only_viewers_and_operators_may_ask(api, role, status):
+    assert api(role).get("/instance").status_code == status
