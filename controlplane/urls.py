@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from controlplane import probes, problems
+from controlplane import metrics, probes, problems
 
 handler500 = "controlplane.problems.server_error"
 
@@ -16,6 +16,7 @@ urlpatterns = [
     re_path(r"^api/", problems.not_found),
     path("livez", probes.livez),
     path("readyz", probes.readyz),
+    path("metrics", metrics.Metrics.as_view()),
     path("admin/instance/", include("jobs.pages")),
     path("admin/", admin.site.urls),
 ]

@@ -34,6 +34,8 @@ class Liveness:
     """The brake holds no longer than this; from then on 10 % go per check."""
     witness_url: str | None = None
     """The address that workers use: the executor beats through it, to see whether heartbeats get in."""
+    metrics_public: bool = False
+    """True: `/metrics` needs no token. False: one of a viewer or operator."""
     heartbeat_retention: Seconds | None = 86400
     """Heartbeats are kept so long."""
     event_retention: Seconds | None = 90 * 86400

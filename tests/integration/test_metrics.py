@@ -1,0 +1,147 @@
+"""What Prometheus reads."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from prometheus_client.parser import text_string_to_metric_families
+
+from controlplane.sql import text
+from jobs.models import LateReport, WorkerJob
+from jobs.services.check import check
+from liveness import selectors
+from liveness.models import ServerEvent, Tally
+from liveness.services import detection
+from liveness.sql import sql
+
+IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
+
+
+@pytest.fixture
+def read(api):
+    """The value of each sample, by its name and the values of its labels, in the order of the labels' names."""
+    client = Client(headers={"Authorization": f"Bearer {api('viewer').token}"})
+
+    def read():
+        answer = client.get("/metrics")
+        assert answer.status_code == 200
+        families = text_string_to_metric_families(answer.content.decode())
+        samples = [sample for family in families for sample in family.samples]
+        return {
+            (s.name.removeprefix("controlplane_"), *(s.labels[label] for label in sorted(s.labels))): s.value
+            for s in samples
+        }
+
+    return read
+
+
+@pytest.fixture
+def story(worker, submit, clock):
+    """A worker is lost, its job is resubmitted and completed by another, and its late report is refused."""
+    submit()
+    lost, heir = worker(name="lost", config=IMMEDIATELY), worker(name="heir")
+    attempt = lost.hold()
+    clock.advance(47)
+    heir.beat()
+    check()
+    heir.complete(heir.hold())
+    lost.complete(attempt, "late")
+
+
+def test_before_anything_is_there_it_answers(read):
+    seen = read()
+    assert seen["jobs", "PENDING"] == seen["late_reports_total",] == seen["brake_engaged", "WORKER"] == 0
+    assert not [sample for sample in seen if sample[0].startswith("check_")]
+
+
+def test_what_is_there_is_told(read, worker, submit, frozen):
+    submit()
+    frozen.advance(20)
+    worker(cluster="north")
+    frozen.advance(4)
+    check()
+    seen = read()
+    assert seen["servers", "north", "RUNNING", "WORKER"] == 1
+    assert seen["jobs", "PENDING"] == 1
+    assert seen["oldest_pending_seconds",] == 24
+    assert (seen["heartbeat_age_seconds_bucket", "2.0"], seen["heartbeat_age_seconds_bucket", "5.0"]) == (0, 1)
+    assert seen["check_last_success_timestamp_seconds",] > 1e9
+    assert 0 <= seen["check_duration_seconds",] < 60
+    assert seen["observed_clock_lag_seconds",] >= 0
+
+
+def test_what_happened_is_counted(read, story):
+    seen = read()
+    assert seen["transitions_total", "server", "CREATED", "RUNNING"] == 2
+    assert seen["transitions_total", "liveness", "RUNNING", "DISCONNECTED"] == 1
+    assert seen["attempts_total", "COMPLETED"] == seen["attempts_total", "RESUBMITTED"] == 1
+    assert seen["resubmissions_total", "LOST"] == 1
+    assert seen["late_reports_total",] == LateReport.objects.count() == 1
+    assert (seen["detection_seconds_bucket", "45.0"], seen["detection_seconds_bucket", "60.0"]) == (0, 1)
+    assert seen["detection_seconds_count",] == seen["recovery_seconds_count",] == 1
+    assert seen["detection_seconds_sum",] == pytest.approx(47, abs=2)
+    assert seen["recovery_seconds_sum",] == pytest.approx(47, abs=2)
+
+
+def test_a_job_that_ends_in_quarantine_is_counted(read, worker, submit):
+    submit(on_worker_lost="FAIL")
+    one = worker()
+    error = {"code": "WORKER_CRASHED", "message": "killed"}
+    assert one.report({"attempt": one.hold()["id"], "event": "FAILED", "error": error})[0]["accepted"]
+    assert read()["quarantined_total",] == 1
+
+
+def test_a_counter_stays_when_what_it_counted_is_deleted(read, story):
+    def counters():
+        return {name: value for name, value in read().items() if re.search("_(total|count|sum|bucket)$", name[0])}
+
+    ages = {name: value for name, value in counters().items() if not name[0].startswith("heartbeat_age")}
+    sql.rows("prune_open")
+    ServerEvent.objects.all().delete()
+    WorkerJob.objects.all().delete()
+    detection.fold()
+    assert {name: counters()[name] for name in ages} == ages
+    assert not WorkerJob.objects.exists()
+
+
+def test_a_check_folds_what_was_counted_into_one_row_for_each_counter(story, worker, submit, read):
+    one = worker()
+    for _ in range(2):
+        submit()
+        one.complete(one.hold())
+    before, rows = read(), Tally.objects.count()
+    detection.fold()
+    names = list(Tally.objects.values_list("name", "labels"))
+    assert len(names) == len({(name, *labels) for name, labels in names}) < rows
+    after = read()
+    assert {k: v for k, v in after.items() if "total" in k[0]} == {k: v for k, v in before.items() if "total" in k[0]}
+
+
+def test_the_buckets_are_the_same_in_both_places(db):
+    with connection.cursor() as cursor:
+        for le in selectors.BUCKETS:
+            bucket = f"select {text('liveness', 'bucket')} from (values (%s::float8)) as v (seconds)"  # noqa: S608
+            cursor.execute(bucket, [le])
+            assert cursor.fetchone()[0] == str(le)
+
+
+def test_a_scrape_is_five_queries_and_names_no_id(read, story, worker):
+    with CaptureQueriesContext(connection) as queries:
+        seen = read()
+    assert len(queries) == 5
+    assert not [label for sample in seen for label in sample if re.search("[0-9a-f]{8}-", label)]
+
+
+@pytest.mark.parametrize(("role", "status"), [("viewer", 200), ("operator", 200), ("client", 403), ("worker", 403)])
+def test_a_token_of_a_viewer_or_operator_is_needed(api, role, status):
+    headers = {"Authorization": f"Bearer {api(role).token}", "Accept": "text/plain"}
+    assert Client(headers=headers).get("/metrics").status_code == status
+
+
+def test_without_a_token_it_is_closed_unless_the_setting_opens_it(client, db, settings):
+    assert client.get("/metrics").status_code == 401
+    settings.LIVENESS = {"METRICS_PUBLIC": True}
+    assert client.get("/metrics").status_code == 200
+    assert client.post("/metrics").status_code == 405
