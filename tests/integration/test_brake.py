@@ -146,7 +146,7 @@ def test_a_held_server_keeps_its_jobs(clock, fleet, submit):
     assert workers[0].complete(attempt, "late, but its own")["accepted"]
 
 
-def test_the_page_says_that_the_brake_holds(clock, fleet, admin_client):
+def test_the_page_says_that_the_brake_holds(admin_client, clock, fleet):
     silence(clock, fleet(4), 4)
     seen = admin_client.get("/admin/instance/").content.decode()
     assert "The brake holds WORKER" in seen
