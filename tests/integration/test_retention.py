@@ -44,7 +44,7 @@ def committed(django_db_setup, django_db_blocker):
         try:
             yield
         finally:
-            execute("truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat cascade")
+            execute("truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat, liveness_tally cascade")
             connection.close()
 
 

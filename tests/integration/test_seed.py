@@ -11,12 +11,11 @@ from liveness import states
 from liveness.models import Heartbeat, Server, ServerEvent
 from liveness.services import tokens
 from liveness.states import ServerState
-
-pytestmark = pytest.mark.django_db
+from tests.integration.test_hot_paths import committed  # noqa: F401 - a fixture
 
 
 @pytest.fixture
-def seeded(clock):
+def seeded(clock, db):
     """A hundred servers and two thousand jobs; the batches, as they were told of."""
     told = []
     seeding.seed(100, 2000, tell=lambda what, done: told.append((what, done)))
@@ -90,3 +89,12 @@ def test_where_somebody_is_nothing_is_made_up(worker, capsys):
 def test_no_server_at_all_is_refused(db):
     with pytest.raises(CommandError, match="At least one server"):
         call_command("seed", servers=0, jobs=10)
+
+
+def test_the_command_says_what_it_made_up_and_by_force_makes_up_more(committed, capsys):  # noqa: F811
+    call_command("seed", servers=5, jobs=40)
+    assert "5 servers and 40 jobs made up" in capsys.readouterr().out
+    with pytest.raises(CommandError):
+        call_command("seed", servers=5, jobs=40)
+    call_command("seed", servers=5, jobs=40, force=True)
+    assert (Server.objects.count(), WorkerJob.objects.count()) == (10, 80)
