@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml
 
-.PHONY: help install install-dev run test test-fast test-acceptance lint lock
+.PHONY: help install install-dev run test test-fast test-acceptance bench lint lock
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -30,6 +30,9 @@ test-fast: $(DEV_STAMP) ## all but the tests that start the real processes
 
 test-acceptance: $(DEV_STAMP) ## the tests that start the real processes
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/acceptance
+
+bench: $(DEV_STAMP) ## what it can do, as ratios; BENCH="heartbeats claim" for some
+	$(BIN)/python -m tests.bench $(BENCH)
 
 lint: $(DEV_STAMP) ## style, types, import rules, migrations
 	$(BIN)/ruff check

@@ -166,7 +166,7 @@ class Jobs(JobCall):
         wanted = said.validated_data if many else [self.with_key(said.validated_data)]
         submitted = submission.submit(self.token, wanted)
         stored = selectors.jobs().in_bulk([job for job, _ in submitted])
-        items = [JobAnswer(stored[job]).data for job, _ in submitted]
+        items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
         is_new = any(new for _, new in submitted)
         return Response({"items": items} if many else items[0], status=201 if is_new else 200)
 

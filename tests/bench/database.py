@@ -14,13 +14,16 @@ EMPTY = """
     drop table if exists bare_job, bare_attempt, bare_server, bare_event;
     commit;
 """
+# Without triggers, as pg_restore would: rows in any state, a hundred thousand within seconds.
+RESTORE = "set session_replication_role = replica; {}; reset session_replication_role"
 SERVERS = """
     insert into liveness_server (
+        state, last_heartbeat_at, heard_observed, state_changed_at, state_changed_observed, state_actor,
         type, name, version, token_id, instance_id, heartbeat_interval, timeout, termination_grace_period,
         worker_task_restart_strategy, tags, max_concurrent, reactivate_on_heartbeat)
-    select 'WORKER', 'server-' || n, '', t.id, uuid7(), 600, 1200, 300, 'IMMEDIATELY', '{script}', 1000000, false
-      from liveness_apitoken t, generate_series(1, %s) n where t.name = 'bench worker';
-    update liveness_server set state = 'RUNNING', state_actor = 'server', last_heartbeat_at = clock_timestamp();
+    select 'RUNNING', clock_timestamp(), observed_now(), clock_timestamp(), observed_now(), 'server',
+           'WORKER', 'server-' || n, '', t.id, uuid7(), 600, 1200, 300, 'IMMEDIATELY', '{script}', 1000000, false
+      from liveness_apitoken t, generate_series(1, %s) n where t.name = 'bench worker'
 """
 JOBS = """
     insert into jobs_workerjob (owner_id, fingerprint, action, payload, required_tags, priority)
@@ -28,11 +31,10 @@ JOBS = """
       from liveness_apitoken t, generate_series(1, %s) n where t.name = 'bench client'
 """
 RUN_ALL = """
-    insert into jobs_attempt (job_id, number, server_id) select j.id, 1, s.id from jobs_workerjob j, liveness_server s;
-    update jobs_workerjob j set state = 'CLAIMED', attempt_id = a.id, attempt_count = 1
-      from jobs_attempt a where a.job_id = j.id;
-    update jobs_workerjob set state = 'RUNNING';
-    update jobs_attempt set state = 'RUNNING', started_at = clock_timestamp(), started_observed = observed_now();
+    insert into jobs_attempt (job_id, number, server_id, state, started_at, started_observed)
+    select j.id, 1, s.id, 'RUNNING', clock_timestamp(), observed_now() from jobs_workerjob j, liveness_server s;
+    update jobs_workerjob j set state = 'RUNNING', attempt_id = a.id, attempt_count = 1
+      from jobs_attempt a where a.job_id = j.id
 """
 
 
@@ -48,7 +50,7 @@ def begin(servers: int = 0) -> list[tuple[Server, str]]:
     run(EMPTY)
     for role in ("worker", "client"):
         tokens.create(f"bench {role}", role)
-    run(SERVERS, [servers])
+    run(RESTORE.format(SERVERS), [servers])
     if servers > 1000:
         return []
     registrar = ApiToken.objects.get(name="bench worker").pk
@@ -57,6 +59,11 @@ def begin(servers: int = 0) -> list[tuple[Server, str]]:
 
 def add_jobs(number: int, tags: list[str], priority: int = 0) -> None:
     run(JOBS, [tags, priority, number])
+
+
+def run_all_jobs() -> None:
+    """The only server runs all the jobs."""
+    run(RESTORE.format(RUN_ALL))
 
 
 def settle_down() -> None:

@@ -10,7 +10,7 @@ from jobs.services import claiming, recovery
 from jobs.services.check import check
 from liveness.models import Server
 from liveness.services import tokens
-from tests.bench.database import RUN_ALL, add_jobs, bare_copy, begin, run, settle_down
+from tests.bench.database import add_jobs, bare_copy, begin, run, run_all_jobs, settle_down
 from tests.bench.rows import Row, Step, alternate
 
 MANY = 100_000
@@ -28,7 +28,7 @@ def dead_server(data_dir: Path, step: Step) -> Row:
     def prepared() -> None:
         begin(1)
         add_jobs(MANY, ["script"])
-        run(RUN_ALL)
+        run_all_jobs()
 
     def recovered() -> float:
         prepared()
