@@ -72,6 +72,12 @@ class JobNotWaiting(Problem):
     code = "job_not_waiting"
 
 
+class NotQuarantined(Problem):
+    """This job is not in quarantine, or not any more."""
+
+    code = "not_quarantined"
+
+
 class CancelRequested(Problem):
     """This job is being cancelled: it is not run again before that is done."""
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from liveness.pages import duration
+from liveness.pages.words import duration
 
 LANE, BAR, TICKS, AXIS = 76, 34, 52, 30
 """Pixels: of a lane, to the middle of its bar, to its heartbeats, and of the axis below all lanes."""

@@ -29,6 +29,7 @@ TERMINAL = sorted(states.TERMINAL)
 LIVE = sorted(states.LIVE)
 INTERRUPTED = sorted(states.INTERRUPTED)
 OVER = sorted(states.OVER)
+IN_QUARANTINE = Q(state=JobState.FAILED, error__code__in=states.QUARANTINED, dismissed_at__isnull=True)
 
 
 class Execution(models.Model):
@@ -85,6 +86,11 @@ class Execution(models.Model):
         return self.name
 
 
+class WorkerJobQuerySet(models.QuerySet["WorkerJob"]):
+    def quarantined(self) -> "WorkerJobQuerySet":
+        return self.filter(IN_QUARANTINE)
+
+
 class WorkerJob(models.Model):
     """A task or a trigger that a worker executes."""
 
@@ -133,8 +139,18 @@ class WorkerJob(models.Model):
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     available_at = models.DateTimeField(db_default=ClockTimestamp())
     finished_at = models.DateTimeField(null=True)
+    dismissed_at = models.DateTimeField(null=True, help_text="When somebody was done with it in quarantine.")
+
+    objects = WorkerJobQuerySet.as_manager()
 
     class Meta:
+        permissions = [
+            ("cancel_workerjob", "Can cancel jobs"),
+            ("resubmit_workerjob", "Can resubmit jobs"),
+            ("fail_workerjob", "Can fail jobs"),
+            ("dismiss_workerjob", "Can dismiss jobs from quarantine"),
+            ("recover_workerjob", "Can recover stale attempts by hand"),
+        ]
         constraints = [
             one_of("state", JobState, "job_state"),
             one_of("kind", JobKind, "job_kind"),
@@ -183,6 +199,7 @@ class WorkerJob(models.Model):
                 & (Q(execution__isnull=False) | Q(kind=JobKind.TRIGGER)),
             ),
             models.Index(fields=["execution"], name="job_blocked", condition=Q(state=JobState.BLOCKED)),
+            models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),
         ]
         triggers = guard(states.pairs(states.JOB_TRANSITIONS), states.JOB_INITIAL)
 

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import (
+    BooleanField,
     Case,
     Count,
+    ExpressionWrapper,
     F,
     Func,
     IntegerField,
@@ -22,12 +24,12 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast, Coalesce, Substr
 
 from controlplane.schema import ClockTimestamp
 from jobs import states
 from jobs.errors import JobNotWaiting, JobUnknown
-from jobs.models import INTERRUPTED, Attempt, LateReport, WorkerJob
+from jobs.models import IN_QUARANTINE, INTERRUPTED, Attempt, LateReport, WorkerJob
 from jobs.sql import sql
 from jobs.states import JobState
 from liveness import selectors as liveness
@@ -97,27 +99,38 @@ def holders() -> QuerySet[Server]:
     return liveness.judged().annotate(held=Coalesce(count, 0))
 
 
+INACTIVE = Q(state=ServerState.INACTIVE)
+RANK = Case(
+    When(INACTIVE, then=3),
+    When(Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR]), then=0),
+    When(Q(state__in=ALIVE, fresh=False), then=0),
+    When(~Q(state__in=ALIVE), then=1),
+    default=2,
+)
+SOONEST = Case(
+    When(state__in=ALIVE, fresh=False, then=F("heard_observed") + F("timeout")),
+    When(~Q(state__in=ALIVE) & ~INACTIVE, then=F("state_changed_observed") + F("termination_grace_period")),
+)
+RECENT = Case(When(INACTIVE, then=F("state_changed_at")))
+ORDER: list[Any] = [RANK, SOONEST, RECENT.desc(), "type", "name", "pk"]
+"""Those that need attention first, what gets worse next before the rest; at the end those that ended last, INACTIVE."""
+
+
+def ranked() -> QuerySet[Server]:
+    """Servers as `liveness.servers()` has them, in `ORDER`: what little it needs to say which ones."""
+    return liveness.servers().order_by(*ORDER)
+
+
+def holders_of(*servers: QuerySet[Server]) -> QuerySet[Server]:
+    """Of these servers, in `ORDER`, all that is to be known."""
+    first, *others = (some.values("pk") for some in servers)
+    return holders().filter(pk__in=first.union(*others)).order_by(*ORDER)
+
+
 def instance(limit: int, ended: int = 20) -> QuerySet[Server]:
-    """Servers, those that need attention first, what gets worse next before the rest; at the end those that ended
-    last, INACTIVE."""
-    inactive = Q(state=ServerState.INACTIVE)
-    rank = Case(
-        When(inactive, then=3),
-        When(Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR]), then=0),
-        When(Q(state__in=ALIVE, fresh=False), then=0),
-        When(~Q(state__in=ALIVE), then=1),
-        default=2,
-    )
-    soonest = Case(
-        When(state__in=ALIVE, fresh=False, then=F("heard_observed") + F("timeout")),
-        When(~Q(state__in=ALIVE) & ~inactive, then=F("state_changed_observed") + F("termination_grace_period")),
-    )
-    recent = Case(When(inactive, then=F("state_changed_at")))
-    order: list[Any] = [rank, soonest, recent.desc(), "type", "name", "pk"]
-    # First which ones, by what little that needs; then all that is to be known of those.
-    present = liveness.servers().filter(~inactive).order_by(*order).values("pk")[:limit]
-    last = Server.objects.filter(inactive).order_by("-state_changed_at").values("pk")[:ended]
-    return holders().filter(pk__in=present.union(last)).order_by(*order)
+    """Servers that are present, at most `limit`, and those that ended last, in `ORDER`."""
+    last = Server.objects.filter(INACTIVE).order_by("-state_changed_at")
+    return holders_of(ranked().filter(~INACTIVE)[:limit], last[:ended])
 
 
 def attention(limit: int = 100) -> list[Any]:
@@ -139,16 +152,50 @@ def attempts_of(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
     return some.select_related("job").defer("job__payload", "job__output").order_by("-id")
 
 
-def jobs_page(state: str | None, before: UUID | None, limit: int) -> QuerySet[WorkerJob]:
-    """Jobs, latest first, with the server that holds them, and `now`."""
+def what_applies(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
+    """Jobs with what decides what may be done to them: whether each `is_step`, `is_cancelling`, `is_quarantined`."""
+    return jobs.annotate(
+        is_step=truth(Q(execution__isnull=False)),
+        is_cancelling=truth(Q(cancel_requested_at__isnull=False)),
+        is_quarantined=Coalesce(truth(IN_QUARANTINE), Value(False)),
+    )
+
+
+def truth(condition: Q) -> ExpressionWrapper:
+    return ExpressionWrapper(condition, output_field=BooleanField())
+
+
+def bare_jobs() -> QuerySet[WorkerJob]:
+    """Jobs as `what_applies()` has them, without what went in and came out, with `now`."""
+    return what_applies(WorkerJob.objects.annotate(now=ClockTimestamp())).defer("payload", "output", "fingerprint")
+
+
+def quarantined_jobs() -> QuerySet[WorkerJob]:
+    """Of these, those in quarantine."""
+    return bare_jobs().filter(IN_QUARANTINE)
+
+
+def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int) -> QuerySet[WorkerJob]:
+    """Of these `bare_jobs()` a page, latest first, with the server that holds each."""
     live = Attempt.objects.filter(pk=OuterRef("attempt_id"))
-    page = WorkerJob.objects.filter(**{"state": state} if state else {}, **{"pk__lt": before} if before else {})
+    page = jobs.filter(pk__lt=before) if before else jobs
     page = page.annotate(
-        now=ClockTimestamp(),
         server_id=Subquery(live.values("server_id"), output_field=UUIDField()),
         server_name=Subquery(live.values("server__name"), output_field=TextField()),
     )
-    return page.defer("payload", "output", "fingerprint").order_by("-id")[:limit]
+    return page.order_by("-id")[:limit]
+
+
+def counts_by_state(jobs: QuerySet[WorkerJob]) -> dict[str, int]:
+    """How many of these jobs there are in each state."""
+    return dict(jobs.order_by().values_list("state").annotate(count=Count("pk")))
+
+
+OF_JOB = Case(
+    When(server_id=None, server_name__startswith="job ", then=Cast(Substr("server_name", 5), UUIDField())),
+    output_field=UUIDField(),
+)
+"""An operator's action on a job has an event of no server, under the name of the job."""
 
 
 class Happening(NamedTuple):
@@ -166,16 +213,19 @@ class Happening(NamedTuple):
     reason: str
 
 
-def activity(limit: int = 20) -> list[Happening]:
-    """What happened last, of each kind at most `limit`, latest first: one query."""
-    no_job, no_number = Cast(Value(None), UUIDField()), Cast(Value(None), IntegerField())
+def activity(
+    limit: int = 20, kind: str = "", server: str = "", who: str = "", before: datetime | None = None
+) -> list[Happening]:
+    """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment; at most
+    `limit`, latest first: one query."""
+    no_number = Cast(Value(None), IntegerField())
     is_transition = Q(action="")
     transitions = ServerEvent.objects.order_by("-id").values_list(
         Case(When(is_transition, then=Value("server")), default=Value("action")),
         "at",
         "server_id",
         "server_name",
-        no_job,
+        OF_JOB,
         no_number,
         "from_state",
         Case(When(is_transition, then=F("to_state")), default=F("action")),
@@ -194,13 +244,24 @@ def activity(limit: int = 20) -> list[Happening]:
         Value("refusal"), "at", "attempt__server_id", "attempt__server__name", "job_id", "attempt__number",
         Value(""), "event", Value("fence"), "reason",
     )  # fmt: skip
-    merged = transitions[:limit].union(interruptions[:limit], refusals[:limit], all=True)
-    return sorted((Happening(*row) for row in merged), key=lambda happening: happening.at, reverse=True)
-
-
-def jobs_now() -> QuerySet[WorkerJob]:
-    """Jobs as `jobs()` has them, with `now` by the database's clock."""
-    return jobs().annotate(now=ClockTimestamp())
+    if kind in ("server", "action"):
+        transitions = transitions.filter(is_transition if kind == "server" else ~is_transition)
+    if server:
+        transitions = transitions.filter(server_name=server)
+        interruptions = interruptions.filter(server__name=server)
+        refusals = refusals.filter(attempt__server__name=server)
+    if who:
+        transitions = transitions.filter(actor__icontains=who)
+        interruptions = interruptions.filter(ended_by__icontains=who)
+        refusals = refusals if who == "fence" else refusals.none()
+    if before:
+        transitions, refusals = transitions.filter(at__lt=before), refusals.filter(at__lt=before)
+        interruptions = interruptions.filter(finished_at__lt=before)
+    sources = {"server": transitions, "action": transitions, "attempt": interruptions, "refusal": refusals}
+    first, *others = [sources[kind]] if kind else [transitions, interruptions, refusals]
+    merged = first[:limit].union(*(other[:limit] for other in others), all=True) if others else first[:limit]
+    found = (Happening(*row) for row in merged)
+    return sorted(found, key=lambda happening: happening.at, reverse=True)[:limit]
 
 
 def seen_by(owner: UUID | None) -> QuerySet[WorkerJob]:
@@ -251,6 +312,24 @@ LOG_TAIL = """(
                     where l.attempt_id = a.id order by l.id desc limit %(limit)s
                    ) l
              order by l.id desc limit %(limit)s) last)"""
+
+
+LATE = """(
+    select coalesce(jsonb_agg(jsonb_build_object(
+               'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason,
+               'at', to_char(l.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by l.id), '[]')
+      from jobs_latereport l join jobs_attempt a on a.id = l.attempt_id join liveness_server s on s.id = a.server_id
+     where l.job_id = %(expressions)s)"""
+
+
+def told(job: UUID, lines: int) -> Any | None:
+    """A job with its attempts as the page of one tells of it: with the last lines it wrote, `log`, the reports that
+    were refused, `late`, and `now`; None when there is none."""
+    attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
+    found = what_applies(WorkerJob.objects.prefetch_related(attempts)).annotate(
+        now=ClockTimestamp(), late=Func(F("pk"), template=LATE, output_field=JSONField())
+    )
+    return with_log(found, lines).filter(pk=job).first()
 
 
 def with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:

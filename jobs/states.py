@@ -55,6 +55,10 @@ class Unmatched(StrEnum):
     WAIT = "wait"
 
 
+QUARANTINED = ("RESUBMISSIONS_EXHAUSTED", "WORKER_CRASHED")
+"""The codes of FAILED jobs whose workers died of them, or so it seems: somebody should look at them."""
+
+
 class JobKind(StrEnum):
     TASK = "TASK"
     TRIGGER = "TRIGGER"

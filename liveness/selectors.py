@@ -147,13 +147,13 @@ def check_age() -> Func:
 
 
 def present_by_type() -> "QuerySet[Any, Any]":
-    """For each type of server: how many have not ended, and how many of them are alive and heard in time."""
+    """For each cluster and type of server: how many have not ended, how many of them are alive and heard in time."""
     return (
         judged()
         .exclude(state__in=ENDED)
-        .values("type")
+        .values("cluster", "type")
         .annotate(present=Count("pk"), well=Count("pk", filter=Q(state__in=states.ALIVE, late=False)))
-        .order_by("type")
+        .order_by("cluster", "type")
     )
 
 
@@ -194,6 +194,11 @@ def beats_of_each(servers: Collection[UUID], limit: int = 60) -> dict[UUID, list
     own = Heartbeat.objects.filter(server_id=OuterRef("pk"), role=Heartbeat.Role.SERVER).order_by("-at")
     beats = ArraySubquery(own.values("at")[:limit])
     return dict(Server.objects.filter(pk__in=servers).values_list("pk", beats))
+
+
+def facets() -> Any:
+    """What alive servers can be told apart by: `versions`, how many of each cluster, type and version, and `tags`."""
+    return sql.row("facets")
 
 
 def signs(

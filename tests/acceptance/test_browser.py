@@ -1,59 +1,256 @@
-"""The Instance page in a real browser: it shows a worker being lost without a reload, and asks nothing it may not."""
+"""The Instance pages in a real browser, on real processes: what they show without a reload, and what can be done."""
 
-import os
+import re
 
-import psycopg
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect
 
-from tests.support import services
-from tests.support.processes import fleet
+from tests.support import browser
+from tests.support.processes import eventually, free_port
 
 pytestmark = pytest.mark.acceptance
 
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync",
-]  # fmt: skip
-MAKE_ADMIN = "from django.contrib.auth.models import User; User.objects.create_superuser('ann', password='secret')"
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>'\"{{ 7*7 }}"
+SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_shows_a_killed_worker_without_a_reload_and_breaks_no_policy(tmp_path, scheme):
-    chromium = services.program("chromium")
-    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute("drop database if exists acceptance_browser with (force)")
-        connection.execute("create database acceptance_browser")
-    with fleet(tmp_path, DATABASE_URL=f"{server}/acceptance_browser") as running, sync_playwright() as playwright:
-        running.run("manage.py", "migrate", "--verbosity", "0")
-        running.run("manage.py", "collectstatic", "--noinput", "--verbosity", "0")
-        running.run("manage.py", "shell", "--command", MAKE_ADMIN)
-        url = running.web()
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
-        running.agent("worker-1", url)
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with browser.site(tmp_path_factory.mktemp("browser"), "acceptance_browser") as site:
+        yield site
 
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        page = browser.new_context(color_scheme=scheme, viewport={"width": 360, "height": 800}).new_page()
-        complaints: list[str] = []
-        elsewhere: list[str] = []
-        loads: list[str] = []
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda asked: None if asked.url.startswith((url, "data:")) else elsewhere.append(asked.url))
-        page.on("load", lambda _: loads.append(page.url))
 
-        page.goto(f"{url}/admin/login/?next=/admin/instance/")
-        page.fill("#id_username", "ann")
-        page.fill("#id_password", "secret")
-        page.click("[type=submit]")
-        row = page.locator("tr", has_text="worker-1")
-        row.get_by_text("RUNNING").wait_for(timeout=20_000)
-        opened = len(loads)
-        running.kill("worker-1")
-        page.locator("text=DISCONNECTED").first.wait_for(timeout=20_000)
-        page.locator(".activity >> text=NOT_RUNNING").first.wait_for(timeout=20_000)
+@pytest.fixture
+def site(running):
+    """A browser that did not complain: nothing inline, nothing from elsewhere, no error."""
+    running.complaints.clear()
+    yield running
+    assert running.complaints == []
+
+
+@SCHEMES
+def test_a_killed_worker_is_shown_without_a_reload(site, scheme):
+    name = f"victim-{scheme}"
+    site.running.agent(name, site.url, "--tags", name)
+    phone = {"color_scheme": scheme, "viewport": {"width": 360, "height": 800}}
+    overview = site.open(**phone)
+    browser.poll_often(overview)
+    overview.locator("tr", has_text=name).get_by_text("RUNNING").wait_for()
+    job = site.submit("sleep 60", tags=[name], unmatched="wait")
+    server, lanes = overview.context.new_page(), overview.context.new_page()
+    site.go(server, site.server_page(server, name))
+    site.go(lanes, f"jobs/{job}/")
+    lanes.locator(".badge", has_text="RUNNING").first.wait_for()
+    loads: list[str] = []
+    for page in (overview, server, lanes):
+        page.on("load", lambda page: loads.append(page.url))
+
+    site.running.kill(name)
+    countdown = re.compile(r"DISCONNECTED in \d+ s, unless it is heard before")
+    server.locator(".next", has_text=countdown).wait_for()
+    server.locator(".state .s-LATE").wait_for()
+    overview.locator(".says", has_text=name).wait_for()
+    server.locator(".badge", has_text="DISCONNECTED").first.wait_for()
+    server.locator(".badge", has_text="NOT_RUNNING").first.wait_for()
+    overview.locator(".activity >> text=NOT_RUNNING").first.wait_for()
+    lanes.locator(".lanes .arrow.s-RESUBMITTED, .lanes .end.s-RESUBMITTED").first.wait_for()
+    lanes.locator(".lanes .mark.is-lost").first.wait_for()
+    lanes.locator(".rows .s-RESUBMITTED").first.wait_for(state="attached")
+    assert loads == [], "a page was reloaded"
+    for page in (overview, server, lanes):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, "it is read on a phone as well"
-        assert len(loads) == opened, "it was reloaded"
-        assert (complaints, elsewhere) == ([], [])
-        browser.close()
+    overview.context.close()
+
+
+def test_a_server_is_drained_from_its_page_and_the_drain_stopped(site):
+    site.running.agent("to-drain", site.url, "--tags", "drained")
+    page = site.open()
+    browser.poll_often(page)
+    page.locator("tr", has_text="to-drain").get_by_text("RUNNING").wait_for()
+    job = site.submit("sleep 4", tags=["drained"], unmatched="wait")
+    eventually(lambda: site.job(job)["state"] == "RUNNING", why="it runs")
+    site.go(page, site.server_page(page, "to-drain"))
+    page.locator(".actions a", has_text="Drain").click()
+    assert "goes on; given back at the deadline" in page.inner_text("main")
+    page.fill("textarea[name=note]", "a new disk")
+    page.fill("input[name=deadline]", "5m")
+    page.click("button.is-main")
+    page.locator(".messagelist", has_text="Drain: done to 1 server.").wait_for()
+    page.locator(".badge", has_text="DRAINING").first.wait_for()
+    page.get_by_text("0 of 1 done, 1 left").wait_for()
+    page.get_by_text("1 of 1 done, 0 left").wait_for()
+    assert site.job(job)["state"] == "COMPLETED"
+    browser.act(page, "Stop draining", "the disk is in")
+    page.locator(".state > .badge", has_text="DRAINING").wait_for(state="detached")
+    assert "the disk is in" in page.inner_text("main")
+    page.context.close()
+
+
+def test_a_running_job_is_cancelled_from_its_page(site):
+    site.running.agent("canceller", site.url, "--tags", "cancelled")
+    job = site.submit("echo it begins; sleep 60", tags=["cancelled"], unmatched="wait")
+    page = site.open()
+    browser.poll_often(page)
+    site.go(page, f"jobs/{job}/")
+    page.locator(".log", has_text="it begins").wait_for()
+    browser.act(page, "Cancel", "nobody needs it")
+    page.locator(".state .badge", has_text="CANCELLED").wait_for()
+    assert site.job(job)["state"] == "CANCELLED"
+    page.context.close()
+
+
+def test_all_that_a_filter_matches_is_cancelled_in_batches_that_go_on_by_themselves(site):
+    command = {"action": {"type": "script", "command": "true"}, "tags": ["flood"], "unmatched": "wait"}
+    site.running.call("POST", f"{site.url}/api/v1/jobs", site.client, [command] * 250)
+    page = site.open()
+    site.go(page, "jobs/?tag=flood")
+    page.locator(".bulk a", has_text="Cancel").click()
+    assert "It would be done to 250." in page.inner_text("main")
+    page.fill("textarea[name=note]", "a flood")
+    page.click("button.is-main")
+    page.locator("#progress progress[value='200']").wait_for()
+    page.locator(".messagelist", has_text="Cancel: done to 250 jobs.").wait_for()
+    assert page.locator(".tile", has_text="CANCELLED").inner_text().startswith("250")
+    page.context.close()
+
+
+def test_a_waiting_job_says_why_it_waits(site):
+    job = site.submit("true", tags=["quantum"], unmatched="wait")
+    page = site.open()
+    site.go(page, f"jobs/{job}/")
+    assert "No alive server may have it now" in page.inner_text(".placement")
+    assert "it lacks quantum" in page.inner_text(".placement")
+    page.context.close()
+
+
+def test_the_pages_want_a_login(site):
+    page = site.open(user=None)
+    for path in ("", "servers/", "jobs/", "activity/", "quarantine/", "recovery/", "servers/cordon/?all=1"):
+        site.go(page, path)
+        assert "/admin/login/" in page.url, path
+    page.context.close()
+
+
+def test_a_viewer_sees_no_buttons_and_is_refused_the_deed(site):
+    job = site.submit("true", tags=["quantum"], unmatched="wait")
+    page = site.open(user="vic")
+    server = site.server_page(page, "web@")
+    for path in ("", "servers/", server, "jobs/", f"jobs/{job}/", "quarantine/", "recovery/?running=0"):
+        site.go(page, path)
+        assert page.locator(".bulk, .actions, .tick input").count() == 0, path
+    csrf = page.locator("[name=csrfmiddlewaretoken]").first.get_attribute("value")
+    form = {"csrfmiddlewaretoken": csrf, "note": "x", "seen": f"{job} PENDING"}
+    headers = {"Referer": page.url}
+    for path in (f"jobs/cancel/?pick={job}", "servers/disconnect/?all=1", "recovery/fail-stale-running/?older_than=0"):
+        answer = page.request.post(f"{site.url}/admin/instance/{path}", form=form, headers=headers)
+        assert answer.status == 403, path
+    assert site.job(job)["state"] == "PENDING"
+    page.context.close()
+
+
+def test_hostile_words_are_shown_as_text(site):
+    registration = {"type": "INDEXER", "name": HOSTILE, "version": HOSTILE, "cluster": HOSTILE, "tags": [HOSTILE]}
+    registration["instance_id"] = "0b9d0c1e-0000-4000-8000-000000000001"
+    made = site.running.call("POST", f"{site.url}/api/v1/servers", site.worker, registration)
+    beat = {"state": "RUNNING", "metrics": {HOSTILE: HOSTILE}}
+    site.running.call("POST", f"{site.url}/api/v1/servers/{made['id']}/heartbeat", made["token"], beat)
+    job = site.submit(f"echo {HOSTILE!r}", tags=[HOSTILE], payload={HOSTILE: HOSTILE}, unmatched="wait")
+    site.running.call("POST", f"{site.url}/api/v1/servers/{made['id']}/cordon", site.operator, {"note": HOSTILE})
+    page = site.open()
+    browser.poll_often(page)
+    for path in (
+        "", "servers/", f"servers/{made['id']}/", f"servers/disconnect/?pick={made['id']}", "jobs/", f"jobs/{job}/",
+        f"jobs/fail/?pick={job}", "activity/",
+    ):  # fmt: skip
+        site.go(page, path)
+        shown = page.text_content("main")
+        assert "<script>alert(2)</script>" in shown, path
+        assert "49" not in page.locator("h1").inner_text()
+        assert page.locator("main img, main script").count() == 0, path
+    site.go(page, f"servers/{made['id']}/")
+    with page.expect_response(lambda answer: answer.request.headers.get("hx-request") == "true"):
+        pass  # and so does what a poll brings
+    assert page.locator("main img, main script").count() == 0
+    page.context.close()
+
+
+def test_without_javascript_and_by_keyboard_alone_a_selection_is_cordoned(site):
+    page = site.open(java_script_enabled=False)
+    site.go(page, "servers/?type=EXECUTOR")
+
+    def tab_to(selector):
+        for _ in range(120):
+            page.keyboard.press("Tab")
+            if page.locator(f"{selector}:focus").count():
+                return
+        pytest.fail(f"the keyboard does not reach {selector}")
+
+    tab_to("input[name=pick]")
+    page.keyboard.press("Space")
+    page.keyboard.down("Shift")
+    tab_to("button[formaction$='servers/cordon/']")
+    page.keyboard.up("Shift")
+    page.keyboard.press("Enter")
+    page.locator("textarea[name=note]").wait_for()
+    tab_to("textarea[name=note]")
+    page.keyboard.type("by keyboard")
+    tab_to("button.is-main")
+    page.keyboard.press("Enter")
+    page.locator(".messagelist", has_text="Cordon: done to 1 server.").wait_for()
+    expect(page.locator(".s-CORDONED").first).to_be_visible()
+    page.context.close()
+
+
+def test_when_polls_fail_the_page_says_stale_and_nothing_stays_green(site):
+    port = free_port()
+    other = site.running.web("web-2", port=port)
+    page = site.browser.new_context().new_page()
+    page.goto(f"{other}/admin/login/?next=/admin/instance/")
+    page.fill("#id_username", "ann")
+    page.fill("#id_password", "secret")
+    page.click("[type=submit]")
+    browser.poll_often(page)
+    expect(page.locator("#stale")).to_be_hidden()
+    site.running.kill("web-2")
+    page.locator("#stale", has_text=re.compile(r"Stale: last good \d+ s ago")).wait_for()
+    assert "grayscale(1)" in page.evaluate("getComputedStyle(document.getElementById('live')).filter")
+    site.running.web("web-2", port=port)
+    page.locator("#stale").wait_for(state="hidden")
+    site.running.kill("web-2")
+    page.context.close()
+
+
+@SCHEMES
+def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site, scheme):
+    name = f"read-{scheme}"
+    site.running.agent(name, site.url, "--tags", name)
+    job = site.submit("echo out; echo err >&2; exit 1", tags=[name], unmatched="wait")
+    eventually(lambda: site.job(job)["state"] == "FAILED", why="it failed")
+    waiting = site.submit("true", tags=["quantum"], unmatched="wait")
+    page = site.open(color_scheme=scheme)
+    server = site.server_page(page, name)
+    found: list[str] = []
+    for path in (
+        "", "servers/", "servers/?attention=1&q=nobody", server, "jobs/", f"jobs/{job}/", f"jobs/{waiting}/",
+        f"jobs/resubmit/?pick={job}", "jobs/cancel/?all=1", "servers/drain/?all=1", "activity/", "quarantine/",
+        "recovery/?claimed=0&running=0", "jobs/00000000-0000-7000-8000-000000000000/",
+    ):  # fmt: skip
+        answer = page.goto(f"{site.url}/admin/instance/{path}")
+        assert answer.status in (200, 404), path
+        found += browser.findings(page)
+    assert found == []
+    # An unknown job is a 404, of which the browser tells its console.
+    site.complaints[:] = [said for said in site.complaints if "404" not in said]
+    page.context.close()
+
+
+def test_the_admins_own_pages_break_no_policy_either(site):
+    page = site.open()
+    for path in (
+        "", "liveness/server/", "liveness/serverevent/", "liveness/apitoken/", "liveness/instance/", "jobs/workerjob/",
+        "jobs/attempt/", "auth/user/", "auth/user/add/", "auth/user/1/change/", "auth/group/add/", "password_change/",
+        "liveness/instance/enter/",
+    ):  # fmt: skip
+        answer = page.goto(f"{site.url}/admin/{path}")
+        assert answer.status == 200, path
+    page.context.close()

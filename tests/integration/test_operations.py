@@ -15,6 +15,7 @@ from jobs.models import Attempt
 from jobs.services import recovery
 from jobs.services.check import check
 from liveness.models import Brake, Instance, Server, ServerEvent
+from liveness.pages.actions import SERVER_ACTIONS
 from tests.integration.test_transitions import put
 from tests.support.http import Caller, Worker
 
@@ -571,19 +572,18 @@ def offered(client):
 
 
 def choose(client, name, *servers):
-    """The page that shows what the action would do, and what its form would send."""
+    """The page to which the admin's action leads: its address, what it shows, and what its form would send."""
     csrf = token_in(client.get(SERVERS).content.decode())
     chosen = {"action": name, "_selected_action": [server.id for server in servers], "csrfmiddlewaretoken": csrf}
-    page = client.post(SERVERS, {**chosen, "index": "0"}).content.decode()
-    fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
-    form = {}
-    for field, value in fields:
-        form.setdefault(field, []).append(value)
-    return page, form
+    answer = client.post(SERVERS, {**chosen, "index": "0"}, follow=True)
+    ((address, _),) = answer.redirect_chain
+    page = answer.content.decode().partition('<form class="confirm"')[2]
+    form = {"csrfmiddlewaretoken": token_in(page), "seen": re.findall(r'name="seen" value="([^"]*)"', page)}
+    return address, answer.content.decode(), form
 
 
 def said(answer):
-    return re.findall(r'<li class="(success|error)">([^<]+)</li>', answer.content.decode())
+    return re.findall(r'<li class="(success|warning|error)">([^<]+)</li>', answer.content.decode())
 
 
 @pytest.mark.parametrize("name", ACTIONS)
@@ -594,35 +594,35 @@ def test_the_admin_shows_what_would_happen_and_does_it_when_confirmed(staff, ope
         operator(step, other)
     before = ServerEvent.objects.count()
     client = staff(PERMISSIONS[name])
-    page, form = choose(client, name, one, other)
+    address, page, form = choose(client, name, one, other)
     assert ">one<" in page and ">other<" in page and "What would happen" in page
     assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", page)
     assert (ServerEvent.objects.count(), LogEntry.objects.count()) == (before, 0)
 
-    answer = client.post(SERVERS, {**form, "note": "a new disk"}, follow=True)
-    assert [level for level, _ in said(answer)] == ["success", "success"]
+    answer = client.post(address, {**form, "note": "a new disk"}, follow=True)
+    assert [level for level, _ in said(answer)] == ["success"]
     events = ServerEvent.objects.order_by("-id")[:2]
     assert ServerEvent.objects.count() == before + 2
     assert {(event.actor, event.reason) for event in events} == {("operator:ann", "a new disk")}
     assert {entry.object_id for entry in LogEntry.objects.all()} == {one.id, other.id}
-    assert {entry.change_message for entry in LogEntry.objects.all()} == {f"{name.capitalize()}: a new disk"}
+    assert {entry.change_message for entry in LogEntry.objects.all()} == {f"{SERVER_ACTIONS[name].label}: a new disk"}
 
 
 @pytest.mark.parametrize("note", ["", "x" * 1001])
 def test_the_admin_does_nothing_without_a_note(staff, worker, note):
     one = worker()
     client = staff("cordon_server")
-    _, form = choose(client, "cordon", one)
-    assert "errorlist" in client.post(SERVERS, {**form, "note": note}).content.decode()
+    address, _, form = choose(client, "cordon", one)
+    assert "errorlist" in client.post(address, {**form, "note": note}).content.decode()
     assert not actions() and not LogEntry.objects.exists()
 
 
 def test_the_admin_wants_the_csrf_token(staff, worker):
     one = worker()
     client = staff("cordon_server", "change_maintenance")
-    _, form = choose(client, "cordon", one)
+    address, _, form = choose(client, "cordon", one)
     del form["csrfmiddlewaretoken"]
-    assert client.post(SERVERS, {**form, "note": "x"}).status_code == 403
+    assert client.post(address, {**form, "note": "x"}).status_code == 403
     assert client.post(f"{INSTANCE}enter/", {"note": "x"}).status_code == 403
     assert not actions()
 
@@ -635,8 +635,9 @@ def test_the_admin_offers_and_does_only_what_one_may(staff, worker, held):
     assert offered(client) == mine
     csrf = {"csrfmiddlewaretoken": client.cookies["csrftoken"].value}
     for name in set(ACTIONS) - mine:
-        form = {"action": name, "_selected_action": one.id, "seen": f"{one.id} RUNNING", "confirmed": "yes", **csrf}
-        assert client.post(SERVERS, {**form, "note": "x"}).status_code in (200, 302)  # as for any unknown action
+        address = f"/admin/instance/servers/{name}/?pick={one.id}"
+        assert client.get(address).status_code == 403
+        assert client.post(address, {"seen": f"{one.id} RUNNING", "note": "x", **csrf}).status_code == 403
     assert not actions() and not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
 
 
@@ -644,14 +645,14 @@ def test_the_admin_acts_on_each_server_for_itself_and_says_what_was_refused(staf
     one, other, third = worker(name="one"), worker(name="other"), worker(name="third")
     operator("cordon", one)
     client = staff("cordon_server")
-    page, form = choose(client, "cordon", one, other, third)
-    assert "Nothing: This server is cordoned already" in page
+    address, page, form = choose(client, "cordon", one, other, third)
+    assert "This server is cordoned already" in page
     third.beat(state="TERMINATING")
-    answer = client.post(SERVERS, {**form, "note": "x"}, follow=True)
+    answer = client.post(address, {**form, "note": "x"}, follow=True)
     assert sorted(said(answer)) == [
-        ("error", "Server one: This server is cordoned already, by operator:a operator."),
-        ("error", "Server third: It was RUNNING when you looked and is TERMINATING now: look again."),
-        ("success", "Server other: cordon is done."),
+        ("success", "Cordon: done to 1 server."),
+        ("warning", "Not done: one: This server is cordoned already, by operator:a operator."),
+        ("warning", "Not done: third: It was RUNNING when you looked and is TERMINATING now: look again."),
     ]
     assert LogEntry.objects.get().object_id == other.id
     assert actions(server_id=other.id) == ["cordon"]
@@ -660,11 +661,11 @@ def test_the_admin_acts_on_each_server_for_itself_and_says_what_was_refused(staf
 def test_the_admin_drains_with_a_deadline(staff, worker):
     one = worker()
     client = staff("drain_server")
-    page, form = choose(client, "drain", one)
+    address, page, form = choose(client, "drain", one)
     assert 'name="deadline"' in page
-    refused = client.post(SERVERS, {**form, "note": "x", "deadline": "soon"})
+    refused = client.post(address, {**form, "note": "x", "deadline": "soon"})
     assert "is not a duration" in refused.content.decode()
-    client.post(SERVERS, {**form, "note": "x", "deadline": "5m"})
+    client.post(address, {**form, "note": "x", "deadline": "5m"})
     assert Server.objects.get().drain_deadline is not None
 
 

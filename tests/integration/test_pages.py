@@ -9,6 +9,8 @@ from django.contrib.auth.models import Permission, User
 
 from jobs.services.check import check
 from jobs.states import AttemptState, JobState
+from liveness import states
+from liveness.pages import machine
 from liveness.states import ServerState
 
 HOSTILE = "<script>alert(1)</script>"
@@ -152,7 +154,14 @@ def test_no_page_costs_more_than_eight_queries(reader, story, worker, submit, he
     for number in range(5):
         submit()
         worker(name=f"more-{number}", instance_id=str(uuid.uuid4())).hold()
-    for page in ("", "jobs/", f"jobs/{job}/", f"servers/{lost}/", f"servers/{heir}/"):
+    back = submit()
+    worker(name="gives-back").hold()
+    submit.client.post(f"/jobs/{back['id']}/resubmit", {})
+    for page in (
+        "", "servers/", "servers/?type=WORKER&attention=1&q=more", f"servers/{lost}/", f"servers/{heir}/", "jobs/",
+        f"jobs/?state=FAILED&tag=gpu&server={lost}&q=x", f"jobs/{job}/", f"jobs/{back['id']}/", "activity/",
+        "activity/?kind=attempt&server=x&who=y", "quarantine/", "recovery/",
+    ):  # fmt: skip
         with django_assert_max_num_queries(8):
             assert reader.get(f"/admin/instance/{page}", headers=headers).status_code == 200
 
@@ -169,6 +178,128 @@ def test_hostile_words_are_text_and_nothing_is_inline(reader, worker, submit):
             assert HOSTILE not in seen
             assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", seen)
         server.report({"attempt": attempt["id"], "event": "FAILED", "error": error})
+
+
+def test_servers_are_found_by_what_the_filter_says_which_stands_in_the_address(reader, worker, clock):
+    others = [
+        worker(name="east-gpu", cluster="east", tags=["gpu"], version="2.0"),
+        worker(name="east-cpu", cluster="east", tags=["cpu"], version="1.0"),
+    ]
+    late = worker(name="west-gpu", cluster="west", tags=["gpu"], version="1.0", hostname="box-7")
+
+    def found(query):
+        page = reader.get(f"/admin/instance/servers/?{query}").content.decode().partition('id="history"')[0]
+        return set(re.findall(r'servers/[-0-9a-f]+/">([^<]+)</a>', page))
+
+    assert found("") == {"east-gpu", "east-cpu", "west-gpu"}
+    assert found("cluster=east") == {"east-gpu", "east-cpu"}
+    assert found("tag=gpu&version=1.0") == {"west-gpu"}
+    assert found("q=EAST") == {"east-gpu", "east-cpu"}
+    assert found("q=box-7") == found(f"q={late.id}") == {"west-gpu"}
+    assert found("type=WORKER&state=RUNNING") == {"east-gpu", "east-cpu", "west-gpu"}
+    assert found("attention=1") == set()
+    clock.advance(46)
+    for other in others:
+        other.beat()
+    check()
+    assert found("attention=1") == found("state=DISCONNECTED&cluster=west") == {"west-gpu"}
+    page = reader.get("/admin/instance/servers/?cluster=north&tag=gpu")
+    assert "No server matches: cluster north, tag gpu." in text(page) and "Clear: show all" in text(page)
+
+
+def test_what_a_filter_does_not_understand_filters_nothing_out_and_is_said(reader, worker):
+    worker(name="one")
+    seen = reader.get("/admin/instance/servers/?state=GREEN&page=x").content.decode()
+    assert ">one</a>" in seen and "errorlist" in seen
+
+
+def test_ended_servers_fold_under_history_unless_they_are_asked_for(reader, worker, clock):
+    gone, here = worker(name="gone"), worker(name="here")
+    gone.beat(state="TERMINATED_GRACEFULLY")
+    for _ in range(3):
+        clock.advance(10)
+        here.beat()
+        check()
+    page = reader.get("/admin/instance/servers/").content.decode()
+    table, _, history = page.partition('<details id="history">')
+    assert (">gone</a>" in table, ">gone</a>" in history) == (False, True)
+    page = reader.get("/admin/instance/servers/?state=INACTIVE").content.decode()
+    assert ">gone</a>" in page and "history" not in page
+
+
+def test_a_version_that_others_do_not_have_is_marked(reader, worker):
+    for number in range(2):
+        worker(name=f"usual-{number}", version="2.0")
+    worker(name="odd", version="1.9")
+    seen = text(reader.get("/admin/instance/servers/"))
+    assert seen.count("others: 2.0") == 1
+
+
+def test_the_state_machine_shows_the_present_state_and_the_way_it_came_with_its_times(reader, worker, clock):
+    lost = worker()
+    clock.advance(46)
+    check()
+    page = reader.get(f"/admin/instance/servers/{lost.id}/").content.decode()
+    (lit,) = re.findall(r'class="node is-now s-(\w+)"', page)
+    assert lit == "DISCONNECTED"
+    assert page.count('class="node was"') == 2
+    assert page.count('class="edge is-passed"') == 2
+    assert re.search(r'class="time"[^>]*>4[67] s<', page)
+    assert 'class="strip is-over"' in page and page.count("h4.5v") > 10, "its silence is hollow, and nothing is green"
+
+
+def test_every_legal_transition_is_drawn():
+    for before, after in [*states.pairs(), *states.reactivations()]:
+        edge = machine.key(before, after)
+        assert edge in machine.WAYS or machine.ways_back(edge[0]), (before, after)
+    assert set(machine.PLACES) == set(ServerState)
+    assert all(machine.key(*pair) in machine.WAYS for pair in states.pairs())
+
+
+def test_jobs_are_found_by_what_the_filter_says(reader, worker, submit):
+    by_tag = submit(tags=["gpu"], unmatched="wait")["id"]
+    held = submit(action={"type": "script", "command": "make the report"})["id"]
+    server = worker(name="holder")
+    server.hold()
+
+    def found(query):
+        return set(re.findall(r'id="job-([^"]+)"', reader.get(f"/admin/instance/jobs/?{query}").content.decode()))
+
+    assert found("") == found("kind=TASK") == {by_tag, held}
+    assert found("tag=gpu") == found(f"q={by_tag}") == found("state=PENDING") == {by_tag}
+    assert found("server=holder") == found(f"server={server.id}") == found("q=REPORT") == {held}
+    assert "No job matches: state RUNNING, tag gpu." in text(reader.get("/admin/instance/jobs/?state=RUNNING&tag=gpu"))
+    counts = reader.get("/admin/instance/jobs/?tag=gpu").content.decode()
+    assert re.search(r'href="/admin/instance/jobs/\?tag=gpu&amp;state=PENDING"[^>]*><span class="figure">1<', counts)
+
+
+def test_activity_is_found_by_kind_server_and_who(reader, story):
+    def found(query):
+        page = reader.get(f"/admin/instance/activity/?{query}").content.decode()
+        return re.findall(r'class="badge s-\w+">.*?</svg>(\w+)</span>', page.partition('class="activity"')[2])
+
+    assert found("kind=attempt") == ["RESUBMITTED"]
+    assert found("kind=refusal") == ["REFUSED"]
+    assert found("kind=server&server=worker-lost")[-1] == "RUNNING"
+    assert set(found("who=liveness&kind=server")) == {"DISCONNECTED"}
+    assert found("server=nobody") == found("kind=action") == []
+    assert found("before=2001-01-01T00:00:00Z") == found("before=no&server=nobody") == []
+    assert found("before=2001-01-01T00:00:00") == found("before=2001-13-01T00:00:00Z&server=%00nobody&who=nobody") == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "trigger"), [("1", "every 1s, refresh"), ("0", "refresh"), ("x", "every 3s, refresh")]
+)
+def test_how_often_a_page_asks_is_kept(reader, chosen, trigger):
+    back = "/admin/instance/jobs/?state=FAILED"
+    answer = reader.post("/admin/instance/poll/", {"every": chosen, "back": back})
+    assert answer.url == back
+    assert f'hx-trigger="{trigger}"' in reader.get("/admin/instance/").content.decode()
+
+
+def test_the_choice_leads_nowhere_else(reader):
+    assert reader.post("/admin/instance/poll/", {"every": "1", "back": "//evil.example/"}).url == "/admin/instance/"
+    assert reader.get("/admin/instance/poll/").status_code == 405
 
 
 def test_a_poll_gets_the_living_part_only(reader, worker):

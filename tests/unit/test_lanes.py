@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace as Row
 
 from jobs.lanes import Late, Signs, chart
-from liveness.pages import duration, strip
+from liveness.pages.heartbeats import Strip, cells
+from liveness.pages.words import duration
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LOST, HEIR = uuid.uuid4(), uuid.uuid4()
@@ -79,10 +80,19 @@ def test_the_axis_has_few_and_round_numbers():
 
 
 def test_beats_that_did_not_come_are_hollow():
-    cells = strip([at(18), at(6), at(3), at(0)], 3, silence=6)
-    assert ["beat" in cell for cell in cells] == [True, True, True, False, False, False, True, False]
-    assert len(strip([at(0)], 3, silence=90_000)) == 60
-    assert strip([], 3, silence=5) == []
+    drawn = cells([at(18), at(6), at(3), at(0)], 3, silence=6)
+    assert drawn == [True, True, True, False, False, False, True, False]
+    assert cells([at(0)], 3, silence=90_000) == [False] * 60
+    assert cells([], 3, silence=5) == []
+
+
+def test_the_last_sixty_are_drawn_the_latest_at_the_right():
+    beats = [at(3 * number) for number in reversed(range(100))]
+    assert cells(beats, 3, silence=None) == [True] * 60
+    assert cells(beats, 3, silence=6) == [True] * 59 + [False]
+    strip = Strip([True, True, False, True])
+    assert strip.beats == "M448 8h14M472 8h6"
+    assert strip.gaps.startswith("M464.75") and strip.missed == 1
 
 
 def test_durations_are_said_in_at_most_two_units():

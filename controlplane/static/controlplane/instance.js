@@ -1,11 +1,23 @@
 // The Instance pages between two polls: counts ages, keeps what the reader opened, says when a poll fails.
 (() => {
   "use strict";
+  // A batch that was done goes on by itself; without this script there is a button.
+  const onward = document.getElementById("continue");
+  if (onward) setTimeout(() => onward.requestSubmit(), 250);
+
+  // What the lists know, offered where it may be typed.
+  for (const known of document.querySelectorAll("datalist[id^=known-]")) {
+    const field = document.getElementById(known.id.replace("known-", "by-"));
+    if (field) field.setAttribute("list", known.id);
+  }
+  const every = document.getElementById("poll-every");
+  if (every) every.addEventListener("change", () => every.form.requestSubmit());
+
   const live = document.getElementById("live");
   if (!live) return;
   const banner = document.getElementById("stale");
   const bannerAge = document.getElementById("stale-age");
-  const POLL = 3000;
+  const STALE_AFTER = 1000 * Number(live.dataset.staleAfter);
   let lastGood = performance.now();
   let failed = false;
 
@@ -26,7 +38,7 @@
     const since = (performance.now() - lastGood) / 1000;
     for (const it of live.querySelectorAll("[data-age]")) it.textContent = duration(Number(it.dataset.age) + since);
     for (const it of live.querySelectorAll("[data-left]")) it.textContent = duration(Number(it.dataset.left) - since);
-    const stale = failed || since * 1000 > 3 * POLL + 1000;
+    const stale = failed || since * 1000 > STALE_AFTER;
     live.classList.toggle("is-stale", stale);
     banner.hidden = !stale;
     if (stale) bannerAge.textContent = duration(since);
@@ -37,8 +49,9 @@
     tick();
   }
 
-  // An opened <details> is the reader's, whatever the server sends.
-  Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.tagName === "DETAILS");
+  // An opened <details> and a ticked box are the reader's, whatever the server sends.
+  Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) =>
+    !((name === "open" && node.tagName === "DETAILS") || (name === "checked" && node.type === "checkbox"));
 
   live.addEventListener("htmx:beforeRequest", (event) => {
     if (document.hidden) event.preventDefault();

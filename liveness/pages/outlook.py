@@ -1,96 +1,15 @@
-"""How the Instance pages speak: who may read them, how ages are written, what happens to a server next.
+"""What is wrong with a server, since when, what happens to it next, and what follows from it."""
 
-The views are in jobs/pages.py, since every page shows jobs as well.
-"""
-
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from functools import wraps
 from typing import Any
 
-from django.contrib import admin
-from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django_htmx.middleware import HtmxDetails
 
 from liveness import states
 from liveness.conf import conf
+from liveness.pages.words import age, ago, duration, jobs_said, left, server_link
 from liveness.selectors import ENDED
 from liveness.states import RestartStrategy, ServerState, ServerType
-
-View = Callable[..., HttpResponse]
-
-
-class HtmxRequest(HttpRequest):
-    htmx: HtmxDetails
-
-
-def for_readers(view: View) -> View:
-    """A page of the admin for staff who may view servers."""
-
-    @wraps(view)
-    def judged(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not request.user.has_perm("liveness.view_server"):
-            raise PermissionDenied("This page needs the permission liveness.view_server.")
-        return view(request, *args, **kwargs)
-
-    return admin.site.admin_view(judged)
-
-
-def page(request: HtmxRequest, name: str, shown: dict[str, Any], status: int = 200) -> HttpResponse:
-    """The page, or for a poll only the part of it that lives."""
-    live = f"admin/instance/_{name}.html"
-    if request.htmx:
-        return render(request, live, shown, status=status)
-    context = {**admin.site.each_context(request), "live": live, "poll": status == 200, **shown}
-    return render(request, "admin/instance/base.html", context, status=status)
-
-
-def duration(seconds: float) -> str:
-    """A length of time as people say it. controlplane/static/controlplane/instance.js says it alike."""
-    whole = max(0, int(seconds))
-    for unit, size, part, below in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // below if whole < 10 * size else 0
-            return f"{whole // size} {unit} {rest} {part}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"
-
-
-def age(seconds: float) -> SafeString:
-    """An age that the page goes on counting."""
-    return format_html('<span data-age="{}">{}</span>', f"{seconds:.1f}", duration(seconds))
-
-
-def left(seconds: float) -> SafeString:
-    """A time to come that the page counts down."""
-    return format_html('<span data-left="{}">{}</span>', f"{seconds:.1f}", duration(seconds))
-
-
-def ago(at: datetime, now: datetime) -> SafeString:
-    """How long ago, with the moment itself in the title."""
-    seconds = (now - at).total_seconds()
-    return format_html(
-        '<time datetime="{}" title="{}" data-age="{}">{}</time>',
-        at.isoformat(), f"{at:%Y-%m-%d %H:%M:%S} UTC", f"{seconds:.1f}", duration(seconds),
-    )  # fmt: skip
-
-
-def moment(at: datetime) -> SafeString:
-    """The time of day, with the date in the title."""
-    title = f"{at:%Y-%m-%d %H:%M:%S.%f} UTC"
-    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), title, f"{at:%H:%M:%S.%f}"[:12])
-
-
-def jobs_said(count: int) -> str:
-    return "1 job" if count == 1 else f"{count or 'no'} jobs"
-
-
-def server_link(server: Any) -> SafeString:
-    return format_html('<a href="{}">{}</a>', reverse("instance:server", args=[server.pk]), server.name)
 
 
 def drawn(server: Any) -> dict[str, Any]:
@@ -100,13 +19,30 @@ def drawn(server: Any) -> dict[str, Any]:
         "it": server,
         "link": server_link(server),
         "badge": "LATE" if server.late else server.state,
-        "since": age(server.since),
-        "silence": age(server.silence) if server.last_heartbeat_at else "never",
+        "since": ago(server.state_changed_at, server.now),
+        "silence": ago(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else "never",
         "share": min(100, round(100 * server.silence / server.timeout)) if beats else None,
         "tone": "late" if server.late or server.silence > server.timeout else "well",
+        "due": due(server),
+        "load": load(server.metrics),
         "timeout": duration(server.timeout),
-        "up": age(server.age) if server.state in states.ALIVE else "–",
+        "up": ago(server.created_at, server.now) if server.state in states.ALIVE else "–",
     }
+
+
+def due(server: Any) -> SafeString | None:
+    """When a late server is DISCONNECTED."""
+    if not server.late or server.state not in states.ALIVE:
+        return None
+    if server.overdue_in <= 0:
+        return SafeString("held by the brake" if server.braked else "DISCONNECTED at the next check")
+    return format_html("DISCONNECTED in {}", left(server.overdue_in))
+
+
+def load(metrics: dict[str, Any]) -> list[tuple[str, int]]:
+    """How busy its machine is, in per cent; servers may say what they like."""
+    said = (("CPU", metrics.get("cpu_percent")), ("memory", metrics.get("memory_percent")))
+    return [(word, round(value)) for word, value in said if isinstance(value, int | float)]
 
 
 def concern(server: Any) -> tuple[float, SafeString] | None:
@@ -191,25 +127,3 @@ def alive_outlook(server: Any, check: SafeString) -> list[SafeString]:
         every, due_words = duration(server.heartbeat_interval), duration(server.timeout)
         first = format_html("Nothing while it beats every {}. After {} of silence: DISCONNECTED.", every, due_words)
     return [first, SafeString(then)]
-
-
-def strip(beats: Sequence[datetime], interval: float, silence: float | None, cells: int = 60) -> list[dict[str, Any]]:
-    """The last beats of a server as cells, oldest first; a beat that did not come is a hollow one.
-
-    `beats` are latest first; `silence` is the time since, None when none is expected any more.
-    """
-    drawn: list[dict[str, Any]] = []
-
-    def hollow(seconds: float) -> list[dict[str, Any]]:
-        missed = min(cells, round(seconds / interval) - 1)
-        return [{"title": f"no heartbeat in {duration(seconds)}"}] * missed
-
-    if silence is not None and beats:
-        drawn += hollow(silence)
-    for place, at in enumerate(beats):
-        drawn.append({"beat": True, "title": f"{at:%H:%M:%S} UTC"})
-        if place + 1 < len(beats):
-            drawn += hollow((at - beats[place + 1]).total_seconds())
-        if len(drawn) >= cells:
-            break
-    return [{**cell, "x": place * 8} for place, cell in enumerate(reversed(drawn[:cells]))]

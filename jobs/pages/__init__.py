@@ -1,0 +1,39 @@
+"""The Instance pages: what is there, what is held, what happened, and what can be done about it; `/admin/instance/`."""
+
+from django.urls import URLPattern, path
+
+from jobs.pages import activity, jobs, kinds, overview, recovery, servers
+from jobs.pages.acting import action_page
+from jobs.pages.actions import JOB_ACTIONS, QUARANTINE_ACTIONS
+from liveness.pages.actions import SERVER_ACTIONS
+from liveness.pages.reading import choose_poll
+
+
+def action_paths() -> list[URLPattern]:
+    """Each action of an operator has an address of its own."""
+    return [
+        path(f"{folder}/{name}/", action_page(kind, action), name=f"{folder}_{name}")
+        for folder, kind, actions in (
+            ("servers", kinds.SERVERS, SERVER_ACTIONS),
+            ("jobs", kinds.JOBS, JOB_ACTIONS),
+            ("quarantine", kinds.QUARANTINED, QUARANTINE_ACTIONS),
+        )
+        for name, action in actions.items()
+    ]
+
+
+app_name = "instance"
+urlpatterns = [
+    path("", overview.overview, name="overview"),
+    path("poll/", choose_poll, name="poll"),
+    path("servers/", servers.servers, name="servers"),
+    path("servers/<uuid:server>/", servers.server, name="server"),
+    path("jobs/", jobs.jobs, name="jobs"),
+    path("jobs/<uuid:job>/", jobs.job, name="job"),
+    path("jobs/<uuid:job>/logs/", jobs.job_logs, name="job_logs"),
+    path("activity/", activity.activity, name="activity"),
+    path("quarantine/", activity.quarantine, name="quarantine"),
+    path("recovery/", recovery.stale, name="recovery"),
+    path("recovery/<slug:name>/", recovery.by_hand, name="by_hand"),
+    *action_paths(),
+]

@@ -1,0 +1,92 @@
+"""What an operator may do to a job, in words and as a service."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from jobs import states
+from jobs.errors import CancelRequested, ExecutionEnded, JobBlocked, JobEnded, JobWaiting, NotQuarantined
+from jobs.services import interventions, quarantine
+from jobs.states import JobState
+from liveness.pages.actions import Action
+from liveness.services.operations import note_event
+
+
+def may_cancel(job: Any) -> None:
+    if job.state in states.TERMINAL:
+        raise ended(job)
+    if job.is_cancelling:
+        raise CancelRequested("Its cancellation was asked for already; its worker has yet to confirm it.")
+
+
+def may_resubmit(job: Any) -> None:
+    if job.state == JobState.COMPLETED:
+        raise ended(job)
+    if job.state in (JobState.PENDING, JobState.BLOCKED):
+        raise JobWaiting(state=job.state)
+    if job.state in states.TERMINAL and job.is_step:
+        raise ExecutionEnded("It is a step, and its execution has moved on: run the execution again.")
+    if job.state in states.LIVE and job.is_cancelling:
+        raise CancelRequested(state=job.state)
+
+
+def may_fail(job: Any) -> None:
+    if job.state in states.TERMINAL:
+        raise ended(job)
+    if job.state == JobState.BLOCKED:
+        raise JobBlocked(state=job.state)
+
+
+def ended(job: Any) -> JobEnded:
+    return JobEnded(f"This job is {job.state}: nothing changes it any more.", state=job.state)
+
+
+def may_dismiss(job: Any) -> None:
+    if not job.is_quarantined:
+        raise NotQuarantined(state=job.state)
+
+
+def noted(action: str, act: Callable[[UUID, str, str], Any]) -> Callable[[UUID, str, str], Any]:
+    """The service, with its event: of no server, under the name of the job."""
+
+    def done(job: UUID, by: str, note: str) -> Any:
+        found = act(job, by, note)
+        note_event(action, by, note, server_name=f"job {job}")
+        return found
+
+    return done
+
+
+def resubmit(job: UUID, by: str, note: str) -> UUID:
+    new, _ = interventions.resubmit(job, by)
+    quarantine.leave(job)
+    return new
+
+
+JOB_ACTIONS = {
+    action.name: action
+    for action in (
+        Action(
+            "cancel", "Cancel", "A waiting job ends now; a running one when its worker confirms, unless it completes "
+            "first.", "jobs.cancel_workerjob",
+            noted("cancel_job", lambda job, by, note: interventions.cancel(job, by)), may_cancel,
+        ),
+        Action(
+            "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
+            "submitted anew, as another job.", "jobs.resubmit_workerjob", noted("resubmit_job", resubmit), may_resubmit,
+        ),
+        Action(
+            "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never tried again.", "jobs.fail_workerjob",
+            noted("fail_job", lambda job, by, note: interventions.fail(job, by, note)), may_fail,
+        ),
+    )
+}  # fmt: skip
+
+DISMISS = {
+    "dismiss": Action(
+        "dismiss", "Dismiss", "It stays FAILED and leaves the quarantine: somebody has looked at it.",
+        "jobs.dismiss_workerjob", noted("dismiss_job", lambda job, by, note: quarantine.dismiss(job)),
+        may_dismiss,
+    ),
+}  # fmt: skip
+QUARANTINE_ACTIONS = {"resubmit": JOB_ACTIONS["resubmit"], **DISMISS}

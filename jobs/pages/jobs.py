@@ -1,0 +1,171 @@
+"""The pages of jobs: all of them, and one with its attempts as lanes."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse, QueryDict, StreamingHttpResponse
+from django.urls import reverse
+
+from jobs import selectors
+from jobs.conf import conf
+from jobs.errors import JobNotWaiting
+from jobs.lanes import Chart, Late, Signs, chart, extent, stride
+from jobs.pages.actions import DISMISS, JOB_ACTIONS
+from jobs.pages.filters import Filter, JobFilter, as_uuid
+from jobs.pages.overview import about, counted
+from jobs.pages.told import action_said, job_told
+from jobs.pages.unknown import HOME, unknown
+from jobs.states import JobState, Unmatched
+from liveness import selectors as liveness
+from liveness.pages.actions import offered
+from liveness.pages.reading import HtmxRequest, for_readers, page
+from liveness.pages.words import ago, duration, left, moment
+
+JOBS_A_PAGE, TEXT_SHOWN = 100, 10_000
+LINES_SHOWN, LINES_READ = 200, 1000
+PLACES_SHOWN = 50
+
+
+@for_readers
+def jobs(request: HtmxRequest) -> HttpResponse:
+    """Jobs, latest first, a page at a time; `?before=` an id goes on."""
+    chosen = JobFilter(request.GET)
+    before = as_uuid(request.GET.get("before"))
+    figures = selectors.figures()
+    wider = JobFilter(without(request.GET, "state"))
+    if wider.chosen:
+        figures = {**figures, "counts": selectors.counts_by_state(wider.apply(selectors.bare_jobs())), "about": []}
+    counts = figures["counts"]
+    total, said = sum(counts.values()), about if figures["about"] else str
+    rows: list[Any] = list(selectors.jobs_page(chosen.apply(selectors.bare_jobs()), before, JOBS_A_PAGE + 1))
+    shown = {
+        "title": "Jobs",
+        "trail": [HOME],
+        "filter": chosen,
+        "filters": "jobs",
+        "by_state": counted(figures, chosen),
+        "total": said(total),
+        "matching": said(counts.get(chosen.chosen["state"], 0) if "state" in chosen.chosen else total),
+        "any": total or chosen.chosen,
+        "all_states": f"{reverse('instance:jobs')}?{wider.query}",
+        "before": before,
+        "older": before_link(chosen, rows[JOBS_A_PAGE - 1].pk) if len(rows) > JOBS_A_PAGE else None,
+        "jobs": [job_told(job) for job in rows[:JOBS_A_PAGE]],
+        "actions": offered(request, JOB_ACTIONS),
+        "folder": "jobs",
+        "url": request.build_absolute_uri("/").rstrip("/"),
+    }
+    return page(request, "jobs", shown)
+
+
+def without(query: QueryDict, name: str) -> QueryDict:
+    rest = query.copy()
+    rest.pop(name, None)
+    return rest
+
+
+def before_link(chosen: Filter, last: object) -> str:
+    return f"?{chosen.query}{'&' if chosen.query else ''}before={last}"
+
+
+@for_readers
+def job(request: HtmxRequest, job: UUID) -> HttpResponse:
+    """One job: its attempts as lanes, the same as a table, why it waits, and what went in and came out."""
+    found: Any = selectors.told(job, LINES_SHOWN)
+    if found is None:
+        return unknown(request, "job")
+    late = [Late(row["number"], datetime.fromisoformat(row["at"]), row["event"], row["reason"]) for row in found.late]
+    shown = {
+        "title": f"Job {str(found.pk)[-12:]}",
+        "trail": [HOME, ("Jobs", "instance:jobs")],
+        "job": found,
+        "what": action_said(found.action),
+        "made": ago(found.created_at, found.now),
+        "finished": found.finished_at and ago(found.finished_at, found.now),
+        "chart": lanes(found, late),
+        "timeline": [(entry, moment(entry["at"])) for entry in selectors.timeline(found)],
+        "reports": [(row, moment(report.at)) for row, report in zip(found.late, late, strict=True)],
+        "placement": placement(found),
+        "holder": next((attempt for attempt in found.attempts.all() if attempt.finished_at is None), None),
+        "actions": [
+            *(("jobs", action) for action in offered(request, JOB_ACTIONS, found)),
+            *(("quarantine", action) for action in offered(request, DISMISS, found)),
+        ],
+        "lines": found.log or [],
+        "lines_shown": LINES_SHOWN,
+        "texts": [
+            (name, text(value), size(value))
+            for name, value in (
+                ("Error", found.error), ("Output", found.output), ("Action", found.action), ("Payload", found.payload),
+            )
+            if value is not None
+        ],
+    }  # fmt: skip
+    return page(request, "job", shown)
+
+
+def placement(job: Any) -> dict[str, Any] | None:
+    """Why a waiting job waits: who may have it, and what rules out the others, those nearest to it first."""
+    if job.state != JobState.PENDING:
+        return None
+    try:
+        found = selectors.placement(job.pk, None)
+    except JobNotWaiting:  # it was claimed meanwhile
+        return None
+    ruled_out = found["ruled_out"]
+    until = found["waiting_for"] and found["waiting_for"]["until"]
+    return {
+        "eligible": found["eligible"][:PLACES_SHOWN],
+        "ruled_out": sorted(ruled_out, key=lambda row: row["filter"] == "type")[:PLACES_SHOWN],
+        "counts": Counter(row["filter"] for row in ruled_out).most_common(),
+        "left_out": max(0, len(ruled_out) - PLACES_SHOWN),
+        "until": until and left((until - job.now).total_seconds()),
+        "given_up": duration(conf().unmatched_after)
+        if conf().unmatched_after is not None and job.unmatched == Unmatched.FAIL and not found["eligible"]
+        else None,
+        "expires": job.good_until and left((job.good_until - job.now).total_seconds()),
+    }
+
+
+@for_readers
+def job_logs(request: HtmxRequest, job: UUID) -> Any:
+    """All that a job's code wrote, as a text."""
+    if not selectors.bare_jobs().filter(pk=job).exists():
+        return unknown(request, "job")
+    return StreamingHttpResponse(written(job), content_type="text/plain; charset=utf-8")
+
+
+def written(job: UUID) -> Iterator[str]:
+    """Every line of a job: when, of which attempt, from which stream."""
+    after = 0
+    while rows := selectors.log_page(job, after, LINES_READ):
+        for row in rows:
+            stream = {"STDOUT": "out", "STDERR": "err"}[row.stream]
+            yield f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ} #{row.attempt} {stream} {row.line}\n"
+        after = rows[-1].id
+
+
+def lanes(job: Any, late: list[Late]) -> Chart:
+    """The chart of a job's attempts."""
+    attempts = list(job.attempts.all())
+    start, end = extent(job, late, job.now)
+    signs = {attempt.server_id: Signs(attempt.server.heartbeat_interval) for attempt in attempts}
+    known: Iterable[Any] = ()
+    if signs:
+        known = liveness.signs(list(signs), start, end, stride((end - start).total_seconds()))
+    for server, what, at in known:
+        (signs[server].beats if what == "beat" else signs[server].lost).append(at)
+    return chart(job, attempts, late, signs, job.now)
+
+
+def text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)[:TEXT_SHOWN]
+
+
+def size(value: Any) -> int:
+    """How many characters were left out."""
+    return max(0, len(json.dumps(value, indent=2, ensure_ascii=False)) - TEXT_SHOWN)

@@ -1,0 +1,123 @@
+"""The first page: what is there, what needs attention, what happened; in one sentence and in full."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from jobs import selectors
+from jobs.pages.filters import JobFilter
+from jobs.states import JobState
+from liveness import selectors as liveness
+from liveness.conf import conf
+from liveness.pages.outlook import concern, drawn
+from liveness.pages.reading import HtmxRequest, for_readers, page
+from liveness.pages.words import age, ago, jobs_said
+from liveness.states import ServerState, ServerType
+
+SERVERS_READ, SERVERS_SHOWN = 100, 12
+
+
+@for_readers
+def overview(request: HtmxRequest) -> HttpResponse:
+    """What is there, in one sentence and in full."""
+    figures = selectors.figures()
+    by_type = list(liveness.present_by_type())
+    servers = list(selectors.instance(SERVERS_READ))
+    present = sum(row["present"] for row in by_type)
+    running = [server for server in servers if server.state != ServerState.INACTIVE]
+    worries = {server.pk: worry for server in running if (worry := concern(server))}
+    worried = sorted((server for server in running if server.pk in worries), key=lambda it: worries[it.pk][0])
+    shown = {
+        "title": "Instance",
+        "verdict": verdict(by_type, servers, figures),
+        "check": check_told(figures["check_age"]),
+        "by_type": [{**row, "url": servers_url(row)} for row in by_type],
+        "by_state": counted(figures),
+        "waiting": None if figures["waiting"] is None else age(figures["waiting"]),
+        "attention": [drawn(server) for server in worried],
+        "servers": [drawn(server) for server in running if server.pk not in worries][:SERVERS_SHOWN],
+        "present": present,
+        "left_out": max(0, present - len(worried) - SERVERS_SHOWN),
+        "activity": [(row, ago(row.at, figures["now"])) for row in selectors.activity()],
+        "has_jobs": bool(figures["counts"]),
+        "has_workers": any(server.type == ServerType.WORKER for server in servers),
+        "brakes": figures["brakes"] or [],
+        "maintenance": figures["maintenance"],
+        "witnessed": figures["witnessed"],
+        "url": request.build_absolute_uri("/").rstrip("/"),
+    }
+    return page(request, "overview", shown)
+
+
+def servers_url(row: dict[str, Any]) -> str:
+    return f"{reverse('instance:servers')}?{urlencode({'cluster': row['cluster'], 'type': row['type']})}"
+
+
+def check_told(seconds: float | None) -> dict[str, Any]:
+    """The age of the last liveness check, and whether it is too old."""
+    late = seconds is None or seconds > 3 * conf().interval
+    return {"age": None if seconds is None else age(seconds), "late": late, "interval": f"{conf().interval:g}"}
+
+
+def verdict(by_type: list[dict[str, Any]], servers: list[Any], figures: dict[str, Any]) -> dict[str, Any]:
+    """How it stands, in plain words, what gets worse next first; and how loud to say it."""
+    if not servers:
+        return {"tone": "empty", "said": [SafeString("No server has registered yet.")]}
+    well, present = sum(row["well"] for row in by_type), sum(row["present"] for row in by_type)
+    servers_said = "server" if present == 1 else "servers"
+    head = f"{well} of {present} {servers_said} alive." if present else "No server is running: all have ended."
+    said = [format_html("{}", head)]
+    check = check_told(figures["check_age"])
+    if check["age"] is None:
+        said.append(SafeString("The liveness check has never run: nobody notices a lost server."))
+    elif check["late"]:
+        said.append(format_html("The last liveness check was {} ago: nobody notices a lost server.", check["age"]))
+    worries = sorted(filter(None, map(concern, servers)), key=lambda worry: worry[0])
+    if worries:
+        said.append(format_html("{}.", format_html_join("; ", "{}", ((text,) for _, text in worries[:3]))))
+    if len(worries) > 3:
+        said.append(format_html("{} more need attention.", len(worries) - 3))
+    waits = figures["counts"].get(JobState.PENDING, 0)
+    idle = waits and len(servers) < SERVERS_READ and not any(map(takes_work, servers))
+    if idle:
+        verb = "waits" if waits == 1 else "wait"
+        said.append(format_html("{} {} and no worker takes work.", jobs_said(waits), verb))
+    if len(said) == 1 and present:
+        said.append(SafeString("Every heartbeat is fresh."))
+    lost = any(server.state in (ServerState.DISCONNECTED, ServerState.ERROR) for server in servers)
+    bad = check["late"] or idle or lost
+    return {"tone": "bad" if bad else "worry" if worries or not present else "well", "said": said}
+
+
+def takes_work(server: Any) -> bool:
+    return (
+        server.type == ServerType.WORKER
+        and server.state == ServerState.RUNNING
+        and server.fresh
+        and server.cordoned_by is None
+    )
+
+
+def counted(figures: dict[str, Any], chosen: JobFilter | None = None) -> list[dict[str, Any]]:
+    """Each state of jobs with its number, as a link that filters by it and keeps what else is filtered by."""
+    at, others = reverse("instance:jobs"), {**chosen.chosen} if chosen else {}
+    present = others.pop("state", None)
+    return [
+        {
+            "state": state,
+            "count": (count := figures["counts"].get(state, 0)),
+            "said": about(count) if state in figures["about"] else f"{count}",
+            "url": f"{at}?{urlencode({**others, 'state': state})}",
+            "chosen": state == present,
+        }
+        for state in JobState
+    ]
+
+
+def about(count: int) -> str:
+    """A number of which no more is known than its first two digits."""
+    return f"≈ {float(f'{count:.2g}'):,.0f}"

@@ -1,0 +1,150 @@
+"""The pages of servers: all of them, and one with its state machine, its heartbeats and what it holds."""
+
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.core.paginator import Paginator
+from django.http import HttpResponse
+
+from jobs import selectors
+from jobs.pages.filters import ServerFilter
+from jobs.pages.overview import check_told
+from jobs.pages.told import attempt_told
+from jobs.pages.unknown import HOME, unknown
+from jobs.states import AttemptState
+from liveness import selectors as liveness
+from liveness import states
+from liveness.pages.actions import SERVER_ACTIONS, offered
+from liveness.pages.heartbeats import Strip, cells, intervals
+from liveness.pages.machine import HEIGHT, WIDTH, drawing
+from liveness.pages.outlook import drawn, outlook
+from liveness.pages.reading import HtmxRequest, for_readers, page
+from liveness.pages.words import left, moment
+from liveness.selectors import ENDED
+from liveness.states import ServerState
+
+SERVERS_A_PAGE, ENDED_SHOWN, BEATS = 50, 20, 60
+LOST = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
+
+
+@for_readers
+def servers(request: HtmxRequest) -> HttpResponse:
+    """Servers, those that need attention first, a page at a time; those that ended fold under History."""
+    chosen = ServerFilter(request.GET)
+    at = Paginator(chosen.apply(selectors.ranked()), SERVERS_A_PAGE).get_page(request.GET.get("page"))
+    present, ended = with_ended(chosen, at)
+    facets = liveness.facets()
+    versions = orjson.loads(facets.versions)
+    usual = usual_versions(versions)
+    shown = {
+        "title": "Servers",
+        "trail": [HOME],
+        "filter": chosen,
+        "filters": "servers",
+        "choices": {
+            "cluster": sorted({row["cluster"] for row in versions}),
+            "version": sorted({row["version"] for row in versions if row["version"]}),
+            "tag": facets.tags,
+        },
+        "at": at,
+        "matching": at.paginator.count,
+        "servers": rows(present, usual),
+        "ended": [drawn(server) for server in ended],
+        "actions": offered(request, SERVER_ACTIONS),
+        "folder": "servers",
+        "url": request.build_absolute_uri("/").rstrip("/"),
+    }
+    return page(request, "servers", shown)
+
+
+def with_ended(chosen: ServerFilter, at: Any) -> tuple[list[Any], list[Any]]:
+    """The servers of a page, and those of the filter that ended last: one query."""
+    if chosen.wants_ended:
+        return list(selectors.holders_of(at.object_list)), []
+    last = chosen.narrow(liveness.servers()).filter(state__in=states.GONE).order_by("-state_changed_at")
+    found: list[Any] = list(selectors.holders_of(at.object_list, last[:ENDED_SHOWN]))
+    ended = sorted((server for server in found if server.state in states.GONE), key=lambda server: server.since)
+    return [server for server in found if server.state not in states.GONE], ended
+
+
+def rows(servers: Any, usual: dict[str, str]) -> list[dict[str, Any]]:
+    """Servers as the table shows them, each with its last heartbeats."""
+    found = list(servers)
+    beats = liveness.beats_of_each([server.pk for server in found], BEATS) if found else {}
+    return [
+        {**drawn(server), "strip": strip_of(server, beats.get(server.pk, [])), **skew(server, usual)}
+        for server in found
+    ]
+
+
+def strip_of(server: Any, beats: list[Any]) -> Strip:
+    """A server that is gone is not expected any more, and what it beat is only history."""
+    is_over = server.state not in states.BEATING
+    silence = None if is_over and server.state != ServerState.DISCONNECTED else server.silence
+    return Strip(cells(beats, server.heartbeat_interval, silence), is_over)
+
+
+def usual_versions(versions: list[dict[str, Any]]) -> dict[str, str]:
+    """The version that most alive servers of a type have."""
+    count: dict[str, Counter[str]] = {}
+    for row in versions:
+        count.setdefault(row["type"], Counter())[row["version"]] += row["count"]
+    return {type: versions.most_common(1)[0][0] for type, versions in count.items()}
+
+
+def skew(server: Any, usual: dict[str, str]) -> dict[str, Any]:
+    """The version that others have, where it is another."""
+    other = usual.get(server.type, server.version)
+    return {"skew": other if server.state in states.ALIVE and other != server.version else None}
+
+
+@for_readers
+def server(request: HtmxRequest, server: UUID) -> HttpResponse:
+    """One server: what it is, what happens to it next and why, what it holds and what it did."""
+    found: Any = selectors.holders().filter(pk=server).first()
+    if found is None:
+        return unknown(request, "server")
+    beats = list(liveness.beats_of(server)[:BEATS])
+    attempts = list(selectors.attempts_of(server))
+    events = list(reversed(liveness.events_of(server).order_by("-id")[:50]))
+    shown = {
+        "title": found.name,
+        "trail": [HOME, ("Servers", "instance:servers")],
+        "server": drawn(found),
+        "outlook": outlook(found),
+        "check": check_told(found.check_age),
+        "machine": drawing(found, [event for event in events if not event.action]),
+        "machine_size": (WIDTH, HEIGHT),
+        "cells": strip_of(found, beats),
+        "intervals": intervals(beats, found.heartbeat_interval),
+        "drain": drain(found),
+        "metrics": [(name.replace("_", " "), value) for name, value in found.metrics.items()],
+        "events": [(row, moment(row.at)) for row in events],
+        "created": moment(found.created_at),
+        "held": told(found, [attempt for attempt in attempts if attempt.finished_at is None]),
+        "lost": told(found, [attempt for attempt in attempts if attempt.state in LOST]),
+        "past": told(found, [attempt for attempt in attempts if attempt.finished_at and attempt.state not in LOST]),
+        "actions": [("servers", action) for action in offered(request, SERVER_ACTIONS, found)],
+    }
+    return page(request, "server", shown)
+
+
+def told(server: Any, attempts: list[Any]) -> list[dict[str, Any]]:
+    return [attempt_told(attempt, server.now) for attempt in attempts]
+
+
+def drain(server: Any) -> dict[str, Any] | None:
+    """How far a drain has come."""
+    if server.drain_deadline is None or server.state in ENDED:
+        return None
+    seconds = (server.drain_deadline - server.now).total_seconds()
+    begun = max(server.drain_held or 0, server.held)
+    return {
+        "left": left(seconds) if seconds > 0 else None,
+        "deadline": moment(server.drain_deadline),
+        "begun": begun,
+        "done": begun - server.held,
+        "share": 100 if not begun else round(100 * (begun - server.held) / begun),
+    }

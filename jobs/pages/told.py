@@ -1,0 +1,32 @@
+"""Jobs and attempts in a few words."""
+
+from typing import Any
+
+from liveness.pages.words import ago
+
+
+def action_said(action: dict[str, Any]) -> str:
+    """What a job does, in a few words."""
+    what = action.get("command") or action.get("path") or action.get("name") or ""
+    words = " ".join(what) if isinstance(what, list) else str(what)
+    return f"{action.get('type')}: {words}"[:80]
+
+
+def job_told(job: Any) -> dict[str, Any]:
+    """A job as the lists show it."""
+    return {
+        "it": job,
+        "what": action_said(job.action),
+        "made": ago(job.created_at, job.now),
+        "finished": job.finished_at and ago(job.finished_at, job.now),
+    }
+
+
+def attempt_told(attempt: Any, now: Any) -> dict[str, Any]:
+    """An attempt as the server's page lists it."""
+    return {
+        "it": attempt,
+        "what": action_said(attempt.job.action),
+        "claimed": ago(attempt.claimed_at, now),
+        "finished": attempt.finished_at and ago(attempt.finished_at, now),
+    }

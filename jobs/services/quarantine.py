@@ -1,0 +1,18 @@
+"""Jobs that ended because their workers did, again and again: kept for a look before they are forgotten."""
+
+from uuid import UUID
+
+from controlplane.schema import ClockTimestamp
+from jobs.errors import NotQuarantined
+from jobs.models import WorkerJob
+
+
+def dismiss(job: UUID) -> None:
+    """Somebody has looked: it leaves the quarantine. Raises NotQuarantined."""
+    if not leave(job):
+        raise NotQuarantined
+
+
+def leave(job: UUID) -> bool:
+    """Whether it was in quarantine, which it is not any more."""
+    return WorkerJob.objects.quarantined().filter(pk=job).update(dismissed_at=ClockTimestamp()) == 1

@@ -1,0 +1,88 @@
+"""The last heartbeats of a server: as a strip, a gap being a hollow cell, and as figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby, pairwise
+from statistics import median
+from typing import Any
+
+from liveness.pages.words import duration
+
+CELL, WIDE, HIGH = 8, 6, 14
+"""How far apart the cells of a strip are, and their size; units of its own coordinates."""
+
+
+def cells(beats: Sequence[datetime], interval: float, silence: float | None, most: int = 60) -> list[bool]:
+    """The last beats of a server, oldest first; False is one that did not come.
+
+    `beats` are latest first; `silence` is the time since, None when none is expected any more.
+    """
+    found: list[bool] = []
+
+    def missed(seconds: float) -> list[bool]:
+        return [False] * min(most, round(seconds / interval) - 1)
+
+    if silence is not None and beats:
+        found += missed(silence)
+    for place, at in enumerate(beats):
+        found.append(True)
+        if place + 1 < len(beats):
+            found += missed((at - beats[place + 1]).total_seconds())
+        if len(found) >= most:
+            break
+    return found[most - 1 :: -1] if len(found) > most else found[::-1]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Cells as two paths, so that a page with thousands of them is light."""
+
+    cells: list[bool]
+    is_over: bool = False
+    most: int = 60
+
+    @property
+    def beats(self) -> str:
+        """A line for each run of beats, which is drawn dashed: a dash is a cell."""
+        runs = groupby(self.placed(), key=lambda placed: placed[1])
+        lines = ([x for x, _ in run] for is_beat, run in runs if is_beat)
+        return "".join(f"M{line[0]} {1 + HIGH // 2}h{line[-1] - line[0] + WIDE}" for line in lines)
+
+    @property
+    def gaps(self) -> str:
+        return "".join(f"M{x}.75 1.75h4.5v{HIGH - 1.5:g}h-4.5z" for x, is_beat in self.placed() if not is_beat)
+
+    def placed(self) -> list[tuple[int, bool]]:
+        """Latest at the right, however few there are."""
+        start = self.most - len(self.cells)
+        return [((start + place) * CELL, cell) for place, cell in enumerate(self.cells)]
+
+    @property
+    def width(self) -> int:
+        return self.most * CELL
+
+    @property
+    def missed(self) -> int:
+        return self.cells.count(False)
+
+    @property
+    def told(self) -> str:
+        came = len(self.cells) - self.missed
+        return f"the last {came} heartbeats, and {self.missed} that did not come" if self.cells else "no heartbeat"
+
+
+def intervals(beats: Sequence[datetime], expected: float) -> dict[str, Any] | None:
+    """How regularly a server beat; `beats` are latest first. A gap is longer than two intervals."""
+    between = [((later - earlier).total_seconds(), earlier) for later, earlier in pairwise(beats)]
+    if not between:
+        return None
+    longest, after = max(between)
+    gaps = [(duration(seconds), f"{at:%H:%M:%S}") for seconds, at in between if seconds > 2 * expected]
+    return {
+        "count": len(between),
+        "median": f"{median(seconds for seconds, _ in between):.1f}",
+        "longest": f"{longest:.1f}",
+        "after": f"{after:%H:%M:%S}",
+        "gaps": gaps[:10],
+    }

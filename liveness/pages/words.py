@@ -1,0 +1,51 @@
+"""How the Instance pages write times, numbers and names."""
+
+from datetime import datetime
+from typing import Any
+
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it. controlplane/static/controlplane/instance.js says it alike."""
+    whole = max(0, int(seconds))
+    for unit, size, part, below in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // below if whole < 10 * size else 0
+            return f"{whole // size} {unit} {rest} {part}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def age(seconds: float) -> SafeString:
+    """An age that the page goes on counting."""
+    return format_html('<span data-age="{}">{}</span>', f"{seconds:.1f}", duration(seconds))
+
+
+def left(seconds: float) -> SafeString:
+    """A time to come that the page counts down."""
+    return format_html('<span data-left="{}">{}</span>', f"{seconds:.1f}", duration(seconds))
+
+
+def ago(at: datetime, now: datetime) -> SafeString:
+    """How long ago, with the moment itself in the title."""
+    seconds = (now - at).total_seconds()
+    return format_html(
+        '<time datetime="{}" title="{}" data-age="{}">{}</time>',
+        at.isoformat(), f"{at:%Y-%m-%d %H:%M:%S} UTC", f"{seconds:.1f}", duration(seconds),
+    )  # fmt: skip
+
+
+def moment(at: datetime) -> SafeString:
+    """The time of day, with the date in the title."""
+    title = f"{at:%Y-%m-%d %H:%M:%S.%f} UTC"
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), title, f"{at:%H:%M:%S.%f}"[:12])
+
+
+def jobs_said(count: int) -> str:
+    return "1 job" if count == 1 else f"{count or 'no'} jobs"
+
+
+def server_link(server: Any) -> SafeString:
+    return format_html('<a href="{}">{}</a>', reverse("instance:server", args=[server.pk]), server.name)

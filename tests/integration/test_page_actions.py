@@ -1,0 +1,289 @@
+"""What an operator does from the Instance pages: a look, a note, and the deed; or a 409 when it changed meanwhile."""
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from jobs.models import WorkerJob
+from jobs.pages import acting
+from liveness.models import Server, ServerEvent
+
+PAGES = "/admin/instance/"
+SERVER_ACTIONS = {
+    "cordon": "cordon",
+    "uncordon": "cordon",
+    "drain": "drain",
+    "undrain": "drain",
+    "disconnect": "disconnect",
+}
+JOB_ACTIONS = ("cancel", "resubmit", "fail")
+
+
+@pytest.fixture
+def staff(db):
+    """Signs in staff with permissions; CSRF is enforced."""
+
+    def sign_in(*codenames):
+        user = User.objects.create_user("ann", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=["view_server", *codenames]))
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(user)
+        return client
+
+    return sign_in
+
+
+def look(client, address):
+    """The page that shows what would happen, and what its form would send."""
+    answer = client.get(PAGES + address)
+    assert answer.status_code == 200
+    page = answer.content.decode()
+    form = {}
+    for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.partition("<main")[2]):
+        form.setdefault(name, []).append(value)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page)), form
+
+
+def act(client, address, note="a reason", **more):
+    _, form = look(client, address)
+    return client.post(PAGES + address, {**form, "note": note, **more})
+
+
+def words(answer):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", answer.content.decode()))
+
+
+def test_a_look_changes_nothing(staff, worker, submit):
+    one, job = worker(), submit()
+    client = staff("cordon_server", "drain_server", "disconnect_server", *(f"{name}_workerjob" for name in JOB_ACTIONS))
+    before = ServerEvent.objects.count()
+    for name in SERVER_ACTIONS:
+        look(client, f"servers/{name}/?pick={one.id}")
+        look(client, f"servers/{name}/?all=1")
+    for name in JOB_ACTIONS:
+        look(client, f"jobs/{name}/?pick={job['id']}")
+        look(client, f"jobs/{name}/?all=1&state=PENDING")
+    assert (ServerEvent.objects.count(), LogEntry.objects.count()) == (before, 0)
+
+
+@pytest.mark.parametrize(("name", "state"), [("cancel", "CANCELLED"), ("fail", "FAILED")])
+def test_a_job_is_ended_with_a_note_an_event_and_an_entry(staff, submit, name, state):
+    job = submit()
+    client = staff(f"{name}_workerjob")
+    assert act(client, f"jobs/{name}/?pick={job['id']}", "it is wrong").status_code == 302
+    assert WorkerJob.objects.get().state == state
+    event = ServerEvent.objects.get(action=f"{name}_job")
+    assert (event.actor, event.reason, event.server_id) == ("operator:ann", "it is wrong", None)
+    entry = LogEntry.objects.get()
+    assert (entry.object_id, entry.user.username) == (job["id"], "ann")
+    seen = client.get(PAGES + "activity/?kind=action").content.decode()
+    assert "it is wrong" in seen and f'href="{PAGES}jobs/{job["id"]}/"' in seen
+
+
+def test_a_running_job_is_taken_from_its_worker_and_its_page_offers_only_what_applies(staff, worker, submit):
+    job = submit()
+    worker().hold()
+    client = staff(*(f"{name}_workerjob" for name in JOB_ACTIONS))
+    page = client.get(f"{PAGES}jobs/{job['id']}/").content.decode()
+    assert all(f"jobs/{name}/?pick=" in page for name in JOB_ACTIONS)
+    act(client, f"jobs/resubmit/?pick={job['id']}")
+    assert WorkerJob.objects.get().state == "PENDING"
+    page = client.get(f"{PAGES}jobs/{job['id']}/").content.decode()
+    assert [name for name in JOB_ACTIONS if f"jobs/{name}/?pick=" in page] == ["cancel", "fail"]
+
+
+def test_resubmitting_what_has_ended_leads_to_the_new_job(staff, submit):
+    job = submit()
+    client = staff("cancel_workerjob", "resubmit_workerjob")
+    act(client, f"jobs/cancel/?pick={job['id']}")
+    answer = act(client, f"jobs/resubmit/?pick={job['id']}")
+    new = WorkerJob.objects.get(resubmission_of=job["id"])
+    assert answer.url == f"{PAGES}jobs/{new.pk}/"
+
+
+@pytest.mark.parametrize("name", SERVER_ACTIONS)
+def test_a_server_that_changed_since_the_look_is_a_409_and_is_left_alone(staff, operator_steps, worker, name):
+    one = worker()
+    client = staff(f"{SERVER_ACTIONS[name]}_server")
+    operator_steps(name, one)
+    address = f"servers/{name}/?pick={one.id}"
+    _, form = look(client, address)
+    one.beat(state="TERMINATING")
+    before = ServerEvent.objects.count()
+    answer = client.post(PAGES + address, {**form, "note": "x"})
+    assert answer.status_code == 409
+    assert "It was RUNNING when you looked and is TERMINATING now" in words(answer)
+    assert (ServerEvent.objects.count(), LogEntry.objects.count()) == (before, 0)
+
+
+@pytest.fixture
+def operator_steps(api):
+    """What must be done to a server before an action applies to it."""
+    operator = api("operator")
+
+    def steps(name, server):
+        if name in ("uncordon", "undrain"):
+            step = name.removeprefix("un")
+            assert operator.post(f"/servers/{server.id}/{step}", {"note": "x"}).status_code == 200
+
+    return steps
+
+
+def test_a_job_that_changed_since_the_look_is_a_409(staff, worker, submit):
+    job, one = submit(), worker()
+    client = staff("cancel_workerjob")
+    address = f"jobs/cancel/?pick={job['id']}"
+    _, form = look(client, address)
+    one.hold()
+    answer = client.post(PAGES + address, {**form, "note": "x"})
+    assert answer.status_code == 409
+    assert "It was PENDING when you looked and is RUNNING now" in words(answer)
+    assert WorkerJob.objects.get().cancel_requested_at is None
+
+
+def test_the_look_at_a_disconnect_shows_what_would_move(staff, worker, submit):
+    submit(), submit()
+    one = worker(name="one")
+    one.hold(), one.hold(running=False)
+    seen, _ = look(staff("disconnect_server"), f"servers/disconnect/?pick={one.id}")
+    assert "then waits 5 min for its grace period" in seen
+    assert "moves at once: its code has not begun" in seen
+
+
+@pytest.mark.parametrize("held", [(), ("cordon_server",), ("cancel_workerjob",)])
+def test_buttons_and_deeds_are_for_those_who_may(staff, worker, submit, held):
+    one, job = worker(), submit()
+    client = staff(*held)
+    paths = [(f"servers/{name}/", f"{holds}_server", one.id) for name, holds in SERVER_ACTIONS.items()]
+    paths += [(f"jobs/{name}/", f"{name}_workerjob", job["id"]) for name in JOB_ACTIONS]
+    paths += [("quarantine/dismiss/", "dismiss_workerjob", job["id"])]
+    pages = "".join(
+        client.get(PAGES + page).content.decode()
+        for page in ("servers/", f"servers/{one.id}/", "jobs/", f"jobs/{job['id']}/", "quarantine/")
+    )
+    csrf = {"csrfmiddlewaretoken": re.search(r'csrfmiddlewaretoken" value="([^"]+)"', pages)[1]}
+    for path, permission, pk in paths:
+        if permission in held:
+            continue
+        assert PAGES + path not in pages
+        for chosen in (f"?pick={pk}", "?all=1"):
+            assert client.get(PAGES + path + chosen).status_code == 403
+            assert client.post(PAGES + path + chosen, {"note": "x", **csrf}).status_code == 403
+    assert ("Cordon…" in pages) == ("cordon_server" in held)
+    assert not LogEntry.objects.exists()
+
+
+def test_a_post_without_the_csrf_token_is_refused(staff, worker):
+    one = worker()
+    address = f"servers/cordon/?pick={one.id}"
+    client = staff("cordon_server")
+    _, form = look(client, address)
+    del form["csrfmiddlewaretoken"]
+    assert client.post(PAGES + address, {**form, "note": "x"}).status_code == 403
+    assert Server.objects.get().cordoned_by is None
+
+
+def test_the_whole_filter_is_done_in_batches_with_the_progress_between_them(staff, submit, monkeypatch):
+    monkeypatch.setattr(acting, "BATCH", 2)
+    for _ in range(3):
+        submit(tags=["gpu"], unmatched="wait")
+    other = submit()
+    client = staff("cancel_workerjob")
+    address = "jobs/cancel/?tag=gpu&all=1"
+    seen, form = look(client, address)
+    assert "3 jobs (tag gpu)" in seen and "It would be done to 3." in seen
+    submit(tags=["gpu"], unmatched="wait")  # it came after the look
+    half = client.post(PAGES + address, {**form, "note": "too many"})
+    assert half.status_code == 200 and "2 of 3" in words(half)
+    assert WorkerJob.objects.filter(state="CANCELLED").count() == 2
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', half.content.decode()))
+    assert fields["note"] == "too many"
+    assert client.post(PAGES + address, fields).url == f"{PAGES}jobs/?tag=gpu"
+    assert WorkerJob.objects.filter(state="CANCELLED").count() == 3
+    assert WorkerJob.objects.get(pk=other["id"]).state == "PENDING"
+    assert LogEntry.objects.count() == ServerEvent.objects.filter(action="cancel_job").count() == 3
+
+
+def test_a_filter_that_matches_more_than_at_the_look_is_a_409(staff, worker, submit):
+    submit(), submit()
+    one = worker()
+    one.hold()
+    client = staff("cancel_workerjob")
+    address = "jobs/cancel/?state=RUNNING&all=1"
+    _, form = look(client, address)
+    form["until"] = ["ffffffff-ffff-ffff-ffff-ffffffffffff"]
+    one.hold()
+    answer = client.post(PAGES + address, {**form, "note": "x"})
+    assert answer.status_code == 409 and "1 when you looked and there are 2 now" in words(answer)
+    assert not WorkerJob.objects.exclude(cancel_requested_at=None).exists()
+
+
+def test_all_servers_that_match_are_cordoned(staff, worker):
+    worker(name="a", cluster="east"), worker(name="b", cluster="east"), worker(name="c", cluster="west")
+    client = staff("cordon_server")
+    seen, _ = look(client, "servers/cordon/?cluster=east&all=1")
+    assert "2 servers (cluster east)" in seen
+    act(client, "servers/cordon/?cluster=east&all=1")
+    assert set(Server.objects.exclude(cordoned_by=None).values_list("name", flat=True)) == {"a", "b"}
+
+
+@pytest.mark.parametrize("query", ["", "?pick=no", "?" + "&".join(["pick=01a1fe1d-b4bb-7a60-b0a7-7ec59c176bca"] * 401)])
+def test_nothing_or_too_much_chosen_is_said(staff, query):
+    client = staff("cordon_server")
+    answer = client.get(PAGES + "servers/cordon/" + query, follow=True)
+    assert "Choose a server first, and at most 400 at once." in words(answer)
+
+
+@pytest.mark.parametrize(("name", "left"), [("resubmit", 2), ("dismiss", 1)])
+def test_what_is_done_with_a_quarantined_job_takes_it_out_of_quarantine(staff, worker, submit, name, left):
+    job = submit(on_worker_lost="FAIL", key="mine")
+    one = worker()
+    one.report({"attempt": one.hold()["id"], "event": "FAILED", "error": {"code": "WORKER_CRASHED", "message": "x"}})
+    assert WorkerJob.objects.get().state == "FAILED"
+    client = staff(f"{name}_workerjob")
+    assert f'href="{PAGES}jobs/{job["id"]}/"' in client.get(PAGES + "quarantine/").content.decode()
+    act(client, f"quarantine/{name}/?pick={job['id']}")
+    assert "Nothing is in quarantine" in words(client.get(PAGES + "quarantine/"))
+    assert WorkerJob.objects.count() == left
+    assert WorkerJob.objects.get(pk=job["id"]).dismissed_at is not None
+    assert ServerEvent.objects.get(action=f"{name}_job").reason == "a reason"
+    again = client.get(f"{PAGES}quarantine/{name}/?pick={job['id']}")
+    assert "would be done to" not in words(again)
+
+
+@pytest.mark.parametrize(
+    ("name", "running", "state"), [("requeue-stale-claimed", False, "PENDING"), ("fail-stale-running", True, "FAILED")]
+)
+def test_recovery_by_hand_with_a_look_and_a_count(staff, worker, submit, clock, name, running, state):
+    submit()
+    one = worker()
+    one.hold(running=running)
+    clock.advance(20)
+    client = staff("recover_workerjob")
+    assert "Nothing is stale" in words(client.get(PAGES + "recovery/"))
+    page = words(client.get(PAGES + "recovery/?claimed=10&running=10"))
+    assert "1 silent for more than 10 s" in page
+    address = f"recovery/{name}/?older_than=10"
+    seen, form = look(client, address)
+    assert "It would be done to 1." in seen
+    assert client.post(PAGES + address, {**form, "seen": "0", "note": "x"}).status_code == 409
+    assert client.post(PAGES + address, {**form, "note": "stuck"}).status_code == 302
+    assert WorkerJob.objects.get().state == state
+    assert "stuck" in ServerEvent.objects.get(action=name.replace("-", "_")).reason
+    assert LogEntry.objects.get().change_message.endswith("stuck")
+
+
+def test_recovery_by_hand_is_for_those_who_may(staff):
+    client = staff()
+    assert client.get(PAGES + "recovery/").status_code == 200
+    for name in ("requeue-stale-claimed", "fail-stale-running"):
+        assert client.get(f"{PAGES}recovery/{name}/?older_than=10").status_code == 403
+
+
+@pytest.mark.parametrize("query", ["claimed=-1", "running=x", "claimed=nan", "running=1e30"])
+def test_thresholds_that_make_no_sense_are_said(staff, query):
+    answer = staff("recover_workerjob").get(PAGES + "recovery/?" + query)
+    assert answer.status_code == 200 and "errorlist" in answer.content.decode()

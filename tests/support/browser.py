@@ -1,0 +1,122 @@
+"""A real browser on a control plane of real processes, which complains when a page breaks its policy."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.support import services
+from tests.support.processes import Fleet, fleet
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync",
+]  # fmt: skip
+MAKE_USERS = """
+from django.contrib.auth.models import Permission, User
+User.objects.create_superuser("ann", password="secret")
+viewer = User.objects.create_user("vic", password="secret", is_staff=True)
+viewer.user_permissions.set(Permission.objects.filter(codename__startswith="view_"))
+"""
+AXE = Path(__file__).with_name("axe.min.js")
+"""axe-core 4.14.1 as its makers publish it; its licence, MPL 2.0, stands on top of it."""
+
+
+class Site:
+    """A control plane, and a browser to look at it with."""
+
+    def __init__(self, running: Fleet, browser: Browser, url: str) -> None:
+        self.running, self.browser, self.url = running, browser, url
+        self.complaints: list[str] = []
+        self.client, self.worker, self.operator = map(running.token, ("client", "worker", "operator"))
+
+    def open(self, user: str | None = "ann", **options: Any) -> Page:
+        """A page of a reader of his own, signed in; his browser's complaints are kept."""
+        page = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda said: self.complain(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.complain(str(error)))
+        page.on("dialog", lambda dialog: self.complain(f"a dialog: {dialog.message}"))
+        page.on("request", lambda asked: self.asked(asked.url))
+        if user:
+            page.goto(f"{self.url}/admin/login/?next=/admin/instance/")
+            page.fill("#id_username", user)
+            page.fill("#id_password", "secret")
+            page.click("[type=submit]")
+        return page
+
+    def complain(self, text: str) -> None:
+        self.complaints.append(text)
+
+    def asked(self, url: str) -> None:
+        if not url.startswith((self.url, "data:")):
+            self.complain(f"asked for {url}")
+
+    def go(self, page: Page, path: str = "") -> None:
+        page.goto(f"{self.url}/admin/instance/{path}")
+
+    def submit(self, command: str, **job: Any) -> str:
+        body = {"action": {"type": "script", "command": command}, **job}
+        return str(self.running.call("POST", f"{self.url}/api/v1/jobs", self.client, body)["id"])
+
+    def job(self, id: str) -> Any:
+        return self.running.call("GET", f"{self.url}/api/v1/jobs/{id}", self.client)
+
+    def server_page(self, page: Page, name: str) -> str:
+        """The path of the page of a server, by its name."""
+        self.go(page, f"servers/?q={name}")
+        address = page.locator("table.servers tbody th a", has_text=name).first.get_attribute("href")
+        return str(address).removeprefix("/admin/instance/")
+
+
+def poll_often(page: Page) -> None:
+    """Ask every second from now on."""
+    with page.expect_navigation():
+        page.select_option("#poll-every", "1")
+
+
+def act(page: Page, label: str, note: str) -> None:
+    """Click what leads to the preview, and confirm it there."""
+    page.locator(".actions a", has_text=label).click()
+    page.fill("textarea[name=note]", note)
+    page.click("button.is-main")
+
+
+def findings(page: Page) -> list[str]:
+    """What axe-core finds serious or worse on a page."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run()")["violations"]
+    return [
+        f"{page.url}: {rule['id']}: {node['html'][:200]}: {re.sub(chr(10), ' ', node['failureSummary'] or '')}"
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]
+
+
+@contextmanager
+def site(folder: Path, name: str) -> Iterator[Site]:
+    """A control plane of its own: a web server and an executor; no worker yet."""
+    chromium = services.program("chromium")
+    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"drop database if exists {name} with (force)")  # type: ignore[arg-type]
+        connection.execute(f"create database {name}")  # type: ignore[arg-type]
+    # Between late and DISCONNECTED there is time for a poll or two.
+    with (
+        fleet(folder, DATABASE_URL=f"{server}/{name}", LIVENESS_TIMEOUT="6") as running,
+        sync_playwright() as playwright,
+    ):
+        running.run("manage.py", "migrate", "--verbosity", "0")
+        running.run("manage.py", "collectstatic", "--noinput", "--verbosity", "0")
+        running.run("manage.py", "shell", "--command", MAKE_USERS)
+        url = running.web()
+        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield Site(running, browser, url)
+        browser.close()
