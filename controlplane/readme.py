@@ -25,7 +25,7 @@ LETTERS = {states.Mover.SERVER: "S", states.Mover.LIVENESS: "C", states.Mover.OP
 
 def diagram(table: dict[Any, Any], initial: Iterable[str], terminal: Iterable[str] = ()) -> str:
     """A table of transitions as a Mermaid state diagram; movers, where the table has them, as labels."""
-    lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in initial)]
+    lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in sorted(initial))]
     for from_, onward in table.items():
         for to in sorted(onward):
             movers = sorted(LETTERS[mover] for mover in onward[to]) if isinstance(onward, dict) else []

@@ -37,7 +37,7 @@ def settings_make_sense(**_: Any) -> list[CheckMessage]:
         found.append(
             Error(f'JOBS["MAX_RESUBMISSIONS"] is {given.max_resubmissions}; it must not be negative.', id="jobs.E003")
         )
-    for name in ("job_retention", "heartbeat_retention"):
+    for name in ("job_retention", "execution_retention", "heartbeat_retention"):
         value = getattr(given, name)
         if value is not None and value < 0:
             found.append(Error(f'JOBS["{name.upper()}"] is {value:g} s; it must not be negative.', id="jobs.E004"))

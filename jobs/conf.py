@@ -34,6 +34,8 @@ class Jobs:
     """Between two recovery sweeps."""
     job_retention: Seconds | None = 30 * 86400
     """Ended jobs are kept so long, with their attempts and late reports."""
+    execution_retention: Seconds | None = 30 * 86400
+    """Ended executions are kept so long, with their steps and children; slots of triggers too."""
     heartbeat_retention: Seconds | None = 86400
     """Heartbeats of attempts are kept so long."""
 

@@ -1,4 +1,5 @@
-"""What is past its retention goes: jobs, then servers, which their attempts kept, then events and heartbeats.
+"""What is past its retention goes: executions and jobs, then servers, which their attempts kept, then events and
+heartbeats.
 
 Any number may run at once: each row goes once, and what one holds, the others skip or wait a batch for.
 With its job a key is forgotten: handed in again, it makes a new job.
@@ -19,6 +20,8 @@ from liveness.services.retention import Pruning, Span, events, heartbeats
 log = structlog.get_logger()
 
 BATCH = 500
+EXECUTIONS_BATCH = 20
+STEPS_BATCH = 5000
 FIRST = UUID(int=0)
 
 
@@ -36,6 +39,15 @@ class JobPruning(Pruning):
         ids = [row.id for row in sql.rows("prune_jobs_held", after=span.after, last=span.last, **self.before)]
         # A statement of its own: it also sees the late reports that came before the jobs were held.
         return sql.rows("prune_jobs", ids=ids)[0].deleted
+
+
+class ExecutionPruning(Pruning):
+    @transaction.atomic
+    def delete(self, span: Span) -> int:
+        roots = [row.id for row in sql.rows("prune_executions_held", after=span.after, last=span.last, **self.before)]
+        while steps := [row.id for row in sql.rows("prune_steps", roots=roots, batch=STEPS_BATCH)]:
+            sql.rows("prune_jobs", ids=steps)
+        return sql.rows("prune_executions", roots=roots)[0].deleted
 
 
 def prune(*, dry_run: bool = False, tell: Callable[[str, int, int], None] = lambda *_: None) -> dict[str, int]:
@@ -70,15 +82,19 @@ def prunings() -> list[Pruning]:
     """What there is to do, in order, as of one reading of the database's clock."""
     kept = {
         "jobs": conf().job_retention,
+        "executions": conf().execution_retention,
         "servers": liveness().server_retention,
         "events": liveness().event_retention,
         "server_heartbeats": liveness().heartbeat_retention,
         "attempt_heartbeats": conf().heartbeat_retention,
     }
     before = sql.rows("prune_before", **kept)[0]
+    executions = {"executions": before.executions}
     return [
+        ExecutionPruning("executions", sql, FIRST, executions, EXECUTIONS_BATCH),
+        Pruning("slots", sql, 0, executions),
         jobs(before.jobs),
-        Pruning("servers", sql, FIRST, {"servers": before.servers, "jobs": before.jobs}, BATCH),
+        Pruning("servers", sql, FIRST, {"servers": before.servers, "jobs": before.jobs, **executions}, BATCH),
         events(before.events),
         heartbeats(before.server_heartbeats, before.attempt_heartbeats),
     ]

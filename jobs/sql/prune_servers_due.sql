@@ -4,7 +4,7 @@
 select (array_agg(s.id order by s.id desc))[1] as last,
        count(*) filter (where {{prune_server_old}} and (
            select a.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
-            where a.server_id = s.id and (j.finished_at < %(jobs)s) is not true limit 1) is null) as due,
+            where a.server_id = s.id and {{prune_job_old}} is not true limit 1) is null) as due,
        bool_or(s.created_at < %(servers)s) as has_old
   from (select id, state, state_changed_at, created_at from liveness_server
          where id > %(after)s order by id limit %(batch)s) s

@@ -4,17 +4,19 @@ import io
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from controlplane.celery import app
 from controlplane.schema import ClockTimestamp
 from jobs import tasks
 from jobs.management.commands import prune as command
-from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.models import Attempt, Execution, LateReport, LogLine, Trigger, WorkerJob
 from jobs.services import retention
 from jobs.services.retention import PruneFailed, prune
 from jobs.states import JOB_TRANSITIONS, LIVE, TERMINAL, JobState
@@ -22,10 +24,11 @@ from liveness.models import Heartbeat, Server, ServerEvent
 from liveness.services import tokens
 from liveness.services.retention import BATCH, Pruning
 from tests.integration.test_transitions import put, way_to
+from tests.support import executions as support
 from tests.support.http import Caller, Worker
 
 DAY = 86400
-NOTHING = {"jobs": 0, "servers": 0, "events": 0, "heartbeats": 0}
+NOTHING = {"executions": 0, "slots": 0, "jobs": 0, "servers": 0, "events": 0, "heartbeats": 0}
 OLD = "clock_timestamp() - interval '100 days'"
 TIMES = "from generate_series(1, %s)"
 TABLES = [WorkerJob, Attempt, LateReport, Server, ServerEvent, Heartbeat]
@@ -50,7 +53,7 @@ def committed(django_db_setup, django_db_blocker):
 
 def keep(settings, **kept):
     """Nothing is pruned but what is named: `keep(settings, JOBS_JOB_RETENTION=1)`."""
-    settings.JOBS = {"JOB_RETENTION": None, "HEARTBEAT_RETENTION": None}
+    settings.JOBS = {"JOB_RETENTION": None, "EXECUTION_RETENTION": None, "HEARTBEAT_RETENTION": None}
     settings.LIVENESS = {"HEARTBEAT_RETENTION": None, "EVENT_RETENTION": None, "SERVER_RETENTION": None}
     for key, value in kept.items():
         app_name, _, name = key.partition("_")
@@ -375,17 +378,21 @@ def test_the_command_says_what_it_would_do_and_what_it_did(db, frozen, capsys):
     heartbeats(number=2), events()
     frozen.advance(91 * DAY)
     call_command("prune", "--dry-run")
-    assert "would delete: 0 jobs, 0 servers, 1 event, 2 heartbeats\n" in capsys.readouterr().out
+    assert "would delete: 0 executions, 0 slots, 0 jobs, 0 servers, 1 event, 2 heartbeats\n" in capsys.readouterr().out
     call_command("prune")
     assert capsys.readouterr().out.splitlines() == [
+        "executions: 0 past their retention",
+        "slots: 0 past their retention",
         "jobs: 0 past their retention",
         "servers: 0 past their retention",
         "events: 1 past their retention",
         "heartbeats: 2 past their retention",
-        "deleted: 0 jobs, 0 servers, 1 event, 2 heartbeats",
+        "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 1 event, 2 heartbeats",
     ]
     call_command("prune")
-    assert capsys.readouterr().out.endswith("deleted: 0 jobs, 0 servers, 0 events, 0 heartbeats\n")
+    assert capsys.readouterr().out.endswith(
+        "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 0 events, 0 heartbeats\n"
+    )
 
 
 def test_large_numbers_are_written_to_be_read():
@@ -416,3 +423,49 @@ def test_it_is_done_once_a_day(db, frozen):
     app.finalize()
     entry = app.conf.beat_schedule["jobs.tasks.prune"]
     assert (entry["schedule"], entry["options"]["expires"]) == (DAY, DAY)
+
+
+def test_a_job_goes_with_the_lines_that_its_code_wrote(worker, submit, settings):
+    one = worker()
+    submit()
+    attempt = one.hold()
+    assert one.report({"attempt": attempt["id"], "event": "LOG", "stream": "STDOUT", "lines": ["x"]})[0]["accepted"]
+    one.complete(attempt)
+    age("jobs_workerjob")
+    keep(settings, JOBS_JOB_RETENTION=DAY)
+    assert prune() == {**NOTHING, "jobs": 1}
+    assert not LogLine.objects.exists()
+
+
+def age(table):
+    execute(f"update {table} set created_at = {OLD}, finished_at = {OLD} where finished_at is not null")  # noqa: S608
+
+
+def test_an_execution_goes_with_its_children_and_steps_and_no_sooner(begin, do, settings):
+    child = {"type": "execution", "name": "inner", "steps": [support.step("x"), support.step("y", "x")]}
+    over = begin(support.step("c", action=child), on_error=[{"key": "tell", "action": support.SCRIPT}])
+    do("x", fails=True)
+    assert over.state == "FAILED"
+    open_one = begin(support.step("a"), support.step("b", "a"))
+    do("a")
+    age("jobs_workerjob")
+    keep(settings, JOBS_JOB_RETENTION=DAY, JOBS_EXECUTION_RETENTION=DAY)
+    assert prune() == NOTHING
+    age("jobs_execution")
+    assert prune(dry_run=True) == {**NOTHING, "executions": 1}
+    assert prune() == {**NOTHING, "executions": 1}
+    assert [str(id) for id in Execution.objects.values_list("pk", flat=True)] == [open_one.id]
+    assert WorkerJob.objects.count() == 2
+    assert open_one.states() == {"a": "COMPLETED", "b": "PENDING"}
+
+
+def test_the_old_slots_of_a_trigger_go(api, settings):
+    body = {"name": "t", "interval_seconds": 5, "action": support.SCRIPT}
+    body["execution"] = {"name": "x", "steps": [support.step("a")]}
+    trigger = Trigger.objects.get(pk=api("operator").post("/triggers", body).json()["id"])
+    now = timezone.now()
+    for days, outcome in ((100, "MISSED"), (50, "EVALUATING"), (0, "FIRED")):
+        trigger.slots.create(slot=now - timedelta(days=days), outcome=outcome)
+    keep(settings, JOBS_EXECUTION_RETENTION=DAY)
+    assert prune() == {**NOTHING, "slots": 1}
+    assert sorted(slot.outcome for slot in trigger.slots.all()) == ["EVALUATING", "FIRED"]

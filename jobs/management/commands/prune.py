@@ -7,7 +7,7 @@ from jobs.services import retention
 
 
 class Command(BaseCommand):
-    help = "Delete what is past its retention: ended jobs, purged servers, events, heartbeats."
+    help = "Delete what is past its retention: ended executions and jobs, purged servers, events, heartbeats."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="Only say what would be deleted.")
