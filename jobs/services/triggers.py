@@ -6,11 +6,13 @@ trigger one evaluation is in flight. Slots that pass meanwhile, or while nothing
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import orjson
 import structlog
 from cronsim import CronSim
 from django.db import transaction
@@ -154,16 +156,24 @@ def conclude(slot: TriggerSlot, job: Any) -> None:
     template = slot.trigger.execution
     if job.state != JobState.COMPLETED:
         slot.outcome, slot.note = SlotOutcome.FAILED, f"its job ended {job.state}"
-    elif not is_answer(job.output):
+    elif not is_answer(answer := said(job.output)):
         slot.outcome, slot.note = SlotOutcome.FAILED, 'its output is not like {"fire": true, "inputs": {}}'
-    elif job.output["fire"]:
-        inputs = job.output.get("inputs", template.get("inputs", {}))
+    elif answer["fire"]:
+        inputs = answer.get("inputs", template.get("inputs", {}))
         [slot.execution_id] = executions.begin([Plan(template, None, inputs, trigger=slot.trigger_id)])
         slot.outcome = SlotOutcome.FIRED
     else:
         slot.outcome = SlotOutcome.NOT_FIRED
     slot.save(update_fields=["outcome", "note", "execution_id"])
     log.info("Trigger evaluated", trigger=slot.trigger.name, slot=str(slot.slot), state=str(slot.outcome))
+
+
+def said(output: Any) -> Any:
+    """What an evaluation answers: its output, or of a script the JSON that it prints."""
+    if isinstance(output, dict) and isinstance(output.get("stdout"), str):
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(output["stdout"])
+    return output
 
 
 def is_answer(output: Any) -> bool:

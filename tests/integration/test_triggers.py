@@ -95,6 +95,8 @@ def test_an_evaluation_that_says_fire_starts_the_execution_with_its_inputs(creat
     [
         ({"fire": False}, "NOT_FIRED"),
         ({"fire": True}, "FIRED"),
+        ({"exit_code": 0, "stdout": '{"fire": true, "inputs": {"day": "monday"}}\n'}, "FIRED"),
+        ({"exit_code": 0, "stdout": "fire!"}, "FAILED"),
         ({"fire": "yes"}, "FAILED"),
         ({"fire": True, "inputs": []}, "FAILED"),
         ({}, "FAILED"),

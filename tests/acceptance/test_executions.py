@@ -1,0 +1,99 @@
+"""Executions on real processes: the README's example as it stands there, and a schedule."""
+
+import json
+import re
+import signal
+
+import pytest
+
+from tests.acceptance.test_lost_worker import database
+from tests.support.processes import ROOT, Fleet, eventually, fleet
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory):
+    """A control plane with two workers and their address."""
+    folder = tmp_path_factory.mktemp("executions")
+    with fleet(folder, DATABASE_URL=database("acceptance_executions"), CELERY_BROKER_URL="filesystem://") as one:
+        one.run("manage.py", "migrate", "--verbosity", "0")
+        url = one.web()
+        one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        for name in ("worker-1", "worker-2", "worker-3"):
+            one.agent(name, url)
+        yield one, f"{url}/api/v1"
+
+
+def example(start: str) -> dict:
+    """The JSON of the README that begins like this."""
+    text = (ROOT / "README.md").read_text()
+    found = re.search(re.escape(start) + r".*?\n(?=JSON\n|'\n|```)", text, re.DOTALL)
+    assert found, f"the README has no {start}"
+    return json.loads(found[0].rstrip().removesuffix("'"))
+
+
+def server_lines(plane: Fleet, api: str, run: str, token: str) -> list[str]:
+    lines = plane.call("GET", f"{api}/executions/{run}/steps/_server/logs", token)["items"]
+    return [line["code"] for line in lines]
+
+
+def test_the_example_of_the_readme_a_worker_dies_a_step_fails_and_a_hook_reports_it(plane):
+    one, api = plane
+    client = one.token("client")
+    run = one.call("POST", f"{api}/executions", client, example('{"name": "nightly"'))["id"]
+
+    def steps():
+        seen = one.call("GET", f"{api}/executions/{run}", client)
+        return {step["key"]: step for step in [*seen["steps"], *seen["on_error"]]}
+
+    holder = eventually(lambda: steps()["extract"]["state"] == "RUNNING" and steps()["extract"]["server"])
+    one.processes[holder["name"]].send_signal(signal.SIGKILL)
+    eventually(lambda: steps()["tell"]["state"] == "COMPLETED", within=60, why="the hook has run")
+    ends = {key: step["state"] for key, step in steps().items()}
+    assert ends == {"extract": "COMPLETED", "check": "FAILED", "load": "SKIPPED", "tell": "COMPLETED"}
+    assert steps()["extract"]["output"]["stdout"].strip() == "try 2"
+    seen = one.call("GET", f"{api}/executions/{run}", client)
+    assert (seen["state"], seen["error"]["code"]) == ("FAILED", "STEPS_FAILED")
+    assert server_lines(one, api, run, client) == ["JOB_RESUBMITTED", "STEP_SKIPPED"]
+    told = one.call("GET", f"{api}/executions/{run}/steps/tell/logs", client)["items"]
+    payload = json.loads("".join(line["line"] for line in told))
+    assert [failed["step"] for failed in payload["failed"]] == ["check"]
+    assert payload["execution"]["id"] == run
+
+
+def test_a_schedule_starts_an_execution_each_time_its_evaluation_says_so(plane):
+    one, api = plane
+    operator = one.token("operator")
+    body = example('{"name": "every minute"') | {"interval_seconds": 2}
+    del body["cron"], body["timezone"]
+    trigger = one.call("POST", f"{api}/triggers", operator, body)["id"]
+
+    def runs():
+        found = one.call("GET", f"{api}/executions?trigger={trigger}&state=COMPLETED", operator)["items"]
+        return len(found) >= 2 and found
+
+    first = eventually(runs, within=60, why="two executions have run")[-1]
+    seen = one.call("GET", f"{api}/executions/{first['id']}", operator)
+    assert seen["inputs"] == {"day": "today"}
+    assert json.loads(seen["steps"][0]["output"]["stdout"]) == {"day": "today"}
+    slots = one.call("GET", f"{api}/triggers/{trigger}", operator)["slots"]
+    assert len({slot["slot"] for slot in slots}) == len(slots)
+
+
+def test_a_running_step_of_a_cancelled_execution_is_stopped_by_its_worker(plane):
+    one, api = plane
+    client = one.token("client")
+    sleep = {"type": "script", "command": "sleep 600"}
+    inner = {"type": "execution", "name": "inner", "steps": [{"key": "x", "action": sleep}]}
+    body = {"name": "long", "steps": [{"key": "a", "action": sleep}, {"key": "child", "action": inner}]}
+    run = one.call("POST", f"{api}/executions", client, body)["id"]
+
+    def states(id):
+        return {step["state"] for step in one.call("GET", f"{api}/executions/{id}", client)["steps"]}
+
+    child = one.call("GET", f"{api}/executions/{run}", client)["steps"][1]["child"]
+    eventually(lambda: states(run) == states(child) == {"RUNNING"})
+    one.call("POST", f"{api}/executions/{run}/cancel", client, {})
+    eventually(lambda: one.call("GET", f"{api}/executions/{run}", client)["state"] == "CANCELLED")
+    assert states(run) == states(child) == {"CANCELLED"}
