@@ -4,12 +4,13 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import F, Func, JSONField, OuterRef, QuerySet, Subquery, UUIDField
+from django.db.models import Case, F, Func, JSONField, OuterRef, Prefetch, QuerySet, Subquery, UUIDField, When
 from django.db.models.functions import JSONObject
 
 from controlplane.schema import ClockTimestamp
 from jobs.errors import ExecutionUnknown, JobUnknown
-from jobs.models import Attempt, Execution, ExecutionEvent, StepDependency, WorkerJob
+from jobs.models import Attempt, Execution, ExecutionEvent, StepDependency, Trigger, TriggerSlot, WorkerJob
+from jobs.states import JobState
 
 COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')
                from (select state, count(*) as steps from jobs_workerjob
@@ -75,3 +76,46 @@ def step(execution: UUID, key: str, owner: UUID | None = None) -> UUID:
 def events(execution: UUID, after: int, limit: int) -> QuerySet[ExecutionEvent]:
     """What the control plane did in an execution, oldest first, those whose id is greater than `after`."""
     return ExecutionEvent.objects.filter(execution=execution, pk__gt=after).order_by("pk")[:limit]
+
+
+def executions_page(some: QuerySet[Execution], before: UUID | None, limit: int) -> QuerySet[Execution]:
+    """Executions, latest first."""
+    page = some.filter(pk__lt=before) if before else some
+    return page.order_by("-pk")[:limit]
+
+
+def execution_in_short(id: UUID) -> Execution:
+    """An execution as `executions()` has it, without its steps. Raises ExecutionUnknown."""
+    found = executions().filter(pk=id).first()
+    if found is None:
+        raise ExecutionUnknown
+    return found
+
+
+TELLING = Case(
+    When(state__in=[JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED], then=0),
+    When(state__in=[JobState.RUNNING, JobState.CLAIMED], then=1),
+    When(state=JobState.PENDING, then=2),
+    default=3,
+)
+
+
+def telling_steps(execution: UUID, limit: int) -> list[WorkerJob]:
+    """Steps as `steps()` has them, with their attempts, in their order; of very many those that failed or run."""
+    chosen = WorkerJob.objects.filter(execution=execution).order_by(TELLING, "position").values("pk")[:limit]
+    attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
+    return list(steps(execution).filter(pk__in=chosen).prefetch_related(attempts))
+
+
+def last_events(execution: UUID, limit: int) -> QuerySet[ExecutionEvent]:
+    """What the control plane did in an execution, latest first."""
+    return ExecutionEvent.objects.filter(execution=execution).order_by("-pk")[:limit]
+
+
+SLOTS_SHOWN = 20
+
+
+def triggers() -> QuerySet[Trigger]:
+    """Triggers with their last slots, `last_slots`, latest first, and `now`."""
+    last = Prefetch("slots", TriggerSlot.objects.order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
+    return Trigger.objects.prefetch_related(last).annotate(now=ClockTimestamp()).order_by("name")

@@ -61,6 +61,10 @@ class Execution(models.Model):
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
+        permissions = [
+            ("cancel_execution", "Can cancel executions"),
+            ("rerun_execution", "Can run executions again"),
+        ]
         constraints = [
             one_of("state", ExecutionState, "execution_state"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="execution_key_once"),

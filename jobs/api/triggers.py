@@ -3,11 +3,11 @@
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from jobs import execution_selectors as selectors
 from jobs import models
 from jobs.api.serializers.jobs import NoFields
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
@@ -15,15 +15,6 @@ from jobs.errors import TriggerUnknown
 from jobs.services import triggers
 from liveness.api.access import RoleCall
 from liveness.models import Role
-
-SLOTS_SHOWN = 20
-
-
-def seen() -> QuerySet[models.Trigger]:
-    """Triggers with their last slots."""
-    return models.Trigger.objects.prefetch_related(
-        Prefetch("slots", models.TriggerSlot.objects.order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
-    )
 
 
 class TriggerCall(RoleCall):
@@ -35,7 +26,7 @@ class TriggerCall(RoleCall):
     }
 
     def found(self, trigger: UUID) -> models.Trigger:
-        found = seen().filter(pk=trigger).first()
+        found = selectors.triggers().filter(pk=trigger).first()
         if found is None:
             raise TriggerUnknown
         return found
@@ -51,7 +42,7 @@ class Triggers(TriggerCall):
         asked.is_valid(raise_exception=True)
         said = asked.validated_data
         chosen = {"pk__lt": said["cursor"]} if "cursor" in said else {}
-        found = list(seen().filter(**chosen).order_by("-pk")[: said["limit"] + 1])
+        found = list(selectors.triggers().filter(**chosen).order_by("-pk")[: said["limit"] + 1])
         items = found[: said["limit"]]
         cursor = str(items[-1].pk) if len(found) > len(items) else None
         return Response(TriggerPage({"items": items, "next": cursor}).data)

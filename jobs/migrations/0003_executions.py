@@ -37,6 +37,9 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(db_default=controlplane.schema.ClockTimestamp())),
                 ('finished_at', models.DateTimeField(null=True)),
             ],
+            options={
+                'permissions': [('cancel_execution', 'Can cancel executions'), ('rerun_execution', 'Can run executions again')],
+            },
         ),
         migrations.CreateModel(
             name='ExecutionEvent',

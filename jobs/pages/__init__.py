@@ -2,9 +2,9 @@
 
 from django.urls import URLPattern, path
 
-from jobs.pages import activity, jobs, kinds, overview, recovery, servers
+from jobs.pages import activity, executions, jobs, kinds, overview, recovery, servers
 from jobs.pages.acting import action_page
-from jobs.pages.actions import JOB_ACTIONS, QUARANTINE_ACTIONS
+from jobs.pages.actions import EXECUTION_ACTIONS, JOB_ACTIONS, QUARANTINE_ACTIONS
 from liveness.pages.actions import SERVER_ACTIONS
 from liveness.pages.reading import choose_poll
 
@@ -16,6 +16,7 @@ def action_paths() -> list[URLPattern]:
         for folder, kind, actions in (
             ("servers", kinds.SERVERS, SERVER_ACTIONS),
             ("jobs", kinds.JOBS, JOB_ACTIONS),
+            ("executions", kinds.EXECUTIONS, EXECUTION_ACTIONS),
             ("quarantine", kinds.QUARANTINED, QUARANTINE_ACTIONS),
         )
         for name, action in actions.items()
@@ -31,6 +32,9 @@ urlpatterns = [
     path("jobs/", jobs.jobs, name="jobs"),
     path("jobs/<uuid:job>/", jobs.job, name="job"),
     path("jobs/<uuid:job>/logs/", jobs.job_logs, name="job_logs"),
+    path("executions/", executions.executions, name="executions"),
+    path("executions/<uuid:execution>/", executions.execution, name="execution"),
+    path("triggers/", executions.triggers, name="triggers"),
     path("activity/", activity.activity, name="activity"),
     path("quarantine/", activity.quarantine, name="quarantine"),
     path("recovery/", recovery.stale, name="recovery"),

@@ -7,6 +7,7 @@ batches, one per request, with the progress between them; nothing that came afte
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -114,7 +115,7 @@ def preview(request: HtmxRequest, chosen: Chosen, action: Action, form: Any, pro
         whom = kind.said(rows[0]) if total == 1 else kind.plural(total)
     return confirmation(
         request, f"{action.label}: {whom}", action, form, chosen.back, problem,
-        one=kind.one, would=would, total=total, **shown,
+        one=kind.one, noun=kind.noun, would=would, total=total, **shown,
     )  # fmt: skip
 
 
@@ -184,9 +185,11 @@ def perform(
     request: HttpRequest, kind: Kind, action: Action, pk: UUID, said: dict[str, Any], seen: str | None = None
 ) -> Any:
     """It, to one, with an entry in the admin's log; in `seen` state only. What the service returns."""
-    with transaction.atomic():
-        rows = kind.rows().model._default_manager.filter(pk=pk)
-        row = rows.filter(kind.locks).select_for_update(no_key=True).first() or rows.first()
+    rows = kind.rows().model._default_manager.filter(pk=pk)
+    # Of the others the service has transactions of its own, which must not wait for each other.
+    is_lockable = rows.filter(kind.locks).exists()
+    with transaction.atomic() if is_lockable else nullcontext():
+        row = rows.select_for_update(no_key=True).first() if is_lockable else rows.first()
         if row is not None and seen is not None and row.state != seen:
             raise ChangedSinceSeen(f"It was {seen} when you looked and is {row.state} now: look again.")
         found = action.act(pk, by=actor(request), **said)

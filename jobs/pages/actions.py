@@ -5,9 +5,17 @@ from typing import Any
 from uuid import UUID
 
 from jobs import states
-from jobs.errors import CancelRequested, ExecutionEnded, JobBlocked, JobEnded, JobWaiting, NotQuarantined
-from jobs.services import interventions, quarantine
-from jobs.states import JobState
+from jobs.errors import (
+    CancelRequested,
+    ExecutionEnded,
+    ExecutionRunning,
+    JobBlocked,
+    JobEnded,
+    JobWaiting,
+    NotQuarantined,
+)
+from jobs.services import cancellation, executions, interventions, quarantine
+from jobs.states import ExecutionState, JobState
 from liveness.pages.actions import Action
 from liveness.services.operations import note_event
 
@@ -46,12 +54,12 @@ def may_dismiss(job: Any) -> None:
         raise NotQuarantined(state=job.state)
 
 
-def noted(action: str, act: Callable[[UUID, str, str], Any]) -> Callable[[UUID, str, str], Any]:
-    """The service, with its event: of no server, under the name of the job."""
+def noted(action: str, act: Callable[[UUID, str, str], Any], noun: str = "job") -> Callable[[UUID, str, str], Any]:
+    """The service, with its event: of no server, under the name of the job or execution."""
 
-    def done(job: UUID, by: str, note: str) -> Any:
-        found = act(job, by, note)
-        note_event(action, by, note, server_name=f"job {job}")
+    def done(id: UUID, by: str, note: str) -> Any:
+        found = act(id, by, note)
+        note_event(action, by, note, server_name=f"{noun} {id}")
         return found
 
     return done
@@ -78,6 +86,33 @@ JOB_ACTIONS = {
         Action(
             "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never tried again.", "jobs.fail_workerjob",
             noted("fail_job", lambda job, by, note: interventions.fail(job, by, note)), may_fail,
+        ),
+    )
+}  # fmt: skip
+
+
+def may_end(execution: Any) -> None:
+    if execution.state != ExecutionState.RUNNING:
+        raise ExecutionEnded(f"It is {execution.state}.", state=execution.state)
+
+
+def may_rerun(execution: Any) -> None:
+    if execution.state not in states.OVER:
+        raise ExecutionRunning(f"It is {execution.state}; one that has ended can be run again.")
+
+
+EXECUTION_ACTIONS = {
+    action.name: action
+    for action in (
+        Action(
+            "cancel", "Cancel", "What waits ends now, what runs when its worker confirms; children too. No hook runs.",
+            "jobs.cancel_execution",
+            noted("cancel_execution", lambda id, by, note: cancellation.cancel(id, by), "execution"), may_end,
+        ),
+        Action(
+            "rerun", "Run again", "A new execution begins, with the same steps and inputs. This one stays as it is.",
+            "jobs.rerun_execution",
+            noted("rerun_execution", lambda id, by, note: executions.rerun(id), "execution"), may_rerun,
         ),
     )
 }  # fmt: skip

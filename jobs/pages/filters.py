@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
 
 from jobs.models import Attempt
-from jobs.states import JobKind, JobState
+from jobs.states import ExecutionState, JobKind, JobState
 from liveness import states
 from liveness.states import ServerState, ServerType
 
@@ -111,6 +111,19 @@ class JobFilter(Filter):
 
 class QuarantineFilter(JobFilter):
     state = None  # type: ignore[assignment]  # every one is FAILED
+
+
+class ExecutionFilter(Filter):
+    state = forms.ChoiceField(required=False, choices=choices(ExecutionState))
+    q = forms.CharField(required=False, label="Search", max_length=200)
+
+    def apply(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        if "state" in self.chosen:
+            rows = rows.filter(state=self.chosen["state"])
+        if "q" in self.chosen:
+            word = self.chosen["q"]
+            rows = rows.filter(Q(name__icontains=word) | Q(key=word) | by_id(word))
+        return rows
 
 
 class ActivityFilter(Filter):

@@ -117,6 +117,7 @@ def placement(job: Any) -> dict[str, Any] | None:
     except JobNotWaiting:  # it was claimed meanwhile
         return None
     ruled_out = found["ruled_out"]
+    patience = conf().unmatched_after
     until = found["waiting_for"] and found["waiting_for"]["until"]
     return {
         "eligible": found["eligible"][:PLACES_SHOWN],
@@ -124,8 +125,8 @@ def placement(job: Any) -> dict[str, Any] | None:
         "counts": Counter(row["filter"] for row in ruled_out).most_common(),
         "left_out": max(0, len(ruled_out) - PLACES_SHOWN),
         "until": until and left((until - job.now).total_seconds()),
-        "given_up": duration(conf().unmatched_after)
-        if conf().unmatched_after is not None and job.unmatched == Unmatched.FAIL and not found["eligible"]
+        "given_up": duration(patience)
+        if patience is not None and job.unmatched == Unmatched.FAIL and not found["eligible"]
         else None,
         "expires": job.good_until and left((job.good_until - job.now).total_seconds()),
     }

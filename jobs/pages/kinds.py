@@ -6,10 +6,11 @@ from django.db.models import Q
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from jobs import execution_selectors as selectors_of_executions
 from jobs import selectors, states
 from jobs.models import Attempt
 from jobs.pages.acting import Kind
-from jobs.pages.filters import JobFilter, QuarantineFilter, ServerFilter
+from jobs.pages.filters import ExecutionFilter, JobFilter, QuarantineFilter, ServerFilter
 from jobs.pages.told import action_said
 from jobs.states import AttemptState
 from liveness import selectors as liveness
@@ -58,6 +59,10 @@ DECIDES = ("state", "is_step", "is_cancelling", "is_quarantined")
 NO_STEP = Q(execution=None)
 JOBS = Kind(
     "job", selectors.bare_jobs, JobFilter, DECIDES, "instance:jobs", "instance:job", job_said, locks=NO_STEP
+)  # fmt: skip
+EXECUTIONS = Kind(
+    "execution", selectors_of_executions.executions, ExecutionFilter, ("state",), "instance:executions",
+    "instance:execution", lambda execution: str(execution.name), locks=Q(pk__in=[]),
 )  # fmt: skip
 QUARANTINED = Kind(
     "job", selectors.quarantined_jobs, QuarantineFilter, DECIDES, "instance:quarantine", "instance:job", job_said,

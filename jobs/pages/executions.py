@@ -1,0 +1,122 @@
+"""The pages of executions and triggers."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+
+from jobs import execution_selectors as selectors
+from jobs import states
+from jobs.errors import ExecutionUnknown
+from jobs.pages.actions import EXECUTION_ACTIONS
+from jobs.pages.filters import ExecutionFilter, as_uuid
+from jobs.pages.jobs import before_link, size, text
+from jobs.pages.told import action_said
+from jobs.pages.unknown import HOME, unknown
+from jobs.states import ExecutionState, JobState
+from jobs.steps import chart, drawn
+from liveness.pages.actions import offered
+from liveness.pages.reading import HtmxRequest, for_readers, page
+from liveness.pages.words import ago, left, moment
+
+A_PAGE, DRAWN, LISTED, EVENTS_SHOWN = 50, 80, 200, 100
+
+
+@for_readers
+def executions(request: HtmxRequest) -> HttpResponse:
+    """Executions, latest first, a page at a time; `?before=` an id goes on."""
+    chosen = ExecutionFilter(request.GET)
+    before = as_uuid(request.GET.get("before"))
+    rows: list[Any] = list(selectors.executions_page(chosen.apply(selectors.executions()), before, A_PAGE + 1))
+    shown = {
+        "title": "Executions",
+        "trail": [HOME],
+        "filter": chosen,
+        "before": before,
+        "older": before_link(chosen, rows[A_PAGE - 1].pk) if len(rows) > A_PAGE else None,
+        "executions": [execution_told(row) for row in rows[:A_PAGE]],
+        "actions": offered(request, EXECUTION_ACTIONS),
+        "folder": "executions",
+        "matching": "",
+        "url": request.build_absolute_uri("/").rstrip("/"),
+    }
+    return page(request, "executions", shown)
+
+
+@for_readers
+def execution(request: HtmxRequest, execution: UUID) -> HttpResponse:
+    """One execution: its steps as a graph and as lanes, and what the control plane did in it."""
+    try:
+        found: Any = selectors.execution_in_short(execution)
+    except ExecutionUnknown:
+        return unknown(request, "execution")
+    steps: list[Any] = list(selectors.telling_steps(execution, LISTED))
+    own, hooks = [step for step in steps if not step.is_hook], [step for step in steps if step.is_hook]
+    is_whole = sum(found.counts.values()) <= DRAWN
+    end = max(
+        [found.finished_at or found.now, *(hook.finished_at or found.now for hook in hooks if hook.attempt_count)]
+    )
+    shown = {
+        "title": f"Execution {found.name}",
+        "trail": [HOME, ("Executions", "instance:executions")],
+        **execution_told(found),
+        "error": found.error,
+        "actions": [("executions", action) for action in offered(request, EXECUTION_ACTIONS, found)],
+        "graph": drawn(own) if is_whole else None,
+        "chart": chart(found.created_at, end, steps[:DRAWN], found.now),
+        "steps": [step_told(step) for step in own],
+        "hooks": [step_told(step) for step in hooks],
+        "left_out": max(0, sum(found.counts.values()) - len(own)),
+        "events": [(event, moment(event.at)) for event in selectors.last_events(execution, EVENTS_SHOWN)],
+        "inputs": text(found.inputs) if found.inputs else None,
+        "inputs_left_out": size(found.inputs),
+    }
+    return page(request, "execution", shown)
+
+
+def execution_told(found: Any) -> dict[str, Any]:
+    """An execution as the lists show it: how far it has come, as shares of its steps."""
+    total = sum(found.counts.values()) or 1
+    order = [*states.TERMINAL, JobState.RUNNING, JobState.CLAIMED, JobState.PENDING, JobState.BLOCKED]
+    shares, at = [], 0.0
+    for state in sorted(order, key=list(JobState).index, reverse=True):
+        if count := found.counts.get(state, 0):
+            shares.append((state, count, f"{at:.2f}%", f"{100 * count / total:.2f}%"))
+            at += 100 * count / total
+    return {
+        "it": found,
+        "made": ago(found.created_at, found.now),
+        "finished": found.finished_at and ago(found.finished_at, found.now),
+        "shares": shares,
+        "ended": sum(found.counts.get(state, 0) for state in states.TERMINAL),
+        "total": sum(found.counts.values()),
+        "timeout": found.timeout_seconds
+        and found.state == ExecutionState.RUNNING
+        and left(found.timeout_seconds - (found.now - found.created_at).total_seconds()),
+    }
+
+
+def step_told(step: Any) -> dict[str, Any]:
+    return {"it": step, "what": action_said(step.action), "needs": [key for key in step.depends_on if key]}
+
+
+@for_readers
+def triggers(request: HtmxRequest) -> HttpResponse:
+    """Triggers: when each is due next, and what came of its last slots."""
+    shown = {
+        "title": "Triggers",
+        "trail": [HOME],
+        "triggers": [trigger_told(trigger) for trigger in selectors.triggers()[:LISTED]],
+        "may_add": request.user.has_perm("jobs.add_trigger"),
+        "may_change": request.user.has_perm("jobs.change_trigger"),
+    }
+    return page(request, "triggers", shown)
+
+
+def trigger_told(trigger: Any) -> dict[str, Any]:
+    return {
+        "it": trigger,
+        "schedule": trigger.cron or f"every {trigger.interval_seconds:g} s",
+        "due": trigger.next_slot_at and left((trigger.next_slot_at - trigger.now).total_seconds()),
+        "slots": [(slot, ago(slot.slot, trigger.now)) for slot in trigger.last_slots],
+    }
