@@ -117,7 +117,11 @@ class Reports(ServerCall):
         said = ReportsRequest(data=request.data)
         said.is_valid(raise_exception=True)
         results = reporting.record(self.server_token, said.reports_said())
-        return Response({"results": [asdict(result) for result in results]})
+        return Response({"results": [self.written(result) for result in results]})
+
+    def written(self, result: reporting.Result) -> dict[str, Any]:
+        """Its fields; a detail only where there is one."""
+        return {field: value for field, value in asdict(result).items() if field != "detail" or value is not None}
 
 
 class JobCall(RoleCall):

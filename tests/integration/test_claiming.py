@@ -90,6 +90,7 @@ def test_a_worker_needs_every_required_tag(worker, submit, has, needs, given):
         ({"type": "pod", "image": "x", "command": ["a"]}, ["kubernetes"]),
         ({"type": "callable", "path": "package.module:function"}, ["python"]),
         ({"type": "handler", "name": "invoice"}, ["handler:invoice"]),
+        ({"type": "handler", "name": "x" * 92}, ["handler:" + "x" * 92]),
     ],
     ids=lambda value: value["type"] + value.get("runner", "") if isinstance(value, dict) else "",
 )

@@ -277,6 +277,7 @@ def waiting():
     """The backend that waits for a lock that this connection holds, once there is one."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
+        run("select pg_stat_clear_snapshot()")  # in a transaction the first look would be the last
         if pid := run(WAITING):
             return pid
         time.sleep(0.02)

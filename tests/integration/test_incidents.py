@@ -257,7 +257,10 @@ SLOW = """
 
 def slowly(step):
     run("set search_path = slow, public, test_clock, pg_catalog")
-    return step()
+    try:
+        return step()
+    finally:
+        run("reset search_path")  # the connection goes back to its pool
 
 
 @pytest.mark.parametrize("completed", [True, False], ids=["completed", "left alone"])

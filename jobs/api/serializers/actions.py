@@ -47,7 +47,7 @@ class CallableAction(StrictSerializer):
 
 class HandlerAction(StrictSerializer):
     type = serializers.ChoiceField(["handler"])
-    name = TextField(max_length=100)
+    name = TextField(max_length=92, help_text="Of those that workers registered; `handler:NAME` is a tag of theirs.")
 
 
 class ContainerAction(StrictSerializer):

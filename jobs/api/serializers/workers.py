@@ -151,7 +151,7 @@ class ReportResult(serializers.Serializer):
     replayed = serializers.BooleanField(help_text="It had been accepted before.")
     state = serializers.CharField(allow_null=True, help_text="Of the attempt, now.")
     code = serializers.CharField(allow_null=True, help_text="Why it was refused.")
-    detail = serializers.CharField(allow_null=True, help_text="For people, where the code does not say all.")
+    detail = serializers.CharField(required=False, help_text="For people, where the code does not say all.")
 
 
 class ReportsAnswer(serializers.Serializer):
