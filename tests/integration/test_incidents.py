@@ -246,13 +246,15 @@ def test_two_workers_cannot_finish_one_job(committed, threads, first):
     assert [str(late.attempt_id) for late in LateReport.objects.all()] == [held["id"]]
 
 
-# A clock that can be made to stand in the way: a sweep that reads it has found its rows, and not yet locked them.
-SLOW = """
+# An observed clock that can be made to stand in the way: a sweep that reads it has begun its search, and sees what was
+# there then; it has locked nothing that it would write.
+COLUMNS = ", ".join(field.column for field in ClockRow._meta.fields if field.column != "reading")
+SLOW = f"""
     create schema slow;
-    create function slow.clock_timestamp() returns timestamptz language plpgsql as
-        $$ begin perform pg_advisory_lock_shared(42), pg_advisory_unlock_shared(42);
-           return test_clock.clock_timestamp(); end $$
-"""
+    create function slow.waited(reading float8) returns float8 language plpgsql as
+        $$ begin perform pg_advisory_lock_shared(42), pg_advisory_unlock_shared(42); return reading; end $$;
+    create view slow.liveness_clock as select slow.waited(reading) as reading, {COLUMNS} from public.liveness_clock
+"""  # noqa: S608
 
 
 def slowly(step):
