@@ -19,7 +19,7 @@ held as materialized (
                'code', 'WORKER_CRASHED',
                'message', format('the worker %%s was lost (%%s)', gone.name, gone.state),
                'server', gone.id, 'host', gone.hostname, 'pid', a.pid,
-               'started_at', a.started_at, 'detected_at', clock_timestamp()) as error,
+               'started_at', a.started_at, 'detected_at', j.detected_at) as error,
            case when gone.outstayed then 'drain deadline passed'
                 else format('server %%s is %%s', gone.name, gone.state) end as reason, 'liveness' as actor,
            gone.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
@@ -27,7 +27,9 @@ held as materialized (
       from gone
       join jobs_attempt a on a.server_id = gone.id and a.state in {{LIVE}}
      cross join lateral (
-           select j.* from jobs_workerjob j
+           select j.id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries, j.available_at,
+                  clock_timestamp() as detected_at
+             from jobs_workerjob j
             where j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
               and (a.state = 'CLAIMED'
                    or gone.moves

@@ -1,7 +1,7 @@
 -- Lost servers whose attempts an earlier check has recovered, and only where none is left.
 recovered as (
     select s.id from liveness_server s, liveness_clock clock
-     where s.state not in {{GONE}}
+     where s.state in {{LEAVING}}
        and s.state_changed_tick < clock.tick
        and (case s.worker_task_restart_strategy when 'NEVER' then {{liveness.lost_at}} else {{liveness.moves_at}} end)
            <= clock.last_swept

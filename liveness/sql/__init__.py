@@ -3,6 +3,6 @@
 from controlplane.sql import Statements, define
 from liveness import states
 
-define(ALIVE=states.ALIVE, BEATING=states.BEATING, FINAL=states.FINAL, GONE=states.GONE)
+define(ALIVE=states.ALIVE, BEATING=states.BEATING, FINAL=states.FINAL, GONE=states.GONE, LEAVING=states.LEAVING)
 
 sql = Statements("liveness")

@@ -18,10 +18,10 @@ EMPTY = """
 RESTORE = "set session_replication_role = replica; {}; reset session_replication_role"
 SERVERS = """
     insert into liveness_server (
-        state, last_heartbeat_at, heard_observed, state_changed_at, state_changed_observed, state_actor,
+        state, last_heartbeat_at, witnessed_at, heard_observed, state_changed_at, state_changed_observed, state_actor,
         type, name, version, token_id, instance_id, heartbeat_interval, timeout, termination_grace_period,
         worker_task_restart_strategy, tags, max_concurrent, reactivate_on_heartbeat)
-    select 'RUNNING', clock_timestamp(), observed_now(), clock_timestamp(), observed_now(), 'server',
+    select 'RUNNING', clock_timestamp(), clock_timestamp(), observed_now(), clock_timestamp(), observed_now(), 'server',
            'WORKER', 'server-' || n, '', t.id, uuid7(), 600, 1200, 300, 'IMMEDIATELY', '{script}', 1000000, false
       from liveness_apitoken t, generate_series(1, %s) n where t.name = 'bench worker'
 """
