@@ -12,9 +12,9 @@ from jobs import graph
 from jobs.lanes import AXIS, Axis, Mark, Span, grid
 from jobs.states import JobState
 
-BOX, BOX_HEIGHT, COLUMN, ROW = 150, 38, 206, 54
+BOX, BOX_HEIGHT, COLUMN, ROW = 160, 38, 204, 54
 """Of the box of a step, and from one column, or row, to the next; units of the drawing."""
-KEY_LENGTH = 17
+KEY_LENGTH = 16
 LANE, BAR = 46, 30
 """Pixels: of a lane, and to the middle of its bar."""
 
@@ -75,8 +75,8 @@ def curve(before: Box, after: Box) -> str:
     return f"M{left} {before.middle}C{left + bend} {before.middle} {right - bend} {after.middle} {right} {after.middle}"
 
 
-def short(key: str) -> str:
-    return key if len(key) <= KEY_LENGTH else key[: KEY_LENGTH - 1] + "…"
+def short(key: str, length: int = KEY_LENGTH) -> str:
+    return key if len(key) <= length else key[: length - 1] + "…"
 
 
 @dataclass
@@ -107,7 +107,7 @@ def chart(start: datetime, end: datetime, steps: Iterable[Any], now: datetime) -
     axis = Axis(start, end)
     lanes: list[Lane] = []
     for step in steps:
-        lane = Lane(len(lanes) * LANE, step, short(step.step))
+        lane = Lane(len(lanes) * LANE, step, short(step.step, 2 * KEY_LENGTH))
         draw(lane, step, axis, now)
         lanes.append(lane)
     floor = len(lanes) * LANE

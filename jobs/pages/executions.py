@@ -19,6 +19,10 @@ from liveness.pages.actions import offered
 from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import ago, left, moment
 
+FROM_THE_LEFT = [
+    JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED, JobState.SKIPPED,
+    JobState.RUNNING, JobState.CLAIMED, JobState.PENDING, JobState.BLOCKED,
+]  # fmt: skip
 A_PAGE, DRAWN, LISTED, EVENTS_SHOWN = 50, 80, 200, 100
 
 
@@ -77,9 +81,8 @@ def execution(request: HtmxRequest, execution: UUID) -> HttpResponse:
 def execution_told(found: Any) -> dict[str, Any]:
     """An execution as the lists show it: how far it has come, as shares of its steps."""
     total = sum(found.counts.values()) or 1
-    order = [*states.TERMINAL, JobState.RUNNING, JobState.CLAIMED, JobState.PENDING, JobState.BLOCKED]
     shares, at = [], 0.0
-    for state in sorted(order, key=list(JobState).index, reverse=True):
+    for state in FROM_THE_LEFT:
         if count := found.counts.get(state, 0):
             shares.append((state, count, f"{at:.2f}%", f"{100 * count / total:.2f}%"))
             at += 100 * count / total
