@@ -108,6 +108,12 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
     return page(request, "job", shown)
 
 
+def given_up(job: Any) -> str | None:
+    """After how long a job that nobody may run is FAILED."""
+    after = conf().unmatched_after
+    return None if after is None or job.unmatched == Unmatched.WAIT else duration(after)
+
+
 def placement(job: Any) -> dict[str, Any] | None:
     """Why a waiting job waits: who may have it, and what rules out the others, those nearest to it first."""
     if job.state != JobState.PENDING:
@@ -117,7 +123,6 @@ def placement(job: Any) -> dict[str, Any] | None:
     except JobNotWaiting:  # it was claimed meanwhile
         return None
     ruled_out = found["ruled_out"]
-    patience = conf().unmatched_after
     until = found["waiting_for"] and found["waiting_for"]["until"]
     return {
         "eligible": found["eligible"][:PLACES_SHOWN],
@@ -125,9 +130,7 @@ def placement(job: Any) -> dict[str, Any] | None:
         "counts": Counter(row["filter"] for row in ruled_out).most_common(),
         "left_out": max(0, len(ruled_out) - PLACES_SHOWN),
         "until": until and left((until - job.now).total_seconds()),
-        "given_up": duration(patience)
-        if patience is not None and job.unmatched == Unmatched.FAIL and not found["eligible"]
-        else None,
+        "given_up": given_up(job) if not found["eligible"] else None,
         "expires": job.good_until and left((job.good_until - job.now).total_seconds()),
     }
 

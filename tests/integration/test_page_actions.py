@@ -104,6 +104,21 @@ def test_resubmitting_what_has_ended_leads_to_the_new_job(staff, submit):
     assert answer.url == f"{PAGES}jobs/{new.pk}/"
 
 
+def test_a_step_that_waits_for_others_is_cancelled_and_its_execution_goes_on_without_it(staff, submit):
+    action = {"type": "script", "command": "true"}
+    steps = [{"key": "a", "action": action}, {"key": "b", "action": action, "depends_on": ["a"]}]
+    made = submit.client.post("/executions", {"name": "two", "steps": steps})
+    assert made.status_code == 201, made.json()
+    step = WorkerJob.objects.get(state="BLOCKED")
+    client = staff("cancel_workerjob", "fail_workerjob")
+    page = client.get(f"{PAGES}jobs/{step.pk}/").content.decode()
+    assert "jobs/cancel/?pick=" in page and "jobs/fail/?pick=" not in page
+    act(client, f"jobs/cancel/?pick={step.pk}")
+    step.refresh_from_db()
+    assert step.state == "CANCELLED"
+    assert LogEntry.objects.get().object_id == str(step.pk)
+
+
 @pytest.mark.parametrize("name", SERVER_ACTIONS)
 def test_a_server_that_changed_since_the_look_is_a_409_and_is_left_alone(staff, operator_steps, worker, name):
     one = worker()

@@ -129,6 +129,16 @@ def test_a_job_page_shows_its_attempts_as_lanes_and_as_a_table(reader, story):
     assert "attempt_superseded" in text(answer)
 
 
+@pytest.mark.parametrize(("unmatched", "said"), [("fail", True), ("wait", False)])
+def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker, submit, unmatched, said):
+    job = submit(tags=["quantum"], unmatched=unmatched, good_until="2199-01-01T00:00:00Z")
+    worker(name="plain")
+    seen = text(reader.get(f"/admin/instance/jobs/{job['id']}/"))
+    assert "No alive server may have it now. Ruled out by tags: 1." in seen
+    assert "it lacks quantum" in seen and "By itself: EXPIRED in" in seen
+    assert ("FAILED with NO_MATCHING_WORKER after 30 s" in seen) == said
+
+
 def test_recent_activity_tells_who_did_what_and_why(reader, story):
     seen = text(reader.get("/admin/instance/"))
     assert "late COMPLETED for attempt 1 of a job from worker-lost" in seen
