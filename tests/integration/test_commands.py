@@ -129,4 +129,4 @@ def test_sweep_jobs_recovers_what_is_lost_without_a_check(run, worker, submit):
     one.hold()
     one.beat(state="ERROR")
     assert run("sweep_jobs").startswith("recovered: 1 RESUBMITTED\n")
-    assert run("sweep_jobs") == "recovered: 0\noverdue: 0\nexpired: 0\nunmatched: 0\n"
+    assert run("sweep_jobs") == "recovered: 0\noverdue: 0\nexpired: 0\nunmatched: 0\ntimed_out: 0\nrepaired: 0\n"

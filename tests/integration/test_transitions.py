@@ -8,13 +8,14 @@ from django.db import IntegrityError, connection, transaction
 
 from controlplane.schema import ClockTimestamp
 from jobs import states as job_states
-from jobs.models import Attempt, WorkerJob
-from jobs.states import AttemptState, JobState
+from jobs.models import Attempt, Execution, WorkerJob
+from jobs.states import AttemptState, ExecutionState, JobState
 from liveness import states
 from liveness.errors import IllegalTransition
 from liveness.models import Server, ServerEvent
 from liveness.services import tokens, transitions
 from liveness.states import Mover, ServerState
+from tests.support.executions import step
 
 PAIRS = list(itertools.permutations(ServerState, 2))
 
@@ -31,8 +32,8 @@ def way_to(table, start, goal):
 
 def put(server, state):
     """Take a server to a state, as the database allows it."""
-    for step in way_to(states.TRANSITIONS, ServerState(server.state), state)[1:]:
-        Server.objects.filter(pk=server.pk).update(state=step)
+    for onward in way_to(states.TRANSITIONS, ServerState(server.state), state)[1:]:
+        Server.objects.filter(pk=server.pk).update(state=onward)
     server.refresh_from_db()
     return server
 
@@ -123,8 +124,8 @@ def test_a_heartbeat_that_changes_no_state_writes_no_event(worker):
 
 
 @pytest.mark.parametrize(("from_", "to"), list(itertools.permutations(JobState, 2)))
-def test_raw_sql_makes_exactly_the_job_transitions_of_the_table(submit, from_, to):
-    job = submit()["id"]
+def test_raw_sql_makes_exactly_the_job_transitions_of_the_table(begin, from_, to):
+    job = begin(step("a"), step("b", "a")).step("b")["job"]
 
     def write(state):
         ended = state in job_states.TERMINAL
@@ -134,8 +135,8 @@ def test_raw_sql_makes_exactly_the_job_transitions_of_the_table(submit, from_, t
             finished_at=ClockTimestamp() if ended else None,
         )
 
-    for step in way_to(job_states.JOB_TRANSITIONS, JobState.PENDING, from_)[1:]:
-        write(step)
+    for state in way_to(job_states.JOB_TRANSITIONS, JobState.BLOCKED, from_)[1:]:
+        write(state)
     try:
         with transaction.atomic():
             write(to)
@@ -144,6 +145,35 @@ def test_raw_sql_makes_exactly_the_job_transitions_of_the_table(submit, from_, t
         assert to not in job_states.JOB_TRANSITIONS[from_]
     else:
         assert to in job_states.JOB_TRANSITIONS[from_]
+
+
+def test_only_a_step_that_is_an_execution_runs_without_an_attempt(begin, submit):
+    child = {"type": "execution", "name": "inner", "steps": [step("x")]}
+    assert begin(step("child", action=child)).states() == {"child": "RUNNING"}
+    with pytest.raises(IntegrityError, match="job_held_while_live"), transaction.atomic():
+        WorkerJob.objects.filter(pk=submit()["id"]).update(state="RUNNING")
+
+
+EXECUTION_PAIRS = list(itertools.permutations(ExecutionState, 2))
+
+
+@pytest.mark.parametrize(("from_", "to"), EXECUTION_PAIRS)
+def test_raw_sql_makes_exactly_the_execution_transitions_of_the_table(begin, from_, to):
+    rows = Execution.objects.filter(pk=begin(step("a")).id)
+
+    def write(state):
+        rows.update(state=state, finished_at=ClockTimestamp() if state in job_states.OVER else None)
+
+    for state in way_to(job_states.EXECUTION_TRANSITIONS, ExecutionState.RUNNING, from_)[1:]:
+        write(state)
+    try:
+        with transaction.atomic():
+            write(to)
+    except IntegrityError as error:
+        assert f"illegal transition from {from_} to {to}" in str(error)
+        assert to not in job_states.EXECUTION_TRANSITIONS[from_]
+    else:
+        assert to in job_states.EXECUTION_TRANSITIONS[from_]
 
 
 @pytest.mark.parametrize(("from_", "to"), list(itertools.permutations(AttemptState, 2)))
@@ -155,8 +185,8 @@ def test_raw_sql_makes_exactly_the_attempt_transitions_of_the_table(worker, subm
         finished_at = None if state in job_states.LIVE else ClockTimestamp()
         Attempt.objects.filter(pk=attempt).update(state=state, finished_at=finished_at)
 
-    for step in way_to(job_states.ATTEMPT_TRANSITIONS, AttemptState.CLAIMED, from_)[1:]:
-        write(step)
+    for state in way_to(job_states.ATTEMPT_TRANSITIONS, AttemptState.CLAIMED, from_)[1:]:
+        write(state)
     try:
         with transaction.atomic():
             write(to)
