@@ -38,7 +38,10 @@ def command_for(item: dict[str, Any], progress: Path) -> Command:
         "JOB_ATTEMPT_ID": str(item["id"]),
         "JOB_PROGRESS": str(progress),
     }
-    environment.pop("JOB_PAYLOAD", None)
+    of_step = {"JOB_EXECUTION": item["job"].get("execution"), "JOB_STEP": item["job"].get("step")}
+    for name in ("JOB_PAYLOAD", *of_step):
+        environment.pop(name, None)
+    environment |= {name: str(value) for name, value in of_step.items() if value is not None}
     if len(payload) < PAYLOAD_IN_ENVIRONMENT:
         environment["JOB_PAYLOAD"] = payload
     is_call = action["type"] == "callable"

@@ -11,7 +11,7 @@ from jobs.agent import probe
 from jobs.agent.allow import Allowances, NotAllowed
 from jobs.agent.options import options_from, parser
 from jobs.agent.outbox import BATCH_BYTES, Outbox
-from jobs.agent.runners import clean, text
+from jobs.agent.runners import clean, command_for, text
 from jobs.agent.tags import tags_for
 
 PYTHON = f"runtime:python3.{sys.version_info.minor}"
@@ -167,3 +167,13 @@ def test_check_notices_that_the_process_id_is_anothers(runtime):
     path = probe.path_of("a")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"process_started_at": 1.5}))
     assert "not running" in probe.check("a")
+
+
+def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path, monkeypatch):
+    monkeypatch.setenv("JOB_STEP", "of the agent's own")
+    job = {"id": "j", "action": {"type": "script", "command": "true"}, "payload": None}
+    item = {"id": "a", "number": 1, "job": {**job, "execution": "e", "step": "load"}}
+    inside = command_for(item, tmp_path / "progress").env
+    assert (inside["JOB_EXECUTION"], inside["JOB_STEP"]) == ("e", "load")
+    alone = command_for({**item, "job": {**job, "execution": None, "step": None}}, tmp_path / "progress").env
+    assert not {"JOB_EXECUTION", "JOB_STEP"} & set(alone)
