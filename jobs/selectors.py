@@ -29,7 +29,9 @@ from django.db.models.functions import Cast, Coalesce, Substr
 from controlplane.schema import ClockTimestamp
 from jobs import states
 from jobs.errors import JobNotWaiting, JobUnknown
-from jobs.models import IN_QUARANTINE, INTERRUPTED, Attempt, LateReport, WorkerJob
+from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.models.attempts import INTERRUPTED
+from jobs.models.jobs import IN_QUARANTINE
 from jobs.sql import sql
 from jobs.states import JobState
 from liveness import selectors as liveness

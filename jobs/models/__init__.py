@@ -1,0 +1,23 @@
+"""Worker jobs, their attempts, and the reports that came too late; executions and triggers.
+
+What becomes of a job is decided on its own row, under its lock; attempts are what happened. What becomes of an
+execution, and of its steps without an attempt (BLOCKED, or running a child), is decided under the lock of the root of
+its tree (jobs/services/cascade.py).
+"""
+
+from jobs.models.attempts import Attempt, LateReport, LogLine
+from jobs.models.executions import Execution, ExecutionEvent, StepDependency
+from jobs.models.jobs import WorkerJob
+from jobs.models.triggers import Trigger, TriggerSlot
+
+__all__ = [
+    "Attempt",
+    "Execution",
+    "ExecutionEvent",
+    "LateReport",
+    "LogLine",
+    "StepDependency",
+    "Trigger",
+    "TriggerSlot",
+    "WorkerJob",
+]

@@ -1,0 +1,106 @@
+"""The attempts of jobs, what came too late from them, and what their code wrote."""
+
+from django.db import models
+from django.db.models import Q
+
+from controlplane.schema import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
+from jobs import states
+from jobs.models.jobs import WorkerJob
+from jobs.states import AttemptState
+from liveness.models import Server
+
+LIVE = sorted(states.LIVE)
+INTERRUPTED = sorted(states.INTERRUPTED)
+
+
+class AttemptQuerySet(models.QuerySet["Attempt"]):
+    def live(self) -> "AttemptQuerySet":
+        return self.filter(state__in=LIVE)
+
+
+class Attempt(models.Model):
+    """One try of a job on one server; the live ones are the worker-job-running store."""
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    job = models.ForeignKey(WorkerJob, models.CASCADE, related_name="attempts", db_index=False)
+    number = models.IntegerField()
+    server = models.ForeignKey(Server, models.PROTECT, related_name="attempts", db_index=False)
+    state = models.TextField(db_default=AttemptState.CLAIMED.value)
+    request_id = models.UUIDField(null=True, help_text="Of the claim, so that it can be repeated.")
+    claimed_at = models.DateTimeField(db_default=ClockTimestamp())
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    heartbeat_at = models.DateTimeField(null=True)
+    alive_observed = models.FloatField(
+        db_default=ObservedNow(),
+        help_text="The observed clock at its last sign of life: its claim, start or heartbeat.",
+    )
+    started_observed = models.FloatField(null=True)
+    pid = models.IntegerField(null=True)
+    progress = models.FloatField(null=True, help_text="0 to 1.")
+    message = models.TextField(db_default="")
+    error = models.JSONField(null=True)
+    ended_by = models.TextField(db_default="", help_text="server, liveness or operator:NAME")
+    reason = models.TextField(db_default="")
+
+    objects = AttemptQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            one_of("state", AttemptState, "attempt_state"),
+            models.UniqueConstraint(fields=["job", "number"], name="attempt_number_once"),
+            models.UniqueConstraint(fields=["job"], condition=Q(state__in=LIVE), name="attempt_one_live"),
+            models.CheckConstraint(
+                condition=Q(state__in=LIVE, finished_at__isnull=True)
+                | (~Q(state__in=LIVE) & Q(finished_at__isnull=False)),
+                name="attempt_finished_at_its_end",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["server"], name="attempt_live_on_server", condition=Q(state__in=LIVE)),
+            models.Index(fields=["server", "id"], name="attempt_of_server"),
+            models.Index(fields=["request_id"], name="attempt_of_claim", condition=Q(request_id__isnull=False)),
+            models.Index(fields=["finished_at"], name="attempt_interrupted", condition=Q(state__in=INTERRUPTED)),
+        ]
+        triggers = guard(states.pairs(states.ATTEMPT_TRANSITIONS), states.ATTEMPT_INITIAL)
+
+    def __str__(self) -> str:
+        return f"{self.job_id}#{self.number}"
+
+
+class LateReport(models.Model):
+    """What a worker said of an attempt that was no longer its own: refused, kept and shown."""
+
+    at = models.DateTimeField(db_default=ClockTimestamp())
+    job = models.ForeignKey(WorkerJob, models.CASCADE, related_name="late_reports")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="late_reports")
+    event = models.TextField()
+    reason = models.TextField(help_text="The code it was refused with.")
+    body = models.JSONField()
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.event} refused: {self.reason}"
+
+
+class LogLine(models.Model):
+    """A line that a job's code wrote."""
+
+    class Stream(models.TextChoices):
+        STDOUT = "STDOUT"
+        STDERR = "STDERR"
+
+    at = models.DateTimeField(db_default=ClockTimestamp())
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log_lines", db_index=False)
+    stream = models.TextField(choices=Stream)
+    line = models.TextField()
+    number = models.IntegerField(help_text="Its place in the attempt, from 1.")
+    sequence = models.IntegerField(null=True, help_text="The highest of the attempt's LOG reports so far.")
+
+    class Meta:
+        indexes = [models.Index(fields=["attempt", "id"], name="logline_of_attempt")]
+
+    def __str__(self) -> str:
+        return self.line

@@ -1,0 +1,101 @@
+"""Executions, what their steps wait for, and what the control plane did in them."""
+
+from django.db import models
+from django.db.models import Q
+
+from controlplane.schema import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
+from jobs import states
+from jobs.states import EventCode, ExecutionState
+from liveness.models import ApiToken
+
+OVER = sorted(states.OVER)
+
+
+class Execution(models.Model):
+    """A run of several steps with dependencies between them."""
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    root_id = models.UUIDField(help_text="The execution that began the tree of children it is in; often itself.")
+    parent_step = models.OneToOneField(
+        "WorkerJob", models.DO_NOTHING, null=True, db_constraint=False, related_name="child",
+        help_text="The step that it is the run of.",
+    )  # fmt: skip
+    owner = models.ForeignKey(ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger's.")
+    trigger = models.ForeignKey("Trigger", models.SET_NULL, null=True, related_name="executions")
+    rerun_of = models.ForeignKey("self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    name = models.TextField()
+    key = models.TextField(null=True)
+    fingerprint = models.BinaryField(help_text="SHA-256 of what was submitted.")
+    definition = models.JSONField(help_text="What was submitted.")
+    inputs = models.JSONField(db_default={}, help_text="The payload of the steps that have none.")
+
+    state = models.TextField(db_default=ExecutionState.RUNNING.value)
+    open_steps = models.IntegerField(help_text="Steps whose end has not been passed on. Hooks do not count.")
+    passed_on = models.BooleanField(db_default=False, help_text="Its end has ended the step it is the run of.")
+    timeout_seconds = models.FloatField(null=True)
+    started_observed = models.FloatField(db_default=ObservedNow())
+    cancel_requested_at = models.DateTimeField(null=True)
+    error = models.JSONField(null=True)
+    created_at = models.DateTimeField(db_default=ClockTimestamp())
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        permissions = [
+            ("cancel_execution", "Can cancel executions"),
+            ("rerun_execution", "Can run executions again"),
+        ]
+        constraints = [
+            one_of("state", ExecutionState, "execution_state"),
+            models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="execution_key_once"),
+            models.CheckConstraint(
+                condition=Q(state__in=OVER, finished_at__isnull=False)
+                | (~Q(state__in=OVER) & Q(finished_at__isnull=True)),
+                name="execution_finished_at_its_end",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["root_id"], name="execution_of_tree"),
+            models.Index(fields=["owner", "id"], name="execution_of_owner"),
+            models.Index(fields=["id"], name="execution_not_over", condition=~Q(state__in=OVER)),
+            models.Index(
+                fields=["root_id"],
+                name="execution_to_pass_on",
+                condition=Q(state__in=OVER, passed_on=False, parent_step__isnull=False),
+            ),
+        ]
+        triggers = guard(states.pairs(states.EXECUTION_TRANSITIONS), states.EXECUTION_INITIAL)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class StepDependency(models.Model):
+    """A step of an execution waits for another."""
+
+    pk = models.CompositePrimaryKey("depends_on_id", "step_id")
+    depends_on = models.ForeignKey(
+        "WorkerJob", models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
+    )
+    step = models.ForeignKey("WorkerJob", models.DO_NOTHING, db_constraint=False, related_name="dependencies")
+
+    def __str__(self) -> str:
+        return f"{self.step_id} after {self.depends_on_id}"
+
+
+class ExecutionEvent(models.Model):
+    """What the control plane itself did in an execution."""
+
+    at = models.DateTimeField(db_default=ClockTimestamp())
+    execution = models.ForeignKey(Execution, models.CASCADE, related_name="events", db_index=False)
+    code = models.TextField()
+    step = models.TextField(null=True)
+    server_id = models.UUIDField(null=True)
+    line = models.TextField(help_text="For people.")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [one_of("code", EventCode, "executionevent_code")]
+        indexes = [models.Index(fields=["execution", "id"], name="executionevent_of_execution")]
+
+    def __str__(self) -> str:
+        return self.line

@@ -1,0 +1,136 @@
+"""Worker jobs."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+
+from controlplane.schema import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
+from jobs import states
+from jobs.models.executions import Execution
+from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
+from liveness.models import ApiToken
+
+TERMINAL = sorted(states.TERMINAL)
+LIVE = sorted(states.LIVE)
+IN_QUARANTINE = Q(state=JobState.FAILED, error__code__in=states.QUARANTINED, dismissed_at__isnull=True)
+
+
+class WorkerJobQuerySet(models.QuerySet["WorkerJob"]):
+    def quarantined(self) -> "WorkerJobQuerySet":
+        return self.filter(IN_QUARANTINE)
+
+
+class WorkerJob(models.Model):
+    """A task or a trigger that a worker executes."""
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    kind = models.TextField(db_default=JobKind.TASK.value)
+    state = models.TextField(db_default=JobState.PENDING.value)
+    attempt_id = models.UUIDField(null=True, help_text="The live attempt.")
+    owner = models.ForeignKey(ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger's.")
+    key = models.TextField(null=True)
+    fingerprint = models.BinaryField(help_text="SHA-256 of what was submitted.")
+
+    execution = models.ForeignKey(Execution, models.CASCADE, null=True, related_name="steps", db_index=False)
+    step = models.TextField(null=True, help_text="Its key in its execution.")
+    position = models.IntegerField(null=True, help_text="Its place in the definition; hooks come last.")
+    is_hook = models.BooleanField(db_default=False, help_text="It runs only when its execution has failed.")
+    continue_on_failure = models.BooleanField(db_default=False, help_text="What depends on it runs all the same.")
+    waits_for = models.IntegerField(db_default=0, help_text="Steps that it depends on and whose end it has not heard.")
+    passed_on = models.BooleanField(db_default=False, help_text="Its end has moved its execution, or its trigger, on.")
+
+    action = models.JSONField()
+    payload = models.JSONField(null=True)
+    tags = ArrayField(models.TextField(), db_default=[])
+    required_tags = ArrayField(models.TextField(), db_default=[])
+    priority = models.IntegerField(db_default=0)
+    timeout_seconds = models.FloatField(null=True)
+    on_worker_lost = models.TextField(db_default=OnWorkerLost.RESUBMIT.value)
+    unmatched = models.TextField(db_default=Unmatched.FAIL.value)
+    max_retries = models.IntegerField(db_default=0)
+    retry_delay_seconds = models.FloatField(db_default=0)
+    retry_backoff = models.TextField(db_default=RetryBackoff.FIXED.value)
+    retry_on = ArrayField(models.TextField(), null=True, help_text="Codes; null: every error of the job's own code.")
+    good_until = models.DateTimeField(null=True, help_text="EXPIRED unless it was claimed by then.")
+    resubmission_of = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, help_text="The ended job it repeats."
+    )
+    refused_by = ArrayField(models.UUIDField(), db_default=[], help_text="Servers that may not run it.")
+
+    attempt_count = models.IntegerField(db_default=0)
+    resubmissions = models.IntegerField(db_default=0, help_text="Losses it came back from.")
+    retries = models.IntegerField(db_default=0)
+    cancel_requested_at = models.DateTimeField(null=True)
+    cancel_requested_observed = models.FloatField(null=True)
+    pending_observed = models.FloatField(db_default=ObservedNow(), help_text="When it last began to wait.")
+    output = models.JSONField(null=True)
+    error = models.JSONField(null=True)
+    created_at = models.DateTimeField(db_default=ClockTimestamp())
+    available_at = models.DateTimeField(db_default=ClockTimestamp())
+    finished_at = models.DateTimeField(null=True)
+    dismissed_at = models.DateTimeField(null=True, help_text="When somebody was done with it in quarantine.")
+
+    objects = WorkerJobQuerySet.as_manager()
+
+    class Meta:
+        permissions = [
+            ("cancel_workerjob", "Can cancel jobs"),
+            ("resubmit_workerjob", "Can resubmit jobs"),
+            ("fail_workerjob", "Can fail jobs"),
+            ("dismiss_workerjob", "Can dismiss jobs from quarantine"),
+            ("recover_workerjob", "Can recover stale attempts by hand"),
+        ]
+        constraints = [
+            one_of("state", JobState, "job_state"),
+            one_of("kind", JobKind, "job_kind"),
+            one_of("on_worker_lost", OnWorkerLost, "job_on_worker_lost"),
+            one_of("unmatched", Unmatched, "job_unmatched"),
+            one_of("retry_backoff", RetryBackoff, "job_retry_backoff"),
+            models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="job_key_once"),
+            models.CheckConstraint(
+                condition=Q(state__in=TERMINAL, finished_at__isnull=False)
+                | (~Q(state__in=TERMINAL) & Q(finished_at__isnull=True)),
+                name="job_finished_at_its_end",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=LIVE, attempt_id__isnull=False)
+                | (~Q(state__in=LIVE) & Q(attempt_id__isnull=True))
+                | Q(state=JobState.RUNNING, attempt_id__isnull=True, action__type="execution"),
+                name="job_held_while_live",
+            ),
+            models.UniqueConstraint(
+                fields=["execution", "step"], condition=Q(execution__isnull=False), name="job_step_once"
+            ),
+        ]
+        indexes = [
+            # Claims read it once per set of required tags: nothing they may not have stands in their way.
+            models.Index(
+                "required_tags",
+                F("priority").desc(),
+                "available_at",
+                "id",
+                name="job_to_claim",
+                condition=Q(state=JobState.PENDING),
+            ),
+            models.Index(fields=["owner", "id"], name="job_of_owner"),
+            models.Index(fields=["state", "id"], name="job_by_state"),
+            models.Index(fields=["available_at"], name="job_waiting", condition=Q(state=JobState.PENDING)),
+            models.Index(fields=["id"], name="job_of_trigger", condition=Q(kind=JobKind.TRIGGER)),
+            models.Index(
+                fields=["good_until"],
+                name="job_good_until",
+                condition=Q(state=JobState.PENDING, good_until__isnull=False),
+            ),
+            models.Index(
+                fields=["execution"],
+                name="job_to_pass_on",
+                condition=Q(state__in=TERMINAL, passed_on=False)
+                & (Q(execution__isnull=False) | Q(kind=JobKind.TRIGGER)),
+            ),
+            models.Index(fields=["execution"], name="job_blocked", condition=Q(state=JobState.BLOCKED)),
+            models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),
+        ]
+        triggers = guard(states.pairs(states.JOB_TRANSITIONS), states.JOB_INITIAL)
+
+    def __str__(self) -> str:
+        return str(self.id)

@@ -1,0 +1,69 @@
+"""Triggers and their slots."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from controlplane.schema import ClockTimestamp, Uuid7, one_of
+from jobs.models.executions import Execution
+from jobs.models.jobs import WorkerJob
+from jobs.states import Missed, SlotOutcome
+
+
+class Trigger(models.Model):
+    """Has a job evaluated at each slot of its schedule; the job's output says whether an execution starts."""
+
+    id = models.UUIDField(primary_key=True, db_default=Uuid7())
+    name = models.TextField(unique=True)
+    cron = models.TextField(null=True, blank=True)
+    interval_seconds = models.FloatField(null=True, blank=True)
+    timezone = models.TextField(default="UTC")
+    action = models.JSONField()
+    payload = models.JSONField(null=True, blank=True)
+    tags = ArrayField(models.TextField(), db_default=[], blank=True)
+    enabled = models.BooleanField(default=True)
+    missed = models.TextField(choices=[(m.value, m.value) for m in Missed], default=Missed.FIRE_ONCE.value)
+    execution = models.JSONField(help_text="The execution it starts.")
+    next_slot_at = models.DateTimeField(null=True, help_text="Null: none, it is not enabled.")
+    created_at = models.DateTimeField(db_default=ClockTimestamp())
+
+    class Meta:
+        constraints = [
+            one_of("missed", Missed, "trigger_missed"),
+            models.CheckConstraint(
+                condition=Q(cron__isnull=True, interval_seconds__gt=0)
+                | Q(cron__isnull=False, interval_seconds__isnull=True),
+                name="trigger_has_one_schedule",
+            ),
+        ]
+        permissions = [("evaluate_trigger", "Can have triggers evaluated now")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TriggerSlot(models.Model):
+    """A moment at which a trigger was due, and what came of it."""
+
+    trigger = models.ForeignKey(Trigger, models.CASCADE, related_name="slots", db_index=False)
+    slot = models.DateTimeField()
+    outcome = models.TextField()
+    by = models.TextField(db_default="", help_text="Who asked for it; empty: the schedule.")
+    note = models.TextField(db_default="", help_text="For people.")
+    job = models.OneToOneField(WorkerJob, models.DO_NOTHING, null=True, db_constraint=False, related_name="slot")
+    execution = models.ForeignKey(
+        Execution, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["-slot"]
+        constraints = [
+            one_of("outcome", SlotOutcome, "triggerslot_outcome"),
+            models.UniqueConstraint(fields=["trigger", "slot"], name="triggerslot_once"),
+            models.UniqueConstraint(
+                fields=["trigger"], condition=Q(outcome=SlotOutcome.EVALUATING), name="triggerslot_one_in_flight"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.slot}: {self.outcome}"
