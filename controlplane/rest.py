@@ -7,6 +7,7 @@ from typing import IO, Any
 from uuid import UUID
 
 import orjson
+from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, ErrorDetail, ParseError
@@ -146,3 +147,19 @@ class WholeField(serializers.IntegerField):
         if not isinstance(data, int) or isinstance(data, bool):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+class PageFilter(StrictSerializer):
+    """Which page of a list, latest first. Ids sort by age, so a page stays where it is while more comes."""
+
+    cursor = IdField(required=False, help_text="`next` of the page before.")
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+    def page(self, rows: QuerySet[Any]) -> dict[str, Any]:
+        """The page of these rows, with the cursor of the next; null: there is none."""
+        said = self.validated_data
+        if "cursor" in said:
+            rows = rows.filter(pk__lt=said["cursor"])
+        found = list(rows.order_by("-pk")[: said["limit"] + 1])
+        items = found[: said["limit"]]
+        return {"items": items, "next": str(items[-1].pk) if len(found) > len(items) else None}

@@ -32,14 +32,7 @@ class Executions(JobCall):
         """Executions, latest first, a page at a time; a client's own."""
         asked = ExecutionFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
-        said = asked.validated_data
-        chosen = {field: said[field] for field in ("state", "name", "key", "trigger") if field in said}
-        if "cursor" in said:
-            chosen["pk__lt"] = said["cursor"]
-        found = list(selectors.executions(self.owner).filter(**chosen).order_by("-pk")[: said["limit"] + 1])
-        items = found[: said["limit"]]
-        cursor = str(items[-1].pk) if len(found) > len(items) else None
-        return Response(ExecutionPage({"items": items, "next": cursor}).data)
+        return Response(ExecutionPage(asked.page(selectors.executions(self.owner))).data)
 
     @extend_schema(parameters=[KEY], request=ExecutionRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request) -> Response:

@@ -7,10 +7,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.rest import PageFilter
 from jobs import execution_selectors as selectors
 from jobs import models
 from jobs.api.serializers.jobs import NoFields
-from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
+from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerPage, TriggerRequest
 from jobs.errors import TriggerUnknown
 from jobs.services import triggers
 from liveness.api.access import RoleCall
@@ -35,17 +36,12 @@ class TriggerCall(RoleCall):
 class Triggers(TriggerCall):
     """`GET` and `POST /triggers`."""
 
-    @extend_schema(operation_id="v1_triggers_list", parameters=[TriggerFilter], responses=TriggerPage)
+    @extend_schema(operation_id="v1_triggers_list", parameters=[PageFilter], responses=TriggerPage)
     def get(self, request: Request) -> Response:
         """Triggers with their last slots, latest first, a page at a time."""
-        asked = TriggerFilter(data=request.query_params.dict())
+        asked = PageFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
-        said = asked.validated_data
-        chosen = {"pk__lt": said["cursor"]} if "cursor" in said else {}
-        found = list(selectors.triggers().filter(**chosen).order_by("-pk")[: said["limit"] + 1])
-        items = found[: said["limit"]]
-        cursor = str(items[-1].pk) if len(found) > len(items) else None
-        return Response(TriggerPage({"items": items, "next": cursor}).data)
+        return Response(TriggerPage(asked.page(selectors.triggers())).data)
 
     @extend_schema(request=TriggerRequest, responses={201: TriggerAnswer})
     def post(self, request: Request) -> Response:

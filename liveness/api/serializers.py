@@ -8,7 +8,7 @@ from django.db.models.functions import Cast
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import IdField, SecondsField, StrictSerializer, TextField, WholeField
+from controlplane.rest import IdField, PageFilter, SecondsField, StrictSerializer, TextField, WholeField
 from liveness import selectors
 from liveness.conf import conf, timeout_problems
 from liveness.models import Instance, Server
@@ -159,7 +159,7 @@ class ServerList(serializers.Serializer):
     next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
 
 
-class ServerFilter(StrictSerializer):
+class ServerFilter(PageFilter):
     """Which servers, and which page of them."""
 
     cluster = TextField(required=False)
@@ -167,26 +167,19 @@ class ServerFilter(StrictSerializer):
     type = serializers.ChoiceField(list(ServerType), required=False)
     tag = TextField(required=False, max_length=100)
     search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
-    cursor = IdField(required=False, help_text="`next` of the page before.")
-    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
 
     def page(self, servers: QuerySet[Server]) -> dict[str, Any]:
-        """A page of these servers, latest first. Ids sort by age, so a page stays where it is while servers come."""
         said = self.validated_data
         chosen = {field: said[field] for field in ("cluster", "state", "type") if field in said}
         if "tag" in said:
             chosen["tags__contains"] = [said["tag"]]
-        if "cursor" in said:
-            chosen["pk__lt"] = said["cursor"]
-        servers = servers.filter(**chosen).order_by("-pk")
+        servers = servers.filter(**chosen)
         if "search" in said:
             text = said["search"]
             servers = servers.annotate(id_text=Cast("pk", TextColumn())).filter(
                 Q(name__icontains=text) | Q(hostname__icontains=text) | Q(id_text__startswith=text.lower())
             )
-        found = list(servers[: said["limit"] + 1])
-        items = found[: said["limit"]]
-        return {"items": items, "next": str(items[-1].pk) if len(found) > len(items) else None}
+        return super().page(servers)
 
 
 class ActionRequest(StrictSerializer):

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
+from controlplane.rest import AnyField, IdField, PageFilter, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName
@@ -166,15 +167,18 @@ class ExecutionPage(serializers.Serializer):
     next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
 
 
-class ExecutionFilter(StrictSerializer):
+class ExecutionFilter(PageFilter):
     """Which executions, and which page of them."""
 
     state = serializers.ChoiceField(list(ExecutionState), required=False)
     name = TextField(required=False)
     key = TextField(required=False)
     trigger = IdField(required=False)
-    cursor = IdField(required=False, help_text="`next` of the page before.")
-    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+    def page(self, executions: QuerySet[Execution]) -> dict[str, Any]:
+        said = self.validated_data
+        chosen = {field: said[field] for field in ("state", "name", "key", "trigger") if field in said}
+        return super().page(executions.filter(**chosen))
 
 
 class EventItem(serializers.ModelSerializer):

@@ -6,7 +6,15 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, WholeField, YesNoField
+from controlplane.rest import (
+    AnyField,
+    PageFilter,
+    SecondsField,
+    StrictSerializer,
+    TextField,
+    WholeField,
+    YesNoField,
+)
 from jobs import selectors
 from jobs.api.serializers.actions import ActionField
 from jobs.models import Attempt, LateReport, WorkerJob
@@ -122,29 +130,22 @@ class JobPage(serializers.Serializer):
     next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
 
 
-class JobFilter(StrictSerializer):
+class JobFilter(PageFilter):
     """Which jobs, and which page of them."""
 
     state = serializers.ChoiceField(list(JobState), required=False)
     kind = serializers.ChoiceField(list(JobKind), required=False)
     key = TextField(required=False)
     tag = TextField(required=False, max_length=100, help_text="One that a worker must have, its action's too.")
-    cursor = IdField(required=False, help_text="`next` of the page before.")
-    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
 
     def page(self, jobs: QuerySet[WorkerJob]) -> dict[str, Any]:
-        """A page of these jobs, latest first. Ids sort by age, so a page stays where it is while jobs come."""
         said = self.validated_data
         chosen = {field: said[field] for field in ("state", "kind", "key") if field in said}
         if "key" in said:
             chosen["owner__in"] = ApiToken.objects.values("pk")  # keys are looked up owner by owner
         if "tag" in said:
             chosen["required_tags__contains"] = [said["tag"]]
-        if "cursor" in said:
-            chosen["pk__lt"] = said["cursor"]
-        found = list(jobs.filter(**chosen).order_by("-pk")[: said["limit"] + 1])
-        items = found[: said["limit"]]
-        return {"items": items, "next": str(items[-1].pk) if len(found) > len(items) else None}
+        return super().page(jobs.filter(**chosen))
 
 
 class NoFields(StrictSerializer):

@@ -7,7 +7,7 @@ from cronsim import CronSim, CronSimError
 from django.utils import timezone
 from rest_framework import serializers
 
-from controlplane.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
+from controlplane.rest import AnyField, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs.api.serializers.actions import ActionField
 from jobs.api.serializers.executions import Definition
 from jobs.models import Trigger, TriggerSlot
@@ -95,10 +95,3 @@ class TriggerAnswer(serializers.ModelSerializer):
 class TriggerPage(serializers.Serializer):
     items = TriggerAnswer(many=True)
     next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
-
-
-class TriggerFilter(StrictSerializer):
-    """Which page of the triggers."""
-
-    cursor = IdField(required=False, help_text="`next` of the page before.")
-    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
