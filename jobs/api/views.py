@@ -35,6 +35,7 @@ from jobs.api.serializers.workers import (
 from jobs.conf import conf
 from jobs.models import WorkerJob
 from jobs.services import claiming, heartbeats, interventions, reporting, submission
+from jobs.services.reports import Result
 from liveness.api import views as liveness
 from liveness.api.access import RoleCall, ServerCall
 from liveness.models import Role
@@ -119,7 +120,7 @@ class Reports(ServerCall):
         results = reporting.record(self.server_token, said.reports_said())
         return Response({"results": [self.written(result) for result in results]})
 
-    def written(self, result: reporting.Result) -> dict[str, Any]:
+    def written(self, result: Result) -> dict[str, Any]:
         """Its fields; a detail only where there is one."""
         return {field: value for field, value in asdict(result).items() if field != "detail" or value is not None}
 

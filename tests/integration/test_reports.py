@@ -8,7 +8,7 @@ import pytest
 from jobs.agent.call import SIZE_LIMIT as AGENTS_SIZE_LIMIT
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services.check import check
-from jobs.services.reporting import SIZE_LIMIT
+from jobs.services.reports import SIZE_LIMIT
 from liveness.models import Server
 from tests.integration.test_transitions import put
 

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from controlplane.rest import AnyField, IdField, NumberField, StrictSerializer, TextField, WholeField, YesNoField
 from jobs.models import LogLine
 from jobs.services.heartbeats import Held
-from jobs.services.reporting import SIZE_LIMIT, Event, Report
+from jobs.services.reports import SIZE_LIMIT, Event, Report
 from liveness.services.heartbeats import Beat
 from liveness.states import ServerState
 

@@ -1,0 +1,61 @@
+"""What a worker may say of an attempt, and what becomes of it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+
+class Event(StrEnum):
+    STARTED = "STARTED"
+    PROGRESS = "PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    RELEASED = "RELEASED"
+    LOG = "LOG"
+
+
+ENDS = {Event.COMPLETED, Event.FAILED, Event.CANCELLED, Event.RELEASED}
+SIZE_LIMIT = 256 * 1024
+"""Bytes of an output, and of an error, as compact JSON in UTF-8. Escaped to ASCII it is at most three times as long,
+so it fits a body of 1 MiB however a worker writes it."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """One event of one attempt."""
+
+    attempt: UUID
+    event: Event
+    output: Any = None
+    error: dict[str, Any] | None = None
+    reason: str | None = None
+    progress: float | None = None
+    message: str | None = None
+    stream: str | None = None
+    lines: list[str] | None = None
+    sequence: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a report: accepted (replayed: it had been before), or refused with a code."""
+
+    attempt: UUID
+    accepted: bool
+    replayed: bool
+    state: str | None
+    code: str | None = None
+    detail: str | None = None
+
+
+def too_large(report: Report) -> tuple[str, str] | None:
+    """The code and the sentence with which a report is refused for its size."""
+    for name in ("output", "error"):
+        content = getattr(report, name)
+        if content is not None and (size := len(orjson.dumps(content))) > SIZE_LIMIT:
+            return f"{name}_too_large", f"The {name} has {size} bytes of JSON; the limit is {SIZE_LIMIT}."
+    return None
