@@ -120,11 +120,18 @@ def act(statements: list[str], job: UUID, owner: UUID | None, **said: Any) -> tu
         return found[0], done
 
     before, done = attempt(with_consequences=False)
-    if before.execution is not None or before.kind == JobKind.TRIGGER:
+    if is_open(before) and (before.execution is not None or before.kind == JobKind.TRIGGER):
         with transaction.atomic():
             before, done = attempt(with_consequences=True)
-            cascade.run([before])
+            if is_open(before):
+                cascade.run([before])
     return before, done
+
+
+def is_open(job: Any) -> bool:
+    """Whether a job waits or is live. The others belong to whoever has the root of their tree: to wait for that while
+    holding one of them would be a ring."""
+    return job.state == JobState.PENDING or job.is_held
 
 
 def refusal(job: Any) -> Problem:

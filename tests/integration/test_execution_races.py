@@ -4,10 +4,12 @@ import random
 import time
 
 import pytest
+from django.db import transaction
 
 from controlplane.schema import ClockTimestamp
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.services import cancellation, sweep, triggers
+from jobs.sql import sql
 from liveness.services import tokens
 from tests.integration import test_hot_paths as hot
 from tests.support.executions import SCRIPT, Run, step
@@ -91,3 +93,28 @@ def test_four_schedulers_at_the_same_moment_double_nothing(committed, threads):
     evaluations = [threads(triggers.evaluate_due) for _ in range(4)]
     assert sorted(evaluation.result(30) for evaluation in evaluations) == [0, 0, 0, 1]
     assert len(operator.get(f"/triggers/{trigger['id']}").json()["slots"]) == 1
+
+
+@pytest.mark.parametrize("key", ["done", "child", "blocked"])
+@pytest.mark.parametrize("call", ["cancel", "resubmit", "fail"])
+def test_a_hand_on_a_step_that_is_not_its_to_move_waits_for_nobody_who_moves_its_tree(
+    committed, begin, threads, key, call
+):
+    child = {"type": "execution", "name": "inner", "steps": [step("x")]}
+    run = begin(step("done"), step("child", action=child), step("blocked", "done", "child"), step("open"))
+    worker = committed()
+    for attempt in worker.claim():
+        worker.start(attempt)
+        if attempt["job"]["step"] == "done":
+            worker.complete(attempt)
+    job = run.step(key)["job"]
+    operator = Caller(tokens.create("an operator", "operator"))
+    with transaction.atomic():
+        sql.rows("cascade_lock", executions=[run.id])
+        by_hand = threads(operator.post, f"/jobs/{job}/{call}", {})
+        if (key, call) in [("child", "cancel"), ("blocked", "cancel")]:
+            assert hot.someone_waits()
+        else:
+            assert by_hand.result(10).status_code == 409
+        WorkerJob.objects.filter(pk=job).select_for_update().get()  # no ring
+    by_hand.result(10)
