@@ -94,9 +94,9 @@ def begin(plans: list[Plan]) -> list[UUID]:
         rows = written(plans)
         stored = sql.rows(
             "execution_submit",
-            executions=dumped(rows.executions),
-            steps=dumped(rows.steps),
-            edges=dumped(rows.edges),
+            executions=submission.dumped(rows.executions),
+            steps=submission.dumped(rows.steps),
+            edges=submission.dumped(rows.edges),
             staleness_multiplier=liveness_conf().staleness_multiplier,
         )
         if any(row.is_deserted for row in stored):
@@ -171,7 +171,3 @@ def as_job(step: dict[str, Any], plan: Plan) -> dict[str, Any]:
     if is_execution:
         return {**job, "unmatched": Unmatched.WAIT, "timeout_seconds": None, "require_worker": False}
     return {**job, "require_worker": plan.require_worker}
-
-
-def dumped(rows: list[dict[str, Any]]) -> str:
-    return orjson.dumps(rows).decode()

@@ -1,6 +1,7 @@
 """Clients hand in work."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -33,7 +34,7 @@ def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = J
         "submit",
         owner=owner and owner.pk,
         kind=kind,
-        jobs=orjson.dumps(drafts).decode(),
+        jobs=dumped(drafts),
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
     ids = {row.place: row.id for row in stored}
@@ -83,4 +84,12 @@ def content(job: dict[str, Any]) -> dict[str, Any]:
 def fingerprint(submitted: dict[str, Any]) -> str:
     """SHA-256 of what was submitted, in hexadecimal: whether it is the same again."""
     kept = {field: value for field, value in submitted.items() if field not in UNPRINTED}
-    return hashlib.sha256(orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(dumped(kept).encode()).hexdigest()
+
+
+def dumped(data: Any) -> str:
+    """JSON with sorted keys."""
+    try:
+        return orjson.dumps(data, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # a whole number beyond 64 bits: as such PostgreSQL keeps a large float
+        return json.dumps(data, sort_keys=True, default=str)

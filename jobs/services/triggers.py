@@ -16,7 +16,9 @@ import orjson
 import structlog
 from cronsim import CronSim
 from django.db import transaction
+from rest_framework.exceptions import ParseError
 
+from controlplane.rest import refuse_unstorable
 from jobs import states
 from jobs.errors import EvaluationInFlight, TriggerNameTaken, TriggerUnknown
 from jobs.models import Trigger, TriggerSlot, WorkerJob
@@ -171,8 +173,10 @@ def conclude(slot: TriggerSlot, job: Any) -> None:
 def said(output: Any) -> Any:
     """What an evaluation answers: its output, or of a script the JSON that it prints."""
     if isinstance(output, dict) and isinstance(output.get("stdout"), str):
-        with suppress(orjson.JSONDecodeError):
-            return orjson.loads(output["stdout"])
+        with suppress(orjson.JSONDecodeError, ParseError):
+            printed = orjson.loads(output["stdout"])
+            refuse_unstorable(printed)
+            return printed
     return output
 
 

@@ -95,6 +95,18 @@ def nested(levels):
     return inner
 
 
+def test_a_number_beyond_64_bits_is_handed_on_and_run_again(begin, do, submitter):
+    child = {"type": "execution", "name": "inner", "steps": [step("x")]}
+    run = begin(step("a"), step("b", "a", action=child), inputs={"large": 1e30})
+    do("a")
+    assert do.take()["x"]["job"]["payload"] == {"large": 1e30}
+    do("x")
+    assert run.state == "COMPLETED"
+    again = submitter.post(f"/executions/{run.id}/rerun", {})
+    assert again.status_code == 201
+    assert float(again.json()["inputs"]["large"]) == 1e30
+
+
 def test_a_child_five_levels_deep_ends_its_parents_with_its_outputs(begin, do):
     run = begin(step("child", action=nested(5)), step("after", "child"))
     assert run.states() == {"child": "RUNNING", "after": "BLOCKED"}

@@ -98,7 +98,10 @@ def test_an_evaluation_that_says_fire_starts_the_execution_with_its_inputs(creat
         ({"exit_code": 0, "stdout": '{"fire": true, "inputs": {"day": "monday"}}\n'}, "FIRED"),
         ({"exit_code": 0, "stdout": "fire!"}, "FAILED"),
         ({"fire": "yes"}, "FAILED"),
+        ({"fire": True, "inputs": {"large": 1e30}}, "FIRED"),
         ({"fire": True, "inputs": []}, "FAILED"),
+        ({"exit_code": 0, "stdout": '{"fire": true, "inputs": {"nul": "\\u0000"}}'}, "FAILED"),
+        ({"exit_code": 0, "stdout": '{"fire": true, "inputs": {"deep": ' + "[" * 500 + "]" * 500 + "}}"}, "FAILED"),
         ({}, "FAILED"),
         (None, "FAILED"),
         ([1], "FAILED"),
@@ -113,6 +116,16 @@ def test_an_evaluation_is_judged_by_its_output(create, read, at, worker, operato
     [slot] = read(trigger)["slots"]
     assert slot["outcome"] == outcome
     assert len(operator.get("/executions").json()["items"]) == (outcome == "FIRED")
+
+
+def test_a_trigger_with_a_number_beyond_64_bits_is_evaluated_and_fires(create, read, at, worker):
+    template = {"name": "report", "steps": [step("a", payload={"large": 1e30})]}
+    trigger = create(payload={"large": 1e30}, execution=template)
+    crew = worker()
+    at("2030-06-01T01:00:01Z")
+    assert triggers.evaluate_due() == 1
+    answer(crew, {"fire": True})
+    assert outcomes(read(trigger)) == [("01:00", "FIRED")]
 
 
 def test_one_evaluation_is_in_flight_and_the_slots_that_pass_meanwhile_are_missed(create, read, at, worker):
