@@ -272,6 +272,27 @@ def test_a_trigger_that_makes_no_sense_is_refused(operator, said, field):
     assert not Trigger.objects.exists()
 
 
+@pytest.mark.parametrize("template", [{}, {"name": "x"}, {"steps": [step("a")]}, {"name": "x", "steps": [{"key": "a"}]}])
+def test_the_execution_of_a_trigger_is_changed_as_a_whole(create, operator, read, template):
+    before = create()
+    answer = operator.call("PATCH", f"/triggers/{before['id']}", {"execution": template})
+    assert answer.status_code == 400
+    assert list(answer.json()["errors"]) == ["execution"]
+    assert read(before) == before
+
+
+def test_the_execution_of_a_trigger_may_name_times(create, operator, at, worker, read):
+    late = {"name": "x", "steps": [step("a", available_at="2030-06-01T05:00:00Z", good_until="2030-06-02T05:00:00Z")]}
+    trigger = create(execution=late)
+    crew = worker()
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    answer(crew, {"fire": True})
+    [slot] = read(trigger)["slots"]
+    [a] = operator.get(f"/executions/{slot['execution']}").json()["steps"]
+    assert a["available_at"] == "2030-06-01T05:00:00Z"
+
+
 def test_a_name_is_taken_once(create, operator):
     create()
     answer = operator.post(

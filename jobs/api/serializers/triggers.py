@@ -3,12 +3,14 @@
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import orjson
 from cronsim import CronSim, CronSimError
 from django.utils import timezone
 from rest_framework import serializers
+from rest_framework.fields import empty
 
 from controlplane.rest import AnyField, SecondsField, StrictSerializer, TextField, YesNoField
-from jobs.api.serializers.actions import ActionField
+from jobs.api.serializers.actions import ActionField, made
 from jobs.api.serializers.executions import Definition
 from jobs.models import Trigger, TriggerSlot
 from jobs.states import Missed, SlotOutcome
@@ -41,9 +43,14 @@ class ZoneField(TextField):
 
 
 class Template(Definition):
-    """The execution that a trigger starts."""
+    """The execution that a trigger starts: whole, also where a trigger is changed, and as it can be stored."""
 
     inputs = serializers.DictField(required=False, help_text="Where the evaluation says none.")
+
+    def run_validation(self, data: Any = empty) -> Any:
+        if self.parent is None or data is empty:
+            return super().run_validation(data)
+        return orjson.loads(orjson.dumps(made(Template).run_validation(data)))
 
 
 class TriggerRequest(StrictSerializer):
