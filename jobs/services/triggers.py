@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import orjson
 import structlog
 from cronsim import CronSim
-from django.db import transaction
+from django.db import OperationalError, transaction
 from rest_framework.exceptions import ParseError
 
 from controlplane.rest import refuse_unstorable
@@ -37,14 +37,23 @@ BATCH = 100
 
 
 def evaluate_due() -> int:
-    """Have every trigger evaluated whose slot has come; how many."""
+    """Have every trigger evaluated whose slot has come; how many. One that cannot be delays no other."""
     count = 0
+    failed: list[UUID] = []
     while True:
         with transaction.atomic():
             # Held until its next slot is written: another scheduler skips it meanwhile.
-            due = sql.rows("trigger_due", batch=BATCH)
+            due = sql.rows("trigger_due", batch=BATCH, failed=failed)
             triggers = Trigger.objects.in_bulk([row.id for row in due])
-            count += sum(evaluate_slots(triggers[row.id], row.now) for row in due)
+            for row in due:
+                try:
+                    with transaction.atomic():
+                        count += evaluate_slots(triggers[row.id], row.now)
+                except OperationalError:
+                    raise
+                except Exception:
+                    log.exception("A trigger could not be evaluated", trigger=triggers[row.id].name)
+                    failed.append(row.id)
         if len(due) < BATCH:
             return count
 
@@ -68,7 +77,8 @@ def evaluate_slots(trigger: Trigger, now: datetime) -> bool:
     )
     if passed:
         log.warning("Slots missed", trigger=trigger.name, count=len(passed), policy=trigger.missed)
-    if last in passed:
+    # After a step of the clock backwards, a trigger that is changed comes to slots that it had before.
+    if last in passed or trigger.slots.filter(slot=last).exists():
         return False
     begin(trigger, last, note="late: slots were missed" if is_late or passed else "")
     return True

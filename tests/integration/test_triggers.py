@@ -168,6 +168,31 @@ def test_a_slot_is_missed_when_it_is_more_than_a_minute_late(create, at, frozen,
     assert triggers.evaluate_due() == evaluated
 
 
+def test_a_slot_that_comes_again_because_the_clock_was_set_back_is_evaluated_once(create, read, at, worker, operator):
+    trigger = create()
+    crew = worker()
+    at("2030-06-01T01:00:00Z")
+    triggers.evaluate_due()
+    answer(crew, {"fire": False})
+    at("2030-06-01T00:59:00Z")
+    assert operator.call("PATCH", f"/triggers/{trigger['id']}", {"payload": {}}).status_code == 200
+    at("2030-06-01T01:00:00Z")
+    assert triggers.evaluate_due() == 0
+    seen = read(trigger)
+    assert outcomes(seen) == [("01:00", "NOT_FIRED")]
+    assert seen["next_slot_at"] == "2030-06-01T02:00:00Z"
+
+
+def test_a_trigger_that_cannot_be_evaluated_delays_no_other(create, read, at, monkeypatch):
+    monkeypatch.setattr(triggers, "BATCH", 1)
+    create(name="bad")
+    Trigger.objects.update(timezone="Gone/Away")  # as after an update of the system's zones
+    good = create(name="good", cron="1 1 * * *")
+    at("2030-06-01T01:01:00Z")
+    assert triggers.evaluate_due() == 1
+    assert outcomes(read(good)) == [("01:01", "EVALUATING")]
+
+
 def test_of_a_long_outage_the_last_missed_slots_are_listed(create, at):
     create(interval_seconds=1)
     at("2031-06-01T00:00:00Z")
