@@ -445,6 +445,7 @@ def test_an_execution_goes_with_its_children_and_steps_and_no_sooner(begin, do, 
     child = {"type": "execution", "name": "inner", "steps": [support.step("x"), support.step("y", "x")]}
     over = begin(support.step("c", action=child), on_error=[{"key": "tell", "action": support.SCRIPT}])
     do("x", fails=True)
+    do("tell")
     assert over.state == "FAILED"
     open_one = begin(support.step("a"), support.step("b", "a"))
     do("a")
@@ -457,6 +458,18 @@ def test_an_execution_goes_with_its_children_and_steps_and_no_sooner(begin, do, 
     assert [str(id) for id in Execution.objects.values_list("pk", flat=True)] == [open_one.id]
     assert WorkerJob.objects.count() == 2
     assert open_one.states() == {"a": "COMPLETED", "b": "PENDING"}
+
+
+def test_an_execution_stays_until_its_last_hook_has_ended(begin, do, settings):
+    child = {"type": "execution", "name": "inner", "steps": [support.step("x")]}
+    child["on_error"] = [{"key": "tell", "action": support.SCRIPT}]
+    begin(support.step("c", action=child))
+    do("x", fails=True)
+    age("jobs_execution")
+    keep(settings, JOBS_EXECUTION_RETENTION=DAY)
+    assert prune(dry_run=True) == prune() == NOTHING
+    do("tell")
+    assert prune() == {**NOTHING, "executions": 1}
 
 
 def test_the_old_slots_of_a_trigger_go(api, settings):
