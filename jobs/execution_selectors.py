@@ -67,7 +67,8 @@ def step(execution: UUID, key: str, owner: UUID | None = None) -> UUID:
     """The job that a step is. Raises ExecutionUnknown and JobUnknown."""
     if not executions(owner).filter(pk=execution).exists():
         raise ExecutionUnknown
-    found = WorkerJob.objects.filter(execution=execution, step=key).values_list("pk", flat=True).first()
+    own = WorkerJob.objects.filter(execution=execution, step=key).values_list("pk", flat=True)
+    found = None if "\0" in key else own.first()
     if found is None:
         raise JobUnknown(f"This execution has no step {key!r}.")
     return found

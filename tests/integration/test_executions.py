@@ -171,3 +171,10 @@ def test_a_chain_of_a_thousand_is_skipped_in_one_go(begin, do):
     assert queries(lambda: do("0", fails=True)) < 20
     assert run.state == "FAILED"
     assert list(run.states().values()).count("SKIPPED") == 999
+
+
+def test_a_step_that_no_execution_can_have_is_not_found(begin, submitter):
+    run = begin(step("a"))
+    for key in ("other", "%00", "a%00"):
+        answer = submitter.get(f"/executions/{run.id}/steps/{key}/logs")
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
