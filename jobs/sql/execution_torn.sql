@@ -1,20 +1,27 @@
 -- Executions that stand still though something of them has ended. Whatever ends passes that on in its own transaction,
--- so what can be seen here is torn.
+-- so what can be seen here is torn. (Scalar subqueries, so that they are looked up by index and never hashed from the
+-- whole table.)
+with torn (id) as (
+    select j.execution_id from jobs_workerjob j
+     where j.state in {{TERMINAL}} and not j.passed_on and not j.is_hook and j.execution_id is not null
+     union
+    select e.id from jobs_execution e
+     where e.state not in {{OVER}}
+       and (select j.id from jobs_workerjob j
+             where j.execution_id = e.id and j.state not in {{TERMINAL}} and not j.is_hook limit 1) is null
+     union
+    select j.execution_id from jobs_workerjob j
+     where j.state = 'BLOCKED' and not j.is_hook
+       and (select needed.id from jobs_stepdependency d join jobs_workerjob needed on needed.id = d.depends_on_id
+             where d.step_id = j.id and needed.state not in {{TERMINAL}} limit 1) is null
+     union
+    select j.execution_id from jobs_workerjob j where j.state = 'PENDING' and j.required_tags = array['']
+     union
+    select p.execution_id from jobs_workerjob p join jobs_execution c on c.parent_step_id = p.id
+     where p.state = 'RUNNING' and p.execution_id is not null and c.state in {{OVER}}
+)
 select e.id
-  from jobs_execution e
+  from torn join jobs_execution e using (id)
  where e.state not in {{OVER}}
-   and (   exists (select from jobs_workerjob j
-                    where j.execution_id = e.id and j.state in {{TERMINAL}} and not j.passed_on and not j.is_hook)
-        or not exists (select from jobs_workerjob j
-                        where j.execution_id = e.id and j.state not in {{TERMINAL}} and not j.is_hook)
-        or exists (select from jobs_workerjob j
-                    where j.execution_id = e.id and j.state = 'BLOCKED' and not j.is_hook
-                      and not exists (
-                          select from jobs_stepdependency d join jobs_workerjob needed on needed.id = d.depends_on_id
-                           where d.step_id = j.id and needed.state not in {{TERMINAL}}))
-        or exists (select from jobs_workerjob j
-                    where j.execution_id = e.id and j.state = 'PENDING' and j.required_tags = array[''])
-        or exists (select from jobs_execution c join jobs_workerjob p on p.id = c.parent_step_id
-                    where p.execution_id = e.id and p.state = 'RUNNING' and c.state in {{OVER}}))
  order by e.id
  limit %(batch)s

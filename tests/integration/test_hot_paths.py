@@ -9,9 +9,9 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.sql import by_key
+from controlplane.sql import by_key, text
 from jobs.models import Attempt, WorkerJob
-from jobs.services import claiming, recovery, submission
+from jobs.services import claiming, executions, recovery, submission
 from jobs.services.check import CheckFailed, check
 from jobs.sql import sql
 from liveness.models import ApiToken, Server, ServerEvent
@@ -138,6 +138,17 @@ def test_a_claim_walks_over_none_of_the_jobs_that_it_may_not_have(worker):
     assert not [node for node in reads if "Seq Scan" in node["Node Type"]]
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in reads) < 20
     assert sum(node.get("Rows Removed by Filter", 0) for node in reads) < 20
+
+
+def test_the_search_for_torn_executions_reads_no_table_as_a_whole(db):
+    steps = [{"key": f"s{n}", "action": SCRIPT, "depends_on": [f"s{n - 1}"] if n else []} for n in range(10)]
+    executions.begin([executions.Plan({"name": "x", "steps": steps}, None, {})] * 1000)
+    submit_many(40_000)  # a step among many, as after a month
+    run("update jobs_workerjob set state = 'CANCELLED', finished_at = clock_timestamp() where execution_id is null")
+    run("analyze jobs_execution, jobs_workerjob, jobs_stepdependency")
+    (plan,) = run("explain (format json) " + text("jobs", "execution_torn"), {"batch": 100})
+    whole = [node["Relation Name"] for node in nodes(plan["Plan"]) if "Seq Scan" in node["Node Type"]]
+    assert not {"jobs_workerjob", "jobs_stepdependency"} & set(whole)
 
 
 def test_a_batch_of_the_recovery_reads_what_it_ends_and_not_all_that_is_lost(worker):
