@@ -20,6 +20,9 @@ from liveness.models import ApiToken
 
 log = structlog.get_logger()
 
+HANDED_ON_LIMIT = 64 * 1024 * 1024
+"""Bytes of the payloads of an execution and its children, as JSON: inputs are stored with each step that has none."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -162,6 +165,17 @@ def written(plans: list[Plan]) -> Rows:
                 }
             )
     return rows
+
+
+def handed_on(definition: dict[str, Any], inputs: Any) -> int:
+    """Bytes of the payloads that an execution and its children would store."""
+    own = len(submission.dumped(inputs))
+    total = 0
+    for step in [*definition["steps"], *definition.get("on_error", [])]:
+        total += len(submission.dumped(step["payload"])) if "payload" in step else own
+        if step["action"]["type"] == "execution":
+            total += handed_on(step["action"], step.get("payload", inputs))
+    return total
 
 
 def as_job(step: dict[str, Any], plan: Plan) -> dict[str, Any]:

@@ -172,8 +172,11 @@ def conclude(slot: TriggerSlot, job: Any) -> None:
         slot.outcome, slot.note = SlotOutcome.FAILED, 'its output is not like {"fire": true, "inputs": {}}'
     elif answer["fire"]:
         inputs = answer.get("inputs", template.get("inputs", {}))
-        [slot.execution_id] = executions.begin([Plan(template, None, inputs, trigger=slot.trigger_id)])
-        slot.outcome = SlotOutcome.FIRED
+        if (size := executions.handed_on(template, inputs)) > executions.HANDED_ON_LIMIT:
+            slot.outcome, slot.note = SlotOutcome.FAILED, f"its inputs, handed to every step, are {size} bytes"
+        else:
+            [slot.execution_id] = executions.begin([Plan(template, None, inputs, trigger=slot.trigger_id)])
+            slot.outcome = SlotOutcome.FIRED
     else:
         slot.outcome = SlotOutcome.NOT_FIRED
     slot.save(update_fields=["outcome", "note", "execution_id"])

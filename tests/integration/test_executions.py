@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from jobs.services import executions
 from tests.support.executions import SCRIPT, step
 
 pytestmark = pytest.mark.django_db
@@ -178,3 +179,15 @@ def test_a_step_that_no_execution_can_have_is_not_found(begin, submitter):
     for key in ("other", "%00", "a%00"):
         answer = submitter.get(f"/executions/{run.id}/steps/{key}/logs")
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_inputs_that_every_step_would_be_handed_are_not_multiplied_beyond_measure(begin, submitter, monkeypatch):
+    child = {"type": "execution", "name": "inner", "steps": [step("x")]}
+    steps = [step("a"), step("b", payload=1), step("c", action=child)]
+    copies = 3 * len('{"text":"' + "x" * 100 + '"}') + 1
+    monkeypatch.setattr(executions, "HANDED_ON_LIMIT", copies)
+    begin(*steps, inputs={"text": "x" * 100})
+    monkeypatch.setattr(executions, "HANDED_ON_LIMIT", copies - 1)
+    answer = submitter.post("/executions", {"name": "x", "steps": steps, "inputs": {"text": "x" * 100}})
+    assert answer.status_code == 400
+    assert list(answer.json()["errors"]) == ["inputs"]

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from jobs.models import Trigger, TriggerSlot
-from jobs.services import check, sweep, triggers
+from jobs.services import check, executions, sweep, triggers
 from tests.support.executions import SCRIPT, step
 
 pytestmark = pytest.mark.django_db
@@ -126,6 +126,16 @@ def test_a_trigger_with_a_number_beyond_64_bits_is_evaluated_and_fires(create, r
     assert triggers.evaluate_due() == 1
     answer(crew, {"fire": True})
     assert outcomes(read(trigger)) == [("01:00", "FIRED")]
+
+
+def test_an_answer_whose_inputs_are_too_large_for_so_many_steps_is_failed(create, read, at, worker, monkeypatch):
+    trigger = create()
+    crew = worker()
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    monkeypatch.setattr(executions, "HANDED_ON_LIMIT", 20)
+    answer(crew, {"fire": True, "inputs": {"text": "x" * 20}})
+    assert outcomes(read(trigger)) == [("01:00", "FAILED")]
 
 
 def test_one_evaluation_is_in_flight_and_the_slots_that_pass_meanwhile_are_missed(create, read, at, worker):
@@ -297,7 +307,9 @@ def test_a_trigger_that_makes_no_sense_is_refused(operator, said, field):
     assert not Trigger.objects.exists()
 
 
-@pytest.mark.parametrize("template", [{}, {"name": "x"}, {"steps": [step("a")]}, {"name": "x", "steps": [{"key": "a"}]}])
+@pytest.mark.parametrize(
+    "template", [{}, {"name": "x"}, {"steps": [step("a")]}, {"name": "x", "steps": [{"key": "a"}]}]
+)
 def test_the_execution_of_a_trigger_is_changed_as_a_whole(create, operator, read, template):
     before = create()
     answer = operator.call("PATCH", f"/triggers/{before['id']}", {"execution": template})

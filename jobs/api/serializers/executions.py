@@ -12,6 +12,7 @@ from jobs import graph
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName
 from jobs.models import Execution, ExecutionEvent, WorkerJob
+from jobs.services import executions
 from jobs.states import EventCode, ExecutionState
 
 SERVERS_OWN = "_server"
@@ -113,6 +114,14 @@ class ExecutionRequest(Definition):
         required=False, help_text="Refuse it (503) when for one of its steps no worker is eligible just now."
     )
     key = TextField(required=False, help_text="The same key again returns the same execution.")
+
+    def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
+        definition = super().validate(definition)
+        size = executions.handed_on(definition, definition.get("inputs", {}))
+        if size > executions.HANDED_ON_LIMIT:
+            why = f"Handed to every step without a payload they are {size} bytes; at most {executions.HANDED_ON_LIMIT}."
+            raise serializers.ValidationError({"inputs": [why]})
+        return definition
 
 
 class StepAnswer(serializers.ModelSerializer):
