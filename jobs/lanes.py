@@ -65,6 +65,8 @@ class Lane:
     label: str
     title: str
     state: str
+    progress: str = ""
+    """How far its code says that it has come."""
     spans: list[Span] = field(default_factory=list)
     claimed: str | None = None
     end: Mark | None = None
@@ -153,6 +155,8 @@ def lane_of(attempt: Any, top: int, since: datetime, axis: Axis, late: Sequence[
     name = attempt.server.name
     short = name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
     lane = Lane(top, f"#{attempt.number} {short}", name, attempt.state)
+    if attempt.finished_at is None and attempt.progress is not None:
+        lane.progress = f"{100 * attempt.progress:.0f} %"
     until = attempt.finished_at or now
     begun = attempt.started_at or until
     lane.spans.append(axis.bar("waiting", since, attempt.claimed_at, "waiting"))

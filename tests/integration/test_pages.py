@@ -129,6 +129,19 @@ def test_a_job_page_shows_its_attempts_as_lanes_and_as_a_table(reader, story):
     assert "attempt_superseded" in text(answer)
 
 
+def test_a_job_page_shows_how_far_a_running_attempt_has_come_and_its_last_word(reader, worker, submit):
+    page = f"/admin/instance/jobs/{submit()['id']}/"
+    server = worker()
+    attempt = server.hold()
+    assert "<progress" not in reader.get(page).content.decode()
+    server.report({"attempt": attempt["id"], "event": "PROGRESS", "progress": 0.4, "message": HOSTILE})
+    seen = reader.get(page).content.decode()
+    assert '<progress max="1" value="0.4"' in seen and "RUNNING 40 %" in seen
+    assert "&lt;script&gt;alert(1)" in seen and HOSTILE not in seen
+    server.complete(attempt)
+    assert "<progress" not in reader.get(page).content.decode()
+
+
 @pytest.mark.parametrize(("unmatched", "said"), [("fail", True), ("wait", False)])
 def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker, submit, unmatched, said):
     job = submit(tags=["quantum"], unmatched=unmatched, good_until="2199-01-01T00:00:00Z")

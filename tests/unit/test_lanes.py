@@ -16,10 +16,11 @@ def at(seconds):
     return START + timedelta(seconds=seconds)
 
 
-def attempt(number, server, claimed, started=None, finished=None, state="RUNNING", name="worker"):
+def attempt(number, server, claimed, started=None, finished=None, state="RUNNING", name="worker", progress=None):
     moments = {"claimed_at": claimed, "started_at": started, "finished_at": finished}
     when = {field: None if seconds is None else at(seconds) for field, seconds in moments.items()}
-    return Row(number=number, server_id=server, server=Row(name=name), state=state, reason="", **when)
+    said = {"state": state, "progress": progress, "reason": ""}
+    return Row(number=number, server_id=server, server=Row(name=name), **said, **when)
 
 
 def job(finished=None, state="RUNNING"):
@@ -49,6 +50,11 @@ def test_a_job_that_waits_again_has_a_lane_for_it():
     lanes = chart(job(state="PENDING"), [attempt(1, LOST, 0, 0, 40, "RESUBMITTED")], [], {}, at(100)).lanes
     assert bars(lanes[1]) == {"waiting": ("40.00%", "60.00%")}
     assert lanes[0].arrow
+
+
+def test_a_running_attempt_says_how_far_it_has_come_and_one_that_is_over_does_not():
+    attempts = [attempt(1, LOST, 0, 0, 40, "RESUBMITTED", progress=0.9), attempt(2, HEIR, 40, 40, progress=0.0)]
+    assert [lane.progress for lane in chart(job(), attempts, [], {}, at(100)).lanes] == ["", "0 %"]
 
 
 def test_silence_is_hatched_and_the_loss_is_marked():
