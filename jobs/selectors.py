@@ -74,7 +74,7 @@ def live_attempts(server: Any) -> QuerySet[Attempt]:
     return Attempt.objects.live().filter(server_id=server).order_by("claimed_at")
 
 
-COUNTED = 10_000
+COUNTED = 2_000
 """So many jobs of a state that has ended are counted; of more it is said about how many."""
 
 

@@ -147,12 +147,19 @@ def check_age() -> Func:
 
 
 def present_by_type() -> "QuerySet[Any, Any]":
-    """For each cluster and type of server: how many have not ended, how many of them are alive and heard in time."""
+    """For each cluster and type of server: how many have not ended, `present`; how many of them are alive and heard in
+    time, `well`, of which some may get work, `takes_work`; how many are `lost`."""
+    well = Q(state__in=states.ALIVE, late=False)
     return (
         judged()
         .exclude(state__in=ENDED)
         .values("cluster", "type")
-        .annotate(present=Count("pk"), well=Count("pk", filter=Q(state__in=states.ALIVE, late=False)))
+        .annotate(
+            present=Count("pk"),
+            well=Count("pk", filter=well),
+            takes_work=Count("pk", filter=well & Q(state=ServerState.RUNNING, cordoned_by=None)),
+            lost=Count("pk", filter=Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR])),
+        )
         .order_by("cluster", "type")
     )
 

@@ -17,7 +17,7 @@ from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import ago
 from liveness.selectors import database_time
 
-HAPPENINGS_A_PAGE, JOBS_A_PAGE = 100, 100
+HAPPENINGS_A_PAGE, JOBS_A_PAGE = 50, 50
 
 
 @for_readers

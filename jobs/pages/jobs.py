@@ -25,7 +25,7 @@ from liveness.pages.actions import offered
 from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import ago, duration, left, moment
 
-JOBS_A_PAGE, TEXT_SHOWN = 100, 10_000
+JOBS_A_PAGE, TEXT_SHOWN = 50, 10_000
 LINES_SHOWN, LINES_READ = 200, 1000
 PLACES_SHOWN = 50
 

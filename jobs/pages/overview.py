@@ -18,7 +18,8 @@ from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import age, ago, jobs_said
 from liveness.states import ServerState, ServerType
 
-SERVERS_READ, SERVERS_SHOWN = 100, 12
+SERVERS_SHOWN = 12
+"""Rows, those that need attention first: of the others the tiles tell the number, and the page of servers all."""
 
 
 @for_readers
@@ -26,25 +27,27 @@ def overview(request: HtmxRequest) -> HttpResponse:
     """What is there, in one sentence and in full."""
     figures = selectors.figures()
     by_type = list(liveness.present_by_type())
-    servers = list(selectors.instance(SERVERS_READ))
+    servers = list(selectors.instance(SERVERS_SHOWN, ended=1))
     present = sum(row["present"] for row in by_type)
     running = [server for server in servers if server.state != ServerState.INACTIVE]
     worries = {server.pk: worry for server in running if (worry := concern(server))}
     worried = sorted((server for server in running if server.pk in worries), key=lambda it: worries[it.pk][0])
+    needing = sum(row["present"] - row["well"] for row in by_type)
     shown = {
         "title": "Instance",
-        "verdict": verdict(by_type, servers, figures),
+        "verdict": verdict(by_type, servers, sorted(worries.values(), key=lambda worry: worry[0]), figures),
         "check": check_told(figures["check_age"]),
         "by_type": [{**row, "url": servers_url(row)} for row in by_type],
         "by_state": counted(figures),
         "waiting": None if figures["waiting"] is None else age(figures["waiting"]),
         "attention": [drawn(server) for server in worried],
-        "servers": [drawn(server) for server in running if server.pk not in worries][:SERVERS_SHOWN],
+        "attention_left_out": max(0, needing - len(worried)),
+        "servers": [drawn(server) for server in running if server.pk not in worries],
         "present": present,
-        "left_out": max(0, present - len(worried) - SERVERS_SHOWN),
+        "left_out": present - sum(server.state not in liveness.ENDED for server in running),
         "activity": [(row, ago(row.at, figures["now"])) for row in selectors.activity()],
         "has_jobs": bool(figures["counts"]),
-        "has_workers": any(server.type == ServerType.WORKER for server in servers),
+        "has_workers": any(row["type"] == ServerType.WORKER for row in [*by_type, *map(vars, servers)]),
         "brakes": figures["brakes"] or [],
         "maintenance": figures["maintenance"],
         "witnessed": figures["witnessed"],
@@ -63,7 +66,9 @@ def check_told(seconds: float | None) -> dict[str, Any]:
     return {"age": None if seconds is None else age(seconds), "late": late, "interval": f"{conf().interval:g}"}
 
 
-def verdict(by_type: list[dict[str, Any]], servers: list[Any], figures: dict[str, Any]) -> dict[str, Any]:
+def verdict(
+    by_type: list[dict[str, Any]], servers: list[Any], worries: list[Any], figures: dict[str, Any]
+) -> dict[str, Any]:
     """How it stands, in plain words, what gets worse next first; and how loud to say it."""
     if not servers:
         return {"tone": "empty", "said": [SafeString("No server has registered yet.")]}
@@ -76,30 +81,19 @@ def verdict(by_type: list[dict[str, Any]], servers: list[Any], figures: dict[str
         said.append(SafeString("The liveness check has never run: nobody notices a lost server."))
     elif check["late"]:
         said.append(format_html("The last liveness check was {} ago: nobody notices a lost server.", check["age"]))
-    worries = sorted(filter(None, map(concern, servers)), key=lambda worry: worry[0])
     if worries:
         said.append(format_html("{}.", format_html_join("; ", "{}", ((text,) for _, text in worries[:3]))))
-    if len(worries) > 3:
-        said.append(format_html("{} more need attention.", len(worries) - 3))
+    if (more := present - well - len(worries[:3])) > 0:
+        said.append(format_html("{} more {} attention.", more, "needs" if more == 1 else "need"))
     waits = figures["counts"].get(JobState.PENDING, 0)
-    idle = waits and len(servers) < SERVERS_READ and not any(map(takes_work, servers))
+    idle = waits and not any(row["takes_work"] for row in by_type if row["type"] == ServerType.WORKER)
     if idle:
         verb = "waits" if waits == 1 else "wait"
         said.append(format_html("{} {} and no worker takes work.", jobs_said(waits), verb))
     if len(said) == 1 and present:
         said.append(SafeString("Every heartbeat is fresh."))
-    lost = any(server.state in (ServerState.DISCONNECTED, ServerState.ERROR) for server in servers)
-    bad = check["late"] or idle or lost
+    bad = check["late"] or idle or any(row["lost"] for row in by_type)
     return {"tone": "bad" if bad else "worry" if worries or not present else "well", "said": said}
-
-
-def takes_work(server: Any) -> bool:
-    return (
-        server.type == ServerType.WORKER
-        and server.state == ServerState.RUNNING
-        and server.fresh
-        and server.cordoned_by is None
-    )
 
 
 def counted(figures: dict[str, Any], chosen: JobFilter | None = None) -> list[dict[str, Any]]:

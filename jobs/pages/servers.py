@@ -25,7 +25,7 @@ from liveness.pages.words import left, moment
 from liveness.selectors import ENDED
 from liveness.states import ServerState
 
-SERVERS_A_PAGE, ENDED_SHOWN, BEATS = 50, 20, 60
+SERVERS_A_PAGE, ENDED_SHOWN, BEATS = 25, 10, 60
 LOST = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 
 

@@ -79,6 +79,26 @@ def test_the_verdict_says_who_is_silent_and_what_follows_when(reader, worker, su
     )
 
 
+@pytest.mark.parametrize(("silent", "well"), [(2, 9), (2, 10), (2, 11), (12, 1), (13, 1)])
+def test_the_first_page_shows_twelve_servers_those_that_need_attention_first(reader, worker, clock, silent, well):
+    for number in range(silent):
+        worker(name=f"silent-{number}")
+    clock.advance(31)
+    for number in range(well):
+        worker(name=f"well-{number}")
+    check()
+    answer = reader.get("/admin/instance/")
+    page, seen = answer.content.decode(), text(answer)
+    rows = re.findall(r'<tr role="row" id="server-.*?>((?:silent|well)-\d+)</a>', page, re.DOTALL)
+    shown = [name.partition("-")[0] for name in rows]
+    assert (shown.count("silent"), shown.count("well")) == (min(12, silent), min(12 - min(12, silent), well))
+    assert f"{well} of {silent + well} servers alive" in seen
+    assert (f"{silent - 3} more need attention" in seen) == (silent > 3)
+    assert ("1 more that need attention" in seen) == (silent == 13)
+    more = silent + well - 12
+    assert (f"All {silent + well} servers, {more} more than here" in seen) == (more > 0)
+
+
 def test_a_silent_server_is_never_drawn_as_running(reader, worker, clock):
     silent = worker()
     page = f"/admin/instance/servers/{silent.id}/"
@@ -161,9 +181,9 @@ def test_recent_activity_tells_who_did_what_and_why(reader, story):
 
 def test_jobs_are_listed_a_page_at_a_time_and_by_state(reader, submit):
     command = {"action": {"type": "script", "command": "true"}}
-    submit.client.post("/jobs", [command] * 101)
+    submit.client.post("/jobs", [command] * 51)
     first = reader.get("/admin/instance/jobs/?state=PENDING").content.decode()
-    assert first.count('id="job-') == 100
+    assert first.count('id="job-') == 50
     (older,) = re.findall(r'href="(\?[^"]*before=[^"]+)"', first)
     rest = reader.get("/admin/instance/jobs/" + older.replace("&amp;", "&")).content.decode()
     assert rest.count('id="job-') == 1

@@ -1,0 +1,18 @@
+"""What the Instance pages write many times over: too often for an include each."""
+
+from functools import lru_cache
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+
+@register.filter
+@lru_cache(maxsize=256)
+def badge(state: str) -> SafeString:
+    """A state as icon, word and colour."""
+    return format_html(
+        '<span class="badge s-{0}"><svg class="icon" aria-hidden="true"><use href="#i-{0}"/></svg>{0}</span>', state
+    )

@@ -1,0 +1,65 @@
+"""How long the Instance pages take, where there is as much as the design speaks of."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+
+from jobs.models import Attempt
+from jobs.services import seeding
+from tests.bench.database import begin
+from tests.bench.rows import Row, Step, alternate
+
+REQUESTS = 40
+REFERENCE = "/admin/password_change/"
+"""A page of Django's admin that shows nothing of ours: session, user, a form in the same frame."""
+PAGES = ["", "servers/", "servers/{server}/", "jobs/", "jobs/{job}/", "executions/", "triggers/", "activity/",
+         "quarantine/", "recovery/"]  # fmt: skip
+
+
+def pages(data_dir: Path, step: Step) -> list[Row]:
+    """With 1,000 servers and 100,000 jobs."""
+    return measured("pages", 1_000, 100_000, "≤ 50 ms", step)
+
+
+def pages_at_scale(data_dir: Path, step: Step) -> list[Row]:
+    """With 10,000 servers and 1,000,000 jobs."""
+    return measured("pages_at_scale", 10_000, 1_000_000, "≤ 150 ms", step)
+
+
+def measured(name: str, servers: int, jobs: int, goal: str, step: Step) -> list[Row]:
+    """In this process, through all of Django; the page that a reader opens, not the smaller part that a poll asks."""
+    begin()
+    seeding.seed(servers, jobs, force=True)
+    seeding.tidy()
+    settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
+    reader, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
+    client = Client(SERVER_NAME="localhost")
+    client.force_login(reader)
+    moved: Attempt = Attempt.objects.filter(state="RESUBMITTED").earliest("id")
+    addresses = {page: page.format(server=moved.server_id, job=moved.job_id) for page in PAGES}
+    rows = []
+    logging.disable(logging.INFO)  # a line for each request; a server under load writes it beside the next
+    for page, address in addresses.items():
+        value, reference = alternate(step, p95(client, f"/admin/instance/{address}"), p95(client, REFERENCE))
+        bench = f"{name} {page.format(server='ID', job='ID') or 'overview'}"
+        rows.append(Row(bench, value, "ms", reference, "a page of Django's admin", goal))
+    logging.disable(logging.NOTSET)
+    return rows
+
+
+def p95(client: Client, address: str) -> Callable[[], float]:
+    def measure() -> float:
+        took = []
+        for _ in range(REQUESTS):
+            began = time.perf_counter()
+            answer = client.get(address)
+            took.append(1000 * (time.perf_counter() - began))
+            assert answer.status_code == 200, answer
+        return sorted(took)[int(0.95 * REQUESTS)]
+
+    return measure
