@@ -62,6 +62,44 @@ def test_a_killed_worker_is_shown_without_a_reload(site, scheme):
     overview.context.close()
 
 
+@SCHEMES
+def test_an_execution_whose_worker_is_killed_goes_on_before_the_readers_eyes_and_is_cancelled_from_its_page(
+    site, scheme
+):
+    name, heir = f"doomed-{scheme}", f"heir-{scheme}"
+    site.running.agent(name, site.url, "--tags", scheme)
+    run = site.begin(
+        browser.step("extract", "test $JOB_ATTEMPT -gt 1 || sleep 600", tags=[scheme], unmatched="wait"),
+        browser.step("load", "sleep 600", "extract", tags=[scheme], unmatched="wait"),
+        browser.step("tidy", "true", "load", tags=[scheme], unmatched="wait"),
+    )
+    page = site.open(color_scheme=scheme, viewport={"width": 360, "height": 800})
+    browser.poll_often(page)
+    site.go(page, f"executions/{run}/")
+
+    def box(key, state):
+        return page.locator(f".graph .box.s-{state}", has_text=key)
+
+    box("extract", "RUNNING").wait_for()
+    expect(box("load", "BLOCKED")).to_be_attached()
+    loads: list[str] = []
+    page.on("load", lambda page: loads.append(page.url))
+    site.running.agent(heir, site.url, "--tags", scheme)
+    site.running.kill(name)
+    page.locator(".lanes .end.s-RESUBMITTED").first.wait_for()
+    page.locator("table", has_text="In words").get_by_text("JOB_RESUBMITTED").wait_for()
+    box("extract", "COMPLETED").wait_for()
+    box("load", "RUNNING").wait_for()
+    assert loads == [], "the page was reloaded"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360, "it is read on a phone as well"
+    browser.act(page, "Cancel", "nobody needs it")
+    page.locator(".state .badge", has_text="CANCELLED").wait_for()
+    assert {step["key"]: step["state"] for step in site.execution(run)["steps"]} == {
+        "extract": "COMPLETED", "load": "CANCELLED", "tidy": "CANCELLED",
+    }  # fmt: skip
+    page.context.close()
+
+
 def test_a_server_is_drained_from_its_page_and_the_drain_stopped(site):
     site.running.agent("to-drain", site.url, "--tags", "drained")
     page = site.open()
@@ -125,7 +163,10 @@ def test_a_waiting_job_says_why_it_waits(site):
 
 def test_the_pages_want_a_login(site):
     page = site.open(user=None)
-    for path in ("", "servers/", "jobs/", "activity/", "quarantine/", "recovery/", "servers/cordon/?all=1"):
+    for path in (
+        "", "servers/", "jobs/", "executions/", "triggers/", "activity/", "quarantine/", "recovery/",
+        "servers/cordon/?all=1", "executions/cancel/?all=1",
+    ):  # fmt: skip
         site.go(page, path)
         assert "/admin/login/" in page.url, path
     page.context.close()
@@ -227,18 +268,42 @@ def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site, sch
     job = site.submit("echo out; echo err >&2; exit 1", tags=[name], unmatched="wait")
     eventually(lambda: site.job(job)["state"] == "FAILED", why="it failed")
     waiting = site.submit("true", tags=["quantum"], unmatched="wait")
+    inner = {"type": "execution", "name": "inner", "steps": [browser.step("x", "true", tags=[name])]}
+    run = site.begin(
+        browser.step("bad", "exit 1", tags=[name]),
+        browser.step("after", "true", "bad", tags=[name]),
+        {"key": "child", "action": inner},
+        on_error=[{"key": "tell", "action": browser.script("cat"), "tags": [name]}],
+    )
+    eventually(lambda: site.execution(run)["state"] == "FAILED", why="the execution failed")
+    going = site.begin(
+        browser.step("long", 'echo "0.4 copying" > "$JOB_PROGRESS"; sleep 600', tags=[name]),
+        browser.step("then", "true", "long", tags=[name]),
+    )
+    half = site.execution(going)["steps"][0]["job"]
+    eventually(lambda: site.job(half)["attempts"] and site.job(half)["attempts"][0]["progress"], why="it says how far")
+    site.schedule(name)
     page = site.open(color_scheme=scheme)
+    site.go(page, "triggers/")
+    browser.poll_often(page)
+    page.locator("tr", has_text=name).locator(".slot .s-FIRED").first.wait_for()
     server = site.server_page(page, name)
     found: list[str] = []
     for path in (
         "", "servers/", "servers/?attention=1&q=nobody", server, "jobs/", f"jobs/{job}/", f"jobs/{waiting}/",
         f"jobs/resubmit/?pick={job}", "jobs/cancel/?all=1", "servers/drain/?all=1", "activity/", "quarantine/",
-        "recovery/?claimed=0&running=0", "jobs/00000000-0000-7000-8000-000000000000/",
+        "recovery/?claimed=0&running=0", "jobs/00000000-0000-7000-8000-000000000000/", f"jobs/{half}/",
+        "executions/", "executions/?state=CANCELLED&q=nobody", f"executions/{run}/", f"executions/{going}/",
+        f"executions/cancel/?pick={going}", f"executions/rerun/?pick={run}", "triggers/",
     ):  # fmt: skip
         answer = page.goto(f"{site.url}/admin/instance/{path}")
         assert answer.status in (200, 404), path
         found += browser.findings(page)
     assert found == []
+    page.set_viewport_size({"width": 360, "height": 800})
+    for path in ("executions/", f"executions/{run}/", "triggers/", f"jobs/{half}/", f"executions/cancel/?pick={going}"):
+        site.go(page, path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
     # An unknown job is a 404, of which the browser tells its console.
     site.complaints[:] = [said for said in site.complaints if "404" not in said]
     page.context.close()

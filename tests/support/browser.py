@@ -27,6 +27,14 @@ AXE = Path(__file__).with_name("axe.min.js")
 """axe-core 4.14.1 as its makers publish it; its licence, MPL 2.0, stands on top of it."""
 
 
+def script(command: str) -> dict[str, Any]:
+    return {"type": "script", "command": command}
+
+
+def step(key: str, command: str, *needs: str, **said: Any) -> dict[str, Any]:
+    return {"key": key, "action": script(command), "depends_on": list(needs), **said}
+
+
 class Site:
     """A control plane, and a browser to look at it with."""
 
@@ -61,8 +69,27 @@ class Site:
         page.goto(f"{self.url}/admin/instance/{path}")
 
     def submit(self, command: str, **job: Any) -> str:
-        body = {"action": {"type": "script", "command": command}, **job}
+        body = {"action": script(command), **job}
         return str(self.running.call("POST", f"{self.url}/api/v1/jobs", self.client, body)["id"])
+
+    def begin(self, *steps: dict[str, Any], **said: Any) -> str:
+        """An execution of these steps; its id."""
+        body = {"name": "nightly", "steps": list(steps), **said}
+        return str(self.running.call("POST", f"{self.url}/api/v1/executions", self.client, body)["id"])
+
+    def execution(self, id: str) -> Any:
+        return self.running.call("GET", f"{self.url}/api/v1/executions/{id}", self.client)
+
+    def schedule(self, name: str) -> None:
+        """A trigger that starts an execution each time, for workers that have its name as a tag."""
+        body = {
+            "name": name,
+            "interval_seconds": 3,
+            "tags": [name],
+            "action": script("echo '{\"fire\": true}'"),
+            "execution": {"name": "scheduled", "steps": [step("a", "true", tags=[name])]},
+        }
+        self.running.call("POST", f"{self.url}/api/v1/triggers", self.operator, body)
 
     def job(self, id: str) -> Any:
         return self.running.call("GET", f"{self.url}/api/v1/jobs/{id}", self.client)
