@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml
 
-.PHONY: help install install-dev run test test-fast test-acceptance bench lint lock
+.PHONY: help install install-dev run test test-fast test-acceptance bench screenshots lint lock
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -33,6 +33,9 @@ test-acceptance: $(DEV_STAMP) ## the tests that start the real processes
 
 bench: $(DEV_STAMP) ## what it can do, as ratios; BENCH="heartbeats claim" for some
 	$(BIN)/python -m tests.bench $(BENCH)
+
+screenshots: $(DEV_STAMP) ## the pictures of the README anew, with a Chromium
+	$(BIN)/python -m tests.screenshots
 
 lint: $(DEV_STAMP) ## style, types, import rules, migrations
 	$(BIN)/ruff check

@@ -1,4 +1,4 @@
-"""A worker dies in the middle of a job, and the demo tells what becomes of both."""
+"""A worker dies in the middle of a step of an execution, and the demo tells what becomes of both."""
 
 import os
 import signal
@@ -11,8 +11,10 @@ from typing import Any
 import psutil
 
 from controlplane.demo.api import Api, Failed
-from controlplane.demo.shift import yearly_report
+from controlplane.demo.plan import yearly_closing
 
+IN_THE_MIDDLE = 0.25
+"""Of the job: how far it comes before its worker dies."""
 SERVER_STORY = {
     "DISCONNECTED": "is DISCONNECTED: nobody has heard it for too long, so it gets no more work",
     "NOT_RUNNING": "is NOT_RUNNING: its jobs were given away, and it can never come back",
@@ -38,8 +40,9 @@ class Accident:
         begun = time.monotonic()
         while time.monotonic() - begun < after:
             yield
-        job = self.client.post("jobs", body=yearly_report(1999))
-        while (attempt := running(job)) is None:
+        run = self.client.post("executions", body=yearly_closing(1999))
+        job = self.client.get("jobs", run["steps"][0]["job"])
+        while (attempt := running(job)) is None or (attempt["progress"] or 0) < IN_THE_MIDDLE:
             yield
             job = self.client.get("jobs", job["id"])
         server = self.operator.get("servers", attempt["server"]["id"])
@@ -49,6 +52,7 @@ class Accident:
             return
         self.say(f"ACCIDENT: kill -9 of {server['name']} (process {victim.pid}) in the middle of a yearly report")
         self.say(f"  see {self.client.url}/admin/instance/jobs/{job['id']}/")
+        self.say(f"  and {self.client.url}/admin/instance/executions/{run['id']}/, of which it is a step")
         victim.send_signal(signal.SIGKILL)
         while not {("INACTIVE",), ("job",)} <= self.told:
             yield

@@ -25,6 +25,10 @@ class Api:
         """Raises Failed."""
         return self.request("POST", path, json.dumps(body))
 
+    def patch(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Raises Failed."""
+        return self.request("PATCH", path, json.dumps(body))
+
     def request(self, method: str, path: tuple[str, ...], body: str | None = None) -> dict[str, Any]:
         address = "/".join([self.url, "api", "v1", *(quote(part, safe="") for part in path)])
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}

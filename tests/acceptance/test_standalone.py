@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import psutil
+import psycopg
 import pytest
 import urllib3
 
@@ -221,7 +222,7 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(star
     assert running(processes) == []
 
 
-def test_the_demo_kills_a_worker_and_tells_how_its_job_is_completed(start):
+def test_the_demo_kills_a_worker_and_tells_how_its_job_is_completed_and_its_trigger_ends_with_it(start, data_dir):
     one = start("--demo")
     one.wait_for(r"demo +\| ACCIDENT: kill -9 of worker-\d", within=60)
     for state in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE"):
@@ -229,3 +230,8 @@ def test_the_demo_kills_a_worker_and_tells_how_its_job_is_completed(start):
     one.wait_for(r"Attempt 1 is RESUBMITTED")
     one.wait_for(r"The job is COMPLETED, in attempt 2", within=60)
     assert one.end() == 0, one.said
+    with postgres.running(data_dir) as url, psycopg.connect(url) as database:
+        assert database.execute("select enabled from jobs_trigger").fetchall() == [(False,)]
+        assert database.execute("select count(*) from jobs_triggerslot where outcome = 'FIRED'").fetchone() >= (1,)
+        ended = "select count(*) from jobs_execution where state = 'FAILED' and parent_step_id is null"
+        assert database.execute(ended).fetchone() >= (1,)
