@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import orjson
 import structlog
 from cronsim import CronSim
-from django.db import OperationalError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from rest_framework.exceptions import ParseError
 
 from controlplane.rest import refuse_unstorable
@@ -116,9 +116,14 @@ def stored(trigger: Trigger) -> Trigger:
     now = sql.rows("now")[0].now
     trigger.created_at = now if trigger._state.adding else trigger.created_at
     trigger.next_slot_at = next(slots(trigger, now), None) if trigger.enabled else None
-    if Trigger.objects.filter(name=trigger.name).exclude(pk=trigger.pk).exists():
-        raise TriggerNameTaken(f"Another trigger is named {trigger.name!r}.")
-    trigger.save()
+    others = Trigger.objects.filter(name=trigger.name).exclude(pk=trigger.pk)
+    try:
+        with transaction.atomic():
+            trigger.save()
+    except IntegrityError:
+        if not others.exists():
+            raise
+        raise TriggerNameTaken(f"Another trigger is named {trigger.name!r}.") from None
     return Trigger.objects.get(name=trigger.name)
 
 

@@ -118,3 +118,13 @@ def test_a_hand_on_a_step_that_is_not_its_to_move_waits_for_nobody_who_moves_its
             assert by_hand.result(10).status_code == 409
         WorkerJob.objects.filter(pk=job).select_for_update().get()  # no ring
     by_hand.result(10)
+
+
+def test_of_two_triggers_of_one_name_at_the_same_moment_the_second_is_refused(committed, threads):
+    operator = Caller(tokens.create("an operator", "operator"))
+    body = {"name": "t", "interval_seconds": 3600, "action": SCRIPT, "execution": {"name": "x", "steps": [step("a")]}}
+    with transaction.atomic():
+        assert operator.post("/triggers", body).status_code == 201
+        second = threads(operator.post, "/triggers", body)
+        assert hot.someone_waits()
+    assert (second.result(10).status_code, second.result().json()["code"]) == (409, "name_conflict")
