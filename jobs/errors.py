@@ -139,6 +139,12 @@ class TriggerNameTaken(Problem):
     code = "name_conflict"
 
 
+class TriggerChanged(Problem):
+    """This trigger has just been changed by another call: with both it would have two schedules, or none."""
+
+    code = "trigger_changed"
+
+
 class EvaluationInFlight(Problem):
     """This trigger is being evaluated already."""
 

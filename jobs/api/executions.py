@@ -66,12 +66,12 @@ class Cancel(Intervention):
 class Rerun(Intervention):
     """`POST /executions/{id}/rerun`."""
 
-    @extend_schema(request=NoFields, responses={201: ExecutionAnswer})
+    @extend_schema(parameters=[KEY], request=NoFields, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request, execution: UUID) -> Response:
         """The same once more from its beginning, as a new execution."""
         self.said(request, NoFields)
-        begun = executions.rerun(execution, self.owner)
-        return Response(ExecutionAnswer(selectors.execution(begun)).data, status=201)
+        begun, is_new = executions.rerun(execution, self.owner, self.idempotency_key())
+        return Response(ExecutionAnswer(selectors.execution(begun)).data, status=201 if is_new else 200)
 
 
 class StepLogs(JobLogs):

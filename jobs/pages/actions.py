@@ -112,7 +112,7 @@ EXECUTION_ACTIONS = {
         Action(
             "rerun", "Run again", "A new execution begins, with the same steps and inputs. This one stays as it is.",
             "jobs.rerun_execution",
-            noted("rerun_execution", lambda id, by, note: executions.rerun(id), "execution"), may_rerun,
+            noted("rerun_execution", lambda id, by, note: executions.rerun(id)[0], "execution"), may_rerun,
         ),
     )
 }  # fmt: skip

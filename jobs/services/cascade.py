@@ -14,6 +14,7 @@ from uuid import UUID
 import structlog
 
 from jobs.services import executions, triggers
+from jobs.services.reports import SIZE_LIMIT
 from jobs.sql import sql
 from jobs.states import JobKind
 
@@ -47,7 +48,7 @@ def move_on(found: Iterable[UUID]) -> None:
     roots = [row.id for row in sql.rows("cascade_lock", executions=look)]
     is_told = True  # whether there may be a child whose end its parent has not heard
     while look or is_told:
-        rows = sql.rows("cascade", executions=look, roots=roots)
+        rows = sql.rows("cascade", executions=look, roots=roots, output_limit=SIZE_LIMIT)
         executions.begin_children([row.id for row in rows if row.what == "begins"])
         look = sorted({row.execution for row in rows if row.what == "returns"})
         is_told = any(row.what == "ended child" for row in rows)

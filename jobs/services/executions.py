@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
 import structlog
 from django.db import transaction
+from django.utils import timezone
 
 from jobs import states
 from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, NoFreshWorkers, TryAgain
@@ -75,10 +77,11 @@ def submit(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
 
 
 @transaction.atomic
-def rerun(execution: UUID, owner: UUID | None = None) -> UUID:
-    """An execution that has ended once more from its beginning, as a new one: its id.
+def rerun(execution: UUID, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
+    """An execution that has ended once more from its beginning, as a new one: its id, and whether it is new.
 
-    Raises ExecutionUnknown, also when it is not the owner's (None: everybody's), and ExecutionRunning.
+    With a key the same call again finds the same execution. Raises ExecutionUnknown, also when it is not the owner's
+    (None: everybody's), ExecutionRunning, and KeyTaken when another execution has the key.
     """
     reached = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner}))
     before = reached.select_for_update(no_key=True).first()
@@ -86,7 +89,32 @@ def rerun(execution: UUID, owner: UUID | None = None) -> UUID:
         raise ExecutionUnknown
     if before.state not in states.OVER:
         raise ExecutionRunning(f"This execution is {before.state}; one that has ended can be run again.")
-    return begin([Plan(before.definition, before.owner_id, before.inputs, rerun_of=before.pk)])[0]
+    plan = Plan(unexpired(before.definition), before.owner_id, before.inputs, key=key, rerun_of=before.pk)
+    if begun := begin([plan]):
+        return begun[0], True
+    known = Execution.objects.filter(owner=before.owner_id, key=key).first()
+    if known is None:
+        raise TryAgain
+    if known.rerun_of_id != before.pk:
+        raise KeyTaken(f"The key {key!r} was used before, for another execution.", execution=str(known.pk))
+    return known.pk, False
+
+
+def unexpired(definition: dict[str, Any]) -> dict[str, Any]:
+    """What was submitted, without moments that have passed: steps are not to expire by one of those."""
+
+    def kept(step: dict[str, Any]) -> dict[str, Any]:
+        until = step.get("good_until")
+        is_past = until is not None and datetime.fromisoformat(until) <= timezone.now()
+        step = {name: value for name, value in step.items() if not (name == "good_until" and is_past)}
+        if step["action"]["type"] == "execution":
+            step["action"] = unexpired(step["action"])
+        return step
+
+    parts: dict[str, Any] = {
+        part: [kept(step) for step in definition[part]] for part in ("steps", "on_error") if part in definition
+    }
+    return {**definition, **parts}
 
 
 def begin(plans: list[Plan]) -> list[UUID]:

@@ -20,13 +20,11 @@ BATCH = 100
 
 def repair() -> dict[str, int]:
     """Move on what is torn; how many executions, if any."""
-    count = 0
-    while torn := sql.rows("execution_torn", batch=BATCH):
+    count, after = 0, UUID(int=0)
+    while torn := sql.rows("execution_torn", batch=BATCH, after=after):
         for row in torn:
             mend(row.id)
-        count += len(torn)
-        if len(torn) < BATCH:
-            break
+        count, after = count + len(torn), torn[-1].id
     cancellation.halt()
     if evaluations := [row.id for row in sql.rows("trigger_torn", batch=BATCH)]:
         triggers.follow_up(evaluations)

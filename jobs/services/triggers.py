@@ -20,7 +20,7 @@ from rest_framework.exceptions import ParseError
 
 from controlplane.rest import refuse_unstorable
 from jobs import states
-from jobs.errors import EvaluationInFlight, TriggerNameTaken, TriggerUnknown
+from jobs.errors import EvaluationInFlight, TriggerChanged, TriggerNameTaken, TriggerUnknown
 from jobs.models import Trigger, TriggerSlot, WorkerJob
 from jobs.services import executions, submission
 from jobs.services.executions import Plan
@@ -101,13 +101,15 @@ def create(said: dict[str, Any]) -> Trigger:
 def change(trigger: UUID, said: dict[str, Any]) -> Trigger:
     """Change what is said of a trigger; slots that have come are those of the schedule as it was.
 
-    Raises TriggerUnknown and TriggerNameTaken.
+    Raises TriggerUnknown, TriggerNameTaken and TriggerChanged.
     """
     found = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger).first()
     if found is None:
         raise TriggerUnknown
     for field, value in said.items():
         setattr(found, field, value)
+    if (found.cron is None) == (found.interval_seconds is None):
+        raise TriggerChanged  # by another call, after what was said was looked at
     return stored(found)
 
 

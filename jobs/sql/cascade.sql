@@ -65,7 +65,11 @@ closing as materialized (
                   string_agg(step, ', ' order by finished_at) filter (where place <= 10) as named,
                   jsonb_agg(jsonb_build_object('step', step, 'state', state, 'error', error) order by finished_at)
                       filter (where place <= 100) as steps
-             from (select j.step, j.state, j.error, j.finished_at, row_number() over (order by j.finished_at) as place
+             from (select j.step, j.state, j.finished_at,
+                          -- Without what is long: it is handed to every hook, and stands with the step.
+                          case when j.error is not null then jsonb_build_object(
+                              'code', j.error ->> 'code', 'message', left(j.error ->> 'message', 1000)) end as error,
+                          row_number() over (order by j.finished_at) as place
                      from jobs_workerjob j
                     where j.execution_id = e.id and not j.is_hook and not j.continue_on_failure
                       and j.state in {{TERMINAL}} and j.state not in ('COMPLETED', 'SKIPPED')) bad
@@ -96,8 +100,11 @@ hooked as (
 ),
 returned as materialized (
     -- Children that have ended end the step that they are the run of.
-    select c.id, c.name, c.state, c.parent_step_id, c.error
+    select c.id, c.name, c.state, c.parent_step_id, c.error, size.bytes
       from jobs_execution c
+     cross join lateral (
+           select coalesce(sum(octet_length(j.output::text)), 0) as bytes from jobs_workerjob j
+            where j.execution_id = c.id and j.state = 'COMPLETED' and not j.is_hook and c.state = 'COMPLETED') size
      where c.root_id = any(%(roots)s::uuid[]) and c.state in {{OVER}} and not c.passed_on
        and c.parent_step_id is not null
 ),
@@ -107,10 +114,14 @@ heard as (
 parents as (
     update jobs_workerjob p
        set state = returned.state, finished_at = clock_timestamp(),
-           output = case when returned.state = 'COMPLETED' then coalesce(
+           output = case when returned.state = 'COMPLETED' and returned.bytes <= %(output_limit)s then coalesce(
                (select jsonb_object_agg(j.step, j.output) from jobs_workerjob j
                  where j.execution_id = returned.id and j.state = 'COMPLETED' and not j.is_hook), '{}') end,
            error = case returned.state
+               when 'COMPLETED' then case when returned.bytes > %(output_limit)s then jsonb_build_object(
+                   'code', 'RESULT_NOT_AVAILABLE', 'child', returned.id,
+                   'message', format('The outputs of child execution %%s have %%s bytes: read them there',
+                                     returned.name, returned.bytes)) end
                when 'FAILED' then jsonb_build_object(
                    'code', coalesce(returned.error ->> 'code', 'WORKER_CRASHED'),
                    'message', format('Child execution %%s failed', returned.name), 'child', returned.id)

@@ -1,9 +1,17 @@
 -- Back to before anything was passed on in an open execution, so that passing on comes to what is right; its root is
 -- held. The steps that are executions and never began are for the caller to begin.
-with waiting as (
+with stray as (
+    update jobs_workerjob j
+       set state = 'CANCELLED', finished_at = clock_timestamp(), passed_on = j.is_hook
+      from jobs_execution e
+     where e.id = %(execution)s and e.state = 'CANCELLING' and j.execution_id = e.id and j.state = 'BLOCKED'
+),
+waiting as (
     update jobs_workerjob j
        set waits_for = (select count(*) from jobs_stepdependency d where d.step_id = j.id)
-     where j.execution_id = %(execution)s and j.state = 'BLOCKED' and not j.is_hook
+      from jobs_execution e
+     where e.id = %(execution)s and e.state = 'RUNNING' and j.execution_id = e.id and j.state = 'BLOCKED'
+       and not j.is_hook
  returning j.id
 ),
 ended as (
@@ -14,7 +22,7 @@ counted as (
     update jobs_execution e
        set open_steps = (select count(*) from jobs_workerjob j where j.execution_id = e.id and not j.is_hook)
      where e.id = %(execution)s and e.state not in {{OVER}}
- returning e.id
+ returning e.id, e.state
 ),
 children as (
     update jobs_execution c set passed_on = false
@@ -28,4 +36,5 @@ noted as (
 select counted.id, j.id as child_of
   from counted
   left join jobs_workerjob j
-    on j.execution_id = counted.id and j.state = 'PENDING' and j.required_tags = array['']
+    on j.execution_id = counted.id and counted.state = 'RUNNING' and j.state = 'PENDING'
+   and j.required_tags = array['']

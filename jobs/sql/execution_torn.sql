@@ -22,6 +22,6 @@ with torn (id) as (
 )
 select e.id
   from torn join jobs_execution e using (id)
- where e.state not in {{OVER}}
+ where e.state not in {{OVER}} and e.id > %(after)s
  order by e.id
  limit %(batch)s

@@ -1,9 +1,11 @@
 """Executions that end otherwise than by their steps: cancelled, over their timeout, with a lost worker, torn."""
 
 import uuid
+from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from jobs.services import check, sweep
 from tests.support.executions import SCRIPT, step
@@ -380,3 +382,56 @@ def test_the_lines_of_a_step_are_read_by_its_key(begin, do, submitter):
     do.crew.report({"attempt": attempt["id"], "event": "LOG", "stream": "STDOUT", "lines": ["hello"]})
     items = submitter.get(f"/executions/{run.id}/steps/a/logs").json()["items"]
     assert [item["line"] for item in items] == ["hello"]
+
+
+def test_a_rerun_with_a_key_is_one_however_often_it_is_asked_for(begin, do, submitter):
+    run, other = begin(step("a")), begin(step("b"))
+    do("a", "b")
+    key = {"Idempotency-Key": "again"}
+    first = submitter.post(f"/executions/{run.id}/rerun", {}, **key)
+    second = submitter.post(f"/executions/{run.id}/rerun", {}, **key)
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json()["id"] == second.json()["id"]
+    taken = submitter.post(f"/executions/{other.id}/rerun", {}, **key)
+    assert (taken.status_code, taken.json()["code"]) == (409, "key_conflict")
+
+
+def test_a_rerun_does_not_expire_by_a_moment_that_has_passed(begin, do, submitter, frozen):
+    soon = (timezone.now() + timedelta(hours=1)).isoformat()
+    run = begin(step("a", good_until=soon), step("b", good_until="2000-01-01T00:00:00Z"))
+    sweep.sweep()
+    do("a")
+    assert run.state == "FAILED"
+    again = submitter.post(f"/executions/{run.id}/rerun", {}).json()
+    sweep.sweep()
+    seen = submitter.get(f"/executions/{again['id']}").json()
+    assert [step["state"] for step in seen["steps"]] == ["PENDING", "PENDING"]
+
+
+def test_outputs_of_a_child_that_are_too_many_are_left_with_it(begin, do):
+    child = {"type": "execution", "name": "inner", "steps": [step("x"), step("y")]}
+    run = begin(step("child", action=child), step("after", "child"))
+    do("x", "y", output="o" * 200_000)
+    seen = run.step("child")
+    assert (seen["state"], seen["output"], seen["error"]["code"]) == ("COMPLETED", None, "RESULT_NOT_AVAILABLE")
+    assert run.states()["after"] == "PENDING"
+
+
+def test_a_hook_is_not_handed_the_tracebacks(begin, do):
+    run = begin(step("a"), on_error=[{"key": "tell", "action": SCRIPT}])
+    attempt = do.crew.hold()
+    error = {"code": "BAD", "message": "m" * 5000, "traceback": "t" * 50_000}
+    do.crew.report({"attempt": attempt["id"], "event": "FAILED", "error": error})
+    [failed] = do.take()["tell"]["job"]["payload"]["failed"]
+    assert failed["error"] == {"code": "BAD", "message": "m" * 1000}
+    assert run.step("a")["error"] == error
+
+
+def test_a_step_that_is_blocked_in_a_cancelled_execution_ends_and_is_mended_once(begin):
+    run = begin(step("a"), step("b", "a"))
+    sql("update jobs_execution set state = 'CANCELLING' where id = %s", run.id)
+    for _ in range(3):
+        sweep.sweep()
+    assert run.states() == {"a": "CANCELLED", "b": "CANCELLED"}
+    assert run.state == "CANCELLED"
+    assert [event["code"] for event in run.events()].count("EXECUTION_REPAIRED") <= 1
