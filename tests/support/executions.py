@@ -49,6 +49,7 @@ class Crew:
 
     def take(self) -> dict[str, Any]:
         """Claim all that waits."""
+        self.crew.beat()
         while claimed := self.crew.claim(limit=1000):
             self.held.update({attempt["job"]["step"]: attempt for attempt in claimed})
         return self.held
