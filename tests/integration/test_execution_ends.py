@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from jobs.models import WorkerJob
 from jobs.services import check, sweep
 from tests.support.executions import SCRIPT, step
 
@@ -57,17 +58,19 @@ def test_a_completion_that_comes_while_cancelling_is_kept_and_starts_nothing(beg
     assert run.state == "CANCELLED"
 
 
-def test_a_step_of_a_cancelled_execution_is_neither_retried_nor_resubmitted(begin, do, frozen):
+def test_a_job_killed_with_its_execution_is_not_resubmitted_ten_minutes_later(begin, do, frozen):
     run = begin(step("a", max_retries=5))
     do.crew.hold()
     run.cancel()
     lose_worker(frozen)
     assert run.states() == {"a": "CANCELLED"}
     assert run.state == "CANCELLED"
-    frozen.advance(1000)
+    before = run.read()
+    frozen.advance(600)
     sweep.sweep()
     check.check()
-    assert run.states() == {"a": "CANCELLED"}
+    assert run.read() == before
+    assert WorkerJob.objects.count() == 1
 
 
 def test_one_blocked_step_may_be_cancelled_alone(begin, do, submitter):
