@@ -146,7 +146,8 @@ def test_the_search_for_torn_executions_reads_no_table_as_a_whole(db):
     submit_many(40_000)  # a step among many, as after a month
     run("update jobs_workerjob set state = 'CANCELLED', finished_at = clock_timestamp() where execution_id is null")
     run("analyze jobs_execution, jobs_workerjob, jobs_stepdependency")
-    (plan,) = run("explain (format json) " + text("jobs", "execution_torn"), {"batch": 100})
+    said = {"batch": 100, "after": uuid.UUID(int=0)}
+    (plan,) = run("explain (format json) " + text("jobs", "execution_torn"), said)
     whole = [node["Relation Name"] for node in nodes(plan["Plan"]) if "Seq Scan" in node["Node Type"]]
     assert not {"jobs_workerjob", "jobs_stepdependency"} & set(whole)
 
