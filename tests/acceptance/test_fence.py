@@ -67,6 +67,12 @@ def given_away_at(running, job):
     return row[0] if row else None
 
 
+def state_of(running, name):
+    with psycopg.connect(running.env["DATABASE_URL"]) as connection:
+        [(state,)] = connection.execute("select state from liveness_server where name = %s", [name]).fetchall()
+    return state
+
+
 def last_line(ledger):
     return float(ledger.read_text().split()[-1])
 
@@ -97,6 +103,7 @@ def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_
     agent = running.processes["frozen-never"]
     agent.send_signal(signal.SIGSTOP)
     frozen_at = time.time()
+    eventually(lambda: state_of(running, "frozen-never") == "DISCONNECTED", why="the silence is seen")
     while time.time() - frozen_at < 3 * TIMEOUT:
         time.sleep(0.1)
     assert attempt(running, job)["state"] == "RUNNING"
