@@ -1,7 +1,8 @@
 """Hot statements live in named files; this runs them.
 
 In a file, `{{name}}` stands for the file of that name beside it, `{{app.name}}` for one of
-another app's, and `{{NAME}}` for a list of states, so that a condition has one home.
+another app's, and `{{NAME}}` for a list of states, so that a condition has one home. `Written`
+makes such a piece an expression of the ORM.
 """
 
 import re
@@ -14,11 +15,13 @@ from typing import Any
 
 import structlog
 from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db.models import Field, Func
 
 log = structlog.get_logger()
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r"\{\{(?:(\w+)\.)?(\w+)\}\}")
+PIECE = re.compile(r"\bs\.(\w+)|%\((\w+)\)s")
 WORDS: dict[str, str] = {}
 
 
@@ -37,6 +40,30 @@ def text(app: str, name: str) -> str:
         return WORDS[part] if part in WORDS else text(other or app, part)
 
     return INCLUDE.sub(included, (ROOT / app / "sql" / f"{name}.sql").read_text().strip())
+
+
+class Written(Func):
+    """SQL over a row `s` as an expression of the ORM: `s.name` is the field, or the annotation, of whatever is asked.
+
+    It costs Python a tenth of what the same as Case, When and Q does, which counts on a page that is read each second.
+    """
+
+    def __init__(self, text: str, output_field: "Field[Any, Any]", **params: Any) -> None:
+        self.columns = list(dict.fromkeys(column for column, _ in PIECE.findall(text) if column))
+        super().__init__(*self.columns, output_field=output_field)
+        self.text, self.params = text, params
+
+    def as_sql(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+        columns = dict(zip(self.columns, map(compiler.compile, self.source_expressions), strict=True))
+        params: list[Any] = []
+
+        def put(match: re.Match[str]) -> str:
+            column, param = match.groups()
+            sql, values = columns[column] if column else ("%s", [self.params[param]])
+            params.extend(values)
+            return sql
+
+        return PIECE.sub(put, self.text), params
 
 
 class Statements:
@@ -92,6 +119,10 @@ class Statements:
             except DatabaseError as error:
                 log.error("A row is left out of the sweep", sweep=name, row=str(id), error=str(error))
         return found
+
+    def written(self, name: str, output_field: "Field[Any, Any]", **params: Any) -> Written:
+        """The piece `name` as an expression of the ORM."""
+        return Written(text(self.app, name), output_field, **params)
 
     def row(self, *names: str, **params: Any) -> Any | None:
         """The only row of the last of the statements, or None."""

@@ -9,8 +9,10 @@ from django.db.models import (
     BooleanField,
     Case,
     Count,
+    DateTimeField,
     ExpressionWrapper,
     F,
+    FloatField,
     Func,
     IntegerField,
     JSONField,
@@ -27,6 +29,7 @@ from django.db.models import (
 from django.db.models.functions import Cast, Coalesce, Substr
 
 from controlplane.schema import ClockTimestamp
+from controlplane.sql import Written
 from jobs import states
 from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.models import Attempt, LateReport, WorkerJob
@@ -37,7 +40,7 @@ from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
 from liveness.models import Server, ServerEvent
-from liveness.states import ALIVE, ServerState
+from liveness.states import ServerState
 
 
 def jobs() -> QuerySet[WorkerJob]:
@@ -96,25 +99,16 @@ AS_JSON = {"counts", "about", "brakes", "maintenance"}
 
 def holders() -> QuerySet[Server]:
     """Servers as `liveness.judged()` has them, with the number of attempts they hold, `held`."""
-    live = Attempt.objects.live().filter(server=OuterRef("pk")).order_by().values("server")
-    count = Subquery(live.annotate(count=Count("pk")).values("count"), output_field=IntegerField())
-    return liveness.judged().annotate(held=Coalesce(count, 0))
+    return liveness.judged().annotate(held=sql.written("held", IntegerField()))
 
 
 INACTIVE = Q(state=ServerState.INACTIVE)
-RANK = Case(
-    When(INACTIVE, then=3),
-    When(Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR]), then=0),
-    When(Q(state__in=ALIVE, fresh=False), then=0),
-    When(~Q(state__in=ALIVE), then=1),
-    default=2,
-)
-SOONEST = Case(
-    When(state__in=ALIVE, fresh=False, then=F("heard_observed") + F("timeout")),
-    When(~Q(state__in=ALIVE) & ~INACTIVE, then=F("state_changed_observed") + F("termination_grace_period")),
-)
-RECENT = Case(When(INACTIVE, then=F("state_changed_at")))
-ORDER: list[Any] = [RANK, SOONEST, RECENT.desc(), "type", "name", "pk"]
+ORDER: list[Any] = [
+    sql.written("rank", IntegerField()),
+    sql.written("soonest", FloatField()),
+    Written("case when s.state = 'INACTIVE' then s.state_changed_at end", DateTimeField()).desc(),
+    "type", "name", "pk",
+]  # fmt: skip
 """Those that need attention first, what gets worse next before the rest; at the end those that ended last, INACTIVE."""
 
 

@@ -1,6 +1,5 @@
 """Reads for the API and the pages."""
 
-import re
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +10,6 @@ from django.db.models import (
     BooleanField,
     Count,
     DateTimeField,
-    ExpressionWrapper,
     F,
     FloatField,
     Func,
@@ -20,7 +18,6 @@ from django.db.models import (
     Prefetch,
     Q,
     QuerySet,
-    Subquery,
     Sum,
     Value,
 )
@@ -28,15 +25,15 @@ from django.db.models.functions import Coalesce
 
 from controlplane import sql as statements
 from controlplane.schema import ClockTimestamp
+from controlplane.sql import Written
 from liveness import states
 from liveness.conf import conf
-from liveness.models import Brake, Clock, Heartbeat, Server, ServerEvent, Tally
+from liveness.models import Clock, Heartbeat, Server, ServerEvent, Tally
 from liveness.sql import sql
 from liveness.states import RestartStrategy, ServerState
 
 # In a subquery, so that a clock is read once for all rows.
 SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
-OBSERVED_NOW = "(SELECT observed_now())"
 
 
 BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
@@ -44,18 +41,11 @@ BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
 
 
 def servers() -> QuerySet[Server]:
-    """Servers with `silence` in seconds and whether they are `fresh`, at this read.
-
-    A silent one is never shown as fresh: neither while observed time stands still, nor when a clock was set back.
-    """
+    """Servers with `silence` in seconds and whether they are `fresh`, at this read."""
     heard = Coalesce("last_heartbeat_at", "created_at")
-    limit = F("heartbeat_interval") * conf().staleness_multiplier
-    observed = Func("heard_observed", template=f"({OBSERVED_NOW} - %(expressions)s)", output_field=FloatField())
-    in_time = Q(last_heartbeat_at__isnull=False, silence__lt=limit, observed_silence__lt=limit)
     return Server.objects.annotate(
         silence=Func(heard, template=SILENCE, output_field=FloatField()),
-        observed_silence=observed,
-        fresh=ExpressionWrapper(in_time, output_field=BooleanField()),
+        fresh=sql.written("fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
     )
 
 
@@ -78,14 +68,10 @@ def database_time() -> object:
 ENDED = states.GONE | {ServerState.TERMINATED_GRACEFULLY}
 
 
-def condition(name: str) -> str:
-    """A moment that the sweeps act on, `liveness/sql/name.sql`, written for the ORM's name of the table."""
-    return re.sub(r"\bs\.", "liveness_server.", statements.text(sql.app, name))
-
-
-def seconds_to(moment: str) -> Func:
-    """Seconds of observed time until a moment of the observed clock."""
-    return Func(template=f"({moment} - {OBSERVED_NOW})", output_field=FloatField())
+def seconds_to(moment: str, **params: Any) -> Written:
+    """Seconds of observed time until a moment that the sweeps act on, `liveness/sql/moment.sql`; None: never."""
+    at = statements.text(sql.app, moment)
+    return Written(f"(nullif({at}, 'infinity') - (select observed_now()))", FloatField(), **params)
 
 
 def judged() -> QuerySet[Server]:
@@ -93,20 +79,16 @@ def judged() -> QuerySet[Server]:
     `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
     `moves_in` (its running attempts; None: never), and `check_age`; whether it is `late` (alive, and not fresh)
     and `braked`; `now`."""
-    held = Brake.objects.filter(released_by=None)
     return servers().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
         since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
-        lost_in=seconds_to(condition("lost_at")),
-        moves_in=seconds_to(f"nullif({condition('moves_at')}, 'infinity')"),
-        overdue_in=seconds_to(
-            "greatest(liveness_server.heard_observed + liveness_server.timeout,"
-            f" liveness_server.created_observed + {conf().initial_delay:f})"
-        ),
-        braked=ExpressionWrapper(Q(type__in=held.values("type")), output_field=BooleanField()),
-        late=ExpressionWrapper(Q(state__in=states.ALIVE) & ~Q(fresh=True), output_field=BooleanField()),
-        check_age=Subquery(Clock.objects.values(age=check_age())),
+        lost_in=seconds_to("lost_at"),
+        moves_in=seconds_to("moves_at"),
+        overdue_in=seconds_to("overdue_at", initial_delay=conf().initial_delay),
+        braked=sql.written("braked", BooleanField()),
+        late=sql.written("late", BooleanField()),
+        check_age=sql.written("check_age", FloatField()),
     )
 
 
@@ -140,10 +122,6 @@ def next_transition(server: Any) -> dict[str, Any] | None:
         0 if keeps else server.moves_in,
         "its running attempts stay with it" if keeps else "in the check after its attempts have moved",
     )
-
-
-def check_age() -> Func:
-    return Func("finished_at", template=SILENCE, output_field=FloatField())
 
 
 def present_by_type() -> "QuerySet[Any, Any]":
@@ -196,11 +174,11 @@ def beats_of(server: UUID) -> QuerySet[Heartbeat, datetime]:
     return beats.order_by("-at").values_list("at", flat=True)
 
 
-def beats_of_each(servers: Collection[UUID], limit: int = 60) -> dict[UUID, list[datetime]]:
-    """When each of these servers was heard, latest first: one query."""
+def with_beats(servers: QuerySet[Server], limit: int) -> QuerySet[Server]:
+    """Servers with the moments at which each was heard, in seconds since 1970, latest first, `beats`."""
+    at = Func("at", template="extract(epoch from %(expressions)s)::float8", output_field=FloatField())
     own = Heartbeat.objects.filter(server_id=OuterRef("pk"), role=Heartbeat.Role.SERVER).order_by("-at")
-    beats = ArraySubquery(own.values("at")[:limit])
-    return dict(Server.objects.filter(pk__in=servers).values_list("pk", beats))
+    return servers.annotate(beats=ArraySubquery(own.values(second=at)[:limit]))
 
 
 def facets() -> Any:

@@ -60,26 +60,22 @@ def servers(request: HtmxRequest) -> HttpResponse:
 
 
 def with_ended(chosen: ServerFilter, at: Any) -> tuple[list[Any], list[Any]]:
-    """The servers of a page, and those of the filter that ended last: one query."""
+    """The servers of a page with their last heartbeats, and those of the filter that ended last: one query."""
     if chosen.wants_ended:
-        return list(selectors.holders_of(at.object_list)), []
+        return list(liveness.with_beats(selectors.holders_of(at.object_list), BEATS)), []
     last = chosen.narrow(liveness.servers()).filter(state__in=states.GONE).order_by("-state_changed_at")
-    found: list[Any] = list(selectors.holders_of(at.object_list, last[:ENDED_SHOWN]))
+    both = selectors.holders_of(at.object_list, last[:ENDED_SHOWN])
+    found: list[Any] = list(liveness.with_beats(both, BEATS))
     ended = sorted((server for server in found if server.state in states.GONE), key=lambda server: server.since)
     return [server for server in found if server.state not in states.GONE], ended
 
 
-def rows(servers: Any, usual: dict[str, str]) -> list[dict[str, Any]]:
-    """Servers as the table shows them, each with its last heartbeats."""
-    found = list(servers)
-    beats = liveness.beats_of_each([server.pk for server in found], BEATS) if found else {}
-    return [
-        {**drawn(server), "strip": strip_of(server, beats.get(server.pk, [])), **skew(server, usual)}
-        for server in found
-    ]
+def rows(servers: list[Any], usual: dict[str, str]) -> list[dict[str, Any]]:
+    """Servers with their `beats` as the table shows them."""
+    return [{**drawn(server), "strip": strip_of(server, server.beats), **skew(server, usual)} for server in servers]
 
 
-def strip_of(server: Any, beats: list[Any]) -> Strip:
+def strip_of(server: Any, beats: list[float]) -> Strip:
     """A server that is gone is not expected any more, and what it beat is only history."""
     is_over = server.state not in states.BEATING
     silence = None if is_over and server.state != ServerState.DISCONNECTED else server.silence
@@ -117,7 +113,7 @@ def server(request: HtmxRequest, server: UUID) -> HttpResponse:
         "check": check_told(found.check_age),
         "machine": drawing(found, [event for event in events if not event.action]),
         "machine_size": (WIDTH, HEIGHT),
-        "cells": strip_of(found, beats),
+        "cells": strip_of(found, [at.timestamp() for at in beats]),
         "intervals": intervals(beats, found.heartbeat_interval),
         "drain": drain(found),
         "metrics": [(name.replace("_", " "), value) for name, value in found.metrics.items()],

@@ -13,10 +13,10 @@ CELL, WIDE, HIGH = 8, 6, 14
 """How far apart the cells of a strip are, and their size; units of its own coordinates."""
 
 
-def cells(beats: Sequence[datetime], interval: float, silence: float | None, most: int = 60) -> list[bool]:
+def cells(beats: Sequence[float], interval: float, silence: float | None, most: int = 60) -> list[bool]:
     """The last beats of a server, oldest first; False is one that did not come.
 
-    `beats` are latest first; `silence` is the time since, None when none is expected any more.
+    `beats` are moments in seconds, latest first; `silence` is the time since, None when none is expected any more.
     """
     found: list[bool] = []
 
@@ -28,7 +28,7 @@ def cells(beats: Sequence[datetime], interval: float, silence: float | None, mos
     for place, at in enumerate(beats):
         found.append(True)
         if place + 1 < len(beats):
-            found += missed((at - beats[place + 1]).total_seconds())
+            found += missed(at - beats[place + 1])
         if len(found) >= most:
             break
     return found[most - 1 :: -1] if len(found) > most else found[::-1]

@@ -4,7 +4,9 @@ Times are written hundreds of times a page, and nothing in them needs escaping: 
 """
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 from django.urls import reverse
 from django.utils.html import format_html
@@ -49,5 +51,10 @@ def jobs_said(count: int) -> str:
     return "1 job" if count == 1 else f"{count or 'no'} jobs"
 
 
+@lru_cache(maxsize=1024)
+def server_url(server: UUID) -> str:
+    return reverse("instance:server", args=[server])
+
+
 def server_link(server: Any) -> SafeString:
-    return format_html('<a href="{}">{}</a>', reverse("instance:server", args=[server.pk]), server.name)
+    return format_html('<a href="{}">{}</a>', server_url(server.pk), server.name)

@@ -80,9 +80,9 @@ def test_heartbeats_of_many_servers_are_one_query_by_the_index(seeded, django_as
     seeded(300, 0 + 20)
     servers = list(Server.objects.values_list("pk", flat=True)[:100])
     with django_assert_num_queries(1):
-        beats = liveness.beats_of_each(servers, limit=5)
-    assert set(beats) == set(servers)
-    assert all(len(row) == 5 and row == sorted(row, reverse=True) for row in beats.values())
+        found = list(liveness.with_beats(Server.objects.filter(pk__in=servers), limit=5))
+    assert {server.pk for server in found} == set(servers)
+    assert all(len(server.beats) == 5 and server.beats == sorted(server.beats, reverse=True) for server in found)
 
 
 def test_what_lives_is_counted_and_of_what_has_ended_it_is_said_about(seeded, monkeypatch):

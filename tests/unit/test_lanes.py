@@ -86,14 +86,14 @@ def test_the_axis_has_few_and_round_numbers():
 
 
 def test_beats_that_did_not_come_are_hollow():
-    drawn = cells([at(18), at(6), at(3), at(0)], 3, silence=6)
+    drawn = cells([18, 6, 3, 0], 3, silence=6)
     assert drawn == [True, True, True, False, False, False, True, False]
-    assert cells([at(0)], 3, silence=90_000) == [False] * 60
+    assert cells([0], 3, silence=90_000) == [False] * 60
     assert cells([], 3, silence=5) == []
 
 
 def test_the_last_sixty_are_drawn_the_latest_at_the_right():
-    beats = [at(3 * number) for number in reversed(range(100))]
+    beats = [3.0 * number for number in reversed(range(100))]
     assert cells(beats, 3, silence=None) == [True] * 60
     assert cells(beats, 3, silence=6) == [True] * 59 + [False]
     strip = Strip([True, True, False, True])

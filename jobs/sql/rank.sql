@@ -1,0 +1,8 @@
+/* servers `s` that need attention first, those that leave next; at the end those that have ended */
+(case
+    when s.state = 'INACTIVE' then 3
+    when s.state in ('DISCONNECTED', 'ERROR') then 0
+    when s.state not in {{ALIVE}} then 1
+    when s.fresh then 2
+    else 0
+end)

@@ -1,0 +1,2 @@
+/* alive server s was not heard in time */
+(s.state in {{ALIVE}} and not s.fresh)
