@@ -6,7 +6,6 @@ import signal
 
 import pytest
 
-from tests.acceptance.test_lost_worker import database
 from tests.support.processes import ROOT, Fleet, eventually, fleet
 
 pytestmark = pytest.mark.acceptance
@@ -16,8 +15,7 @@ pytestmark = pytest.mark.acceptance
 def plane(tmp_path_factory):
     """A control plane with two workers and their address."""
     folder = tmp_path_factory.mktemp("executions")
-    with fleet(folder, DATABASE_URL=database("acceptance_executions"), CELERY_BROKER_URL="filesystem://") as one:
-        one.run("manage.py", "migrate", "--verbosity", "0")
+    with fleet(folder, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
         one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
         for name in ("worker-1", "worker-2", "worker-3"):

@@ -4,7 +4,6 @@ The worker's jobs append a line every 50 ms to a file; the moment of the last on
 at which the control plane gave the job away is in the database. The margin between the two must be positive.
 """
 
-import os
 import signal
 import time
 
@@ -23,14 +22,8 @@ FENCE = {AT_ONCE: 0.8 * TIMEOUT, AFTER: 0.8 * TIMEOUT + GRACE}
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute("drop database if exists acceptance_fence with (force)")
-        connection.execute("create database acceptance_fence")
-    url = f"{server}/acceptance_fence"
     timings = {"LIVENESS_TIMEOUT": f"{TIMEOUT:g}", "LIVENESS_TERMINATION_GRACE_PERIOD": f"{GRACE:g}"}
-    with fleet(tmp_path_factory.mktemp("fence"), DATABASE_URL=url, **timings) as running:
-        running.run("manage.py", "migrate", "--verbosity", "0")
+    with fleet(tmp_path_factory.mktemp("fence"), **timings) as running:
         running.url, running.client = running.web(), running.token("client")
         running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
         yield running

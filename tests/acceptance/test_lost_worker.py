@@ -1,6 +1,5 @@
 """The promise on real processes: a worker is killed, its job finishes elsewhere, and its timeline shows how."""
 
-import os
 import signal
 
 import pytest
@@ -11,17 +10,6 @@ from tests.support.processes import Fleet, eventually, fleet
 pytestmark = pytest.mark.acceptance
 
 TIMELINE = ["CLAIMED", "RUNNING", "RESUBMITTED", "CLAIMED", "RUNNING", "COMPLETED"]
-
-
-def database(name):
-    """A database of this test's own, in the PostgreSQL of the tests."""
-    import psycopg
-
-    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(f"drop database if exists {name} with (force)")
-        connection.execute(f"create database {name}")
-    return f"{server}/{name}"
 
 
 def kill_the_worker_of_a_running_job(fleet: Fleet, urls: list[str]) -> None:
@@ -62,8 +50,7 @@ def kill_the_worker_of_a_running_job(fleet: Fleet, urls: list[str]) -> None:
 
 
 def test_on_one_machine_a_killed_workers_job_completes_on_another(tmp_path):
-    with fleet(tmp_path, DATABASE_URL=database("acceptance_one"), CELERY_BROKER_URL="filesystem://") as one:
-        one.run("manage.py", "migrate", "--verbosity", "0")
+    with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
         one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
         kill_the_worker_of_a_running_job(one, [url])

@@ -12,7 +12,7 @@ from tests.support.processes import SHORT, eventually, fleet
 
 pytestmark = pytest.mark.acceptance
 
-CROWD = 50
+CROWD = 25
 TIMEOUT, INTERVAL = 3.0, float(SHORT["LIVENESS_INTERVAL"])
 
 
@@ -77,7 +77,7 @@ def wait(seconds):
 
 def test_an_outage_of_the_web_tier(everything):
     everything.kill("web")
-    wait(10 * TIMEOUT)
+    wait(5 * TIMEOUT)
     everything.web(port=int(everything.url.rpartition(":")[2]))
     advances(everything)
     assert lost(everything) == []
@@ -85,7 +85,7 @@ def test_an_outage_of_the_web_tier(everything):
 
 def test_an_outage_of_the_database(everything):
     everything.database.stop()
-    wait(5 * TIMEOUT)
+    wait(4 * TIMEOUT)
     everything.database.start()
     advances(everything)
     assert lost(everything) == []
@@ -94,7 +94,7 @@ def test_an_outage_of_the_database(everything):
 def test_an_outage_of_the_executor_and_of_the_broker_whose_queue_is_lost(everything):
     everything.kill("executor")
     everything.broker.stop()
-    wait(5 * TIMEOUT)
+    wait(4 * TIMEOUT)
     everything.broker.start()
     everything.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
     advances(everything)

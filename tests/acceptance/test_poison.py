@@ -1,9 +1,7 @@
 """A job that kills its worker stops after MAX_RESUBMISSIONS, and the jobs beside it complete."""
 
-import os
 import sys
 
-import psycopg
 import pytest
 
 from tests.support.processes import eventually, fleet
@@ -14,12 +12,7 @@ BYSTANDERS = 19
 
 
 def test_nineteen_bystanders_complete_while_the_poison_beside_them_ends_quarantined(tmp_path):
-    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute("drop database if exists acceptance_poison with (force)")
-        connection.execute("create database acceptance_poison")
-    with fleet(tmp_path, DATABASE_URL=f"{server}/acceptance_poison") as running:
-        running.run("manage.py", "migrate", "--verbosity", "0")
+    with fleet(tmp_path) as running:
         url, client = running.web(), running.token("client")
         running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
         # The parent of a script is the agent itself.

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
-from tests.acceptance.test_lost_worker import database
 from tests.support.processes import eventually, fleet
 
 pytestmark = pytest.mark.acceptance
@@ -60,11 +59,9 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def own(folder):
     """A control plane of one web server with two processes, an executor with a beat, and another beat."""
-    url = database("acceptance_presence")
-    with fleet(folder, DATABASE_URL=url, CELERY_BROKER_URL="filesystem://") as own:
-        own.run("manage.py", "migrate", "--verbosity", "0")
+    with fleet(folder, CELERY_BROKER_URL="filesystem://") as own:
         own.url = own.web("web", "--workers", "2", "--respawn-failed-workers")
-        own.servers = Servers(url)
+        own.servers = Servers(own.env["DATABASE_URL"])
         yield own
         own.servers.connection.close()
 

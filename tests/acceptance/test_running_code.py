@@ -27,16 +27,11 @@ def large(size):
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute("drop database if exists acceptance_code with (force)")
-        connection.execute("create database acceptance_code")
     folder = tmp_path_factory.mktemp("code")
     (folder / "callables.py").write_text(CALLABLE)
     # A frozen worker is still far from being lost when a cancellation has waited long enough.
     timings = {"LIVENESS_TIMEOUT": "60", "JOBS_CANCEL_TIMEOUT": "2", "JOBS_SWEEP_INTERVAL": "1"}
-    with fleet(folder, DATABASE_URL=f"{server}/acceptance_code", **timings) as running:
-        running.run("manage.py", "migrate", "--verbosity", "0")
+    with fleet(folder, **timings) as running:
         running.url, running.client = running.web(), running.token("client")
         running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
         running.env["PYTHONPATH"] += os.pathsep + str(folder)

@@ -1,13 +1,11 @@
 """A real browser on a control plane of real processes, which complains when a page breaks its policy."""
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.support import services
@@ -103,6 +101,7 @@ class Site:
 
 def poll_often(page: Page) -> None:
     """Ask every second from now on."""
+    page.wait_for_load_state()  # what listens to the choice comes with the page's script
     with page.expect_navigation():
         page.select_option("#poll-every", "1")
 
@@ -114,10 +113,10 @@ def act(page: Page, label: str, note: str) -> None:
     page.click("button.is-main")
 
 
-def findings(page: Page) -> list[str]:
-    """What axe-core finds serious or worse on a page."""
+def findings(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds serious or worse on a page; by all of its rules, or by these."""
     page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run()")["violations"]
+    found = page.evaluate("rules => axe.run(rules.length ? {runOnly: rules} : {})", rules)["violations"]
     return [
         f"{page.url}: {rule['id']}: {node['html'][:200]}: {re.sub(chr(10), ' ', node['failureSummary'] or '')}"
         for rule in found
@@ -127,19 +126,14 @@ def findings(page: Page) -> list[str]:
 
 
 @contextmanager
-def site(folder: Path, name: str) -> Iterator[Site]:
+def site(folder: Path) -> Iterator[Site]:
     """A control plane of its own: a web server and an executor; no worker yet."""
     chromium = services.program("chromium")
-    server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(f"drop database if exists {name} with (force)")  # type: ignore[arg-type]
-        connection.execute(f"create database {name}")  # type: ignore[arg-type]
     # Between late and DISCONNECTED there is time for a poll or two.
     with (
-        fleet(folder, DATABASE_URL=f"{server}/{name}", LIVENESS_TIMEOUT="6") as running,
+        fleet(folder, LIVENESS_TIMEOUT="6") as running,
         sync_playwright() as playwright,
     ):
-        running.run("manage.py", "migrate", "--verbosity", "0")
         running.run("manage.py", "collectstatic", "--noinput", "--verbosity", "0")
         running.run("manage.py", "shell", "--command", MAKE_USERS)
         url = running.web()

@@ -1,5 +1,6 @@
 """Real processes for acceptance tests: started, watched, killed, and stopped at the end of the test."""
 
+import atexit
 import os
 import signal
 import socket
@@ -8,9 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
 import urllib3
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +27,7 @@ SHORT = {
     "JOBS_SWEEP_INTERVAL": "2",
 }
 
+NUMBERS = count(1)
 T = TypeVar("T")
 
 
@@ -43,6 +48,38 @@ def eventually(what: Callable[[], T], *, within: float = 30, why: str = "") -> T
         time.sleep(0.05)
 
 
+@cache
+def migrated() -> str:
+    """The name of a database that is migrated once and copied for each fleet."""
+    name = f"migrated_{os.getpid()}"
+    server(f"create database {name}")
+    atexit.register(drop, beside(name))
+    environment = {**os.environ, "DATABASE_URL": beside(name)}
+    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
+    return name
+
+
+def database() -> str:
+    """A migrated database, empty and nobody else's; its address."""
+    name = f"fleet_{os.getpid()}_{next(NUMBERS)}"
+    server(f"create database {name} template {migrated()}")
+    return beside(name)
+
+
+def drop(url: str) -> None:
+    server(f"drop database {url.rpartition('/')[2]} with (force)")
+
+
+def server(statement: str) -> None:
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(statement)  # type: ignore[arg-type]
+
+
+def beside(name: str) -> str:
+    place, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+    return f"{place}/{name}"
+
+
 class Fleet:
     """The processes of one control plane and its workers, and a client of its API."""
 
@@ -58,6 +95,7 @@ class Fleet:
             **env,
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.tokens: dict[str, str] = {}
         self.http = urllib3.PoolManager(retries=False, timeout=10)
 
     def run(self, *command: str) -> str:
@@ -109,7 +147,10 @@ class Fleet:
         )  # fmt: skip
 
     def token(self, role: str) -> str:
-        return self.run("manage.py", "create_token", "--role", role, f"acceptance {role}")
+        """An API token of this role, always the same."""
+        if role not in self.tokens:
+            self.tokens[role] = self.run("manage.py", "create_token", "--role", role, f"acceptance {role}")
+        return self.tokens[role]
 
     def answers(self, url: str) -> bool:
         try:
@@ -140,8 +181,12 @@ class Fleet:
 
 @contextmanager
 def fleet(folder: Path, **env: str) -> Iterator[Fleet]:
-    """A fleet that is stopped at the end; its logs are shown when the test fails."""
-    running = Fleet(folder, env)
+    """A fleet that is stopped at the end; its logs are shown when the test fails.
+
+    Without DATABASE_URL it has a database of its own, migrated, in the PostgreSQL of the tests.
+    """
+    is_own = "DATABASE_URL" not in env
+    running = Fleet(folder, {**env, "DATABASE_URL": database()} if is_own else env)
     try:
         yield running
     except BaseException:
@@ -149,3 +194,5 @@ def fleet(folder: Path, **env: str) -> Iterator[Fleet]:
         raise
     finally:
         running.stop()
+        if is_own:
+            drop(running.env["DATABASE_URL"])
