@@ -59,7 +59,7 @@ def test_on_one_machine_a_killed_workers_job_completes_on_another(tmp_path):
 def test_on_many_machines_a_killed_workers_job_completes_on_another(tmp_path):
     with (
         services.Postgresql() as database,
-        services.Redis(tmp_path) as broker,
+        services.RabbitMQ(tmp_path) as broker,
         fleet(tmp_path, DATABASE_URL=database.url, CELERY_BROKER_URL=broker.url) as many,
     ):
         many.run("manage.py", "migrate", "--verbosity", "0")

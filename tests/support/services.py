@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -49,6 +50,53 @@ class Redis:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class RabbitMQ:
+    """A RabbitMQ of its own, a node that nobody else knows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
+        # What the path has is a wrapper that runs the node as another user, in folders that are the machine's.
+        packaged = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+        wrapper = program("rabbitmq-server", Path("/usr/sbin"))
+        self.program = str(packaged) if packaged.exists() else wrapper
+        names = free_port()
+        self.env = {
+            **os.environ,
+            "HOME": str(folder),  # of the cookie
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(names),
+            "RABBITMQ_CONF_ENV_FILE": os.devnull,
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_MNESIA_BASE": str(folder / "rabbitmq"),
+            "RABBITMQ_NODENAME": "tests@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+        }
+
+    def __enter__(self) -> Self:
+        log = self.folder / "rabbitmq.log"
+        with log.open("wb") as output:
+            # Its name server first: one that it starts by itself outlives it.
+            self.started = [
+                subprocess.Popen(command, env=self.env, stdout=output, stderr=output, start_new_session=True)
+                for command in ([program("epmd")], [self.program])
+            ]
+        try:
+            eventually(lambda: "Server startup complete" in log.read_text(), within=60, why=log.read_text())
+        except AssertionError:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self.started):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
 
 
 class Postgresql:
