@@ -1,5 +1,6 @@
 """Web servers under load: granian with 2 workers of 4 threads, as it is measured everywhere here."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ def plain_view(data_dir: Path) -> Iterator[int]:
 @contextmanager
 def processes(data_dir: Path, **env: str) -> Iterator[Fleet]:
     """Processes of an installation whose data directory is `data_dir`; logs go to a folder of their own."""
-    said = {**CALM, "CONTROLPLANE_DATA_DIR": str(data_dir), **env}
+    said = {**CALM, "CONTROLPLANE_DATA_DIR": str(data_dir), "DATABASE_URL": os.environ["DATABASE_URL"], **env}
     with TemporaryDirectory() as logs, fleet(Path(logs), **said) as started:
         yield started
 
