@@ -99,6 +99,8 @@ DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
     "pool": pool_size > 0 and pool,
     "connect_timeout": 5,
+    # PgBouncer in its transaction mode may want them off. Only what is said all the time is prepared.
+    "prepare_threshold": 5 if os.environ.get("DATABASE_PREPARED_STATEMENTS", "1") == "1" else None,
 }
 
 STATIC_URL = "/static/"

@@ -13,9 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import structlog
 from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.models import Field, Func
+from psycopg.rows import namedtuple_row
 
 log = structlog.get_logger()
 
@@ -91,6 +93,18 @@ class Statements:
     def rows(self, *names: str, **params: Any) -> list[Any]:
         """The rows of the last of the statements."""
         return self.sets(*names, **params)[-1]
+
+    def prepared(self, name: str, **params: Any) -> list[Any]:
+        """The rows of a statement that is said all the time: after a few times a connection plans it no more.
+
+        Django's own cursor puts the parameters into the text, so that every statement is another.
+        """
+        connection.ensure_connection()
+        bare: Any = psycopg.Cursor(connection.connection, row_factory=namedtuple_row)
+        make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
+        with make(bare) as cursor:
+            cursor.execute(text(self.app, name), params)
+            return cursor.fetchall()
 
     def sweep(self, name: str, then: Callable[[list[Any]], object] = len, **params: Any) -> list[Any]:
         """The rows of a sweeping statement. When one of its rows makes it fail, each row for itself, the bad left out.

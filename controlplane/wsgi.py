@@ -8,5 +8,9 @@ from controlplane.startup import refuse_wrong_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
-application = get_wsgi_application()
+long_way = get_wsgi_application()
 refuse_wrong_settings()
+
+from jobs.api.shortcut import with_shortcut  # noqa: E402 - it needs Django set up
+
+application = with_shortcut(long_way)

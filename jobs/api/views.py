@@ -31,6 +31,7 @@ from jobs.api.serializers.workers import (
     HeartbeatRequest,
     ReportsAnswer,
     ReportsRequest,
+    told,
 )
 from jobs.conf import conf
 from jobs.models import WorkerJob
@@ -68,18 +69,7 @@ class Heartbeat(ServerCall):
         said = HeartbeatRequest(data=request.data)
         said.is_valid(raise_exception=True)
         heard = heartbeats.record(self.server_token, said.beat(), said.held())
-        return Response(
-            {
-                "state": heard.state,
-                "heartbeat_interval_seconds": heard.heartbeat_interval,
-                "fence_after_seconds": heard.fence_after,
-                "cancel": getattr(heard, "cancel", []),
-                "lost": getattr(heard, "lost", []),
-                "cordoned": heard.cordoned_by is not None,
-                "maintenance": getattr(heard, "maintenance", False),
-                "drain": None if heard.drain_deadline is None else {"deadline": heard.drain_deadline},
-            }
-        )
+        return Response(told(heard))
 
 
 class Claims(ServerCall):

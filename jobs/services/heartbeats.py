@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from jobs.conf import conf
 from jobs.services import cascade
 from jobs.services.recovery import report
@@ -12,6 +14,7 @@ from liveness.models import Server
 from liveness.services import heartbeats
 from liveness.services.heartbeats import Beat
 from liveness.services.tokens import ServerToken
+from liveness.states import ServerState
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,30 @@ class Held:
     running: dict[UUID, int | None] = field(default_factory=dict)
     is_complete: bool = False
     """It lists all that it holds. Most heartbeats list nothing, which does not say that they hold nothing."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A heartbeat that says nothing new: where the server is already, and how it is."""
+
+    token: ServerToken
+    state: ServerState | None = None
+    metrics: dict[str, Any] | None = None
+
+
+def record_plain(beats: list[Plain]) -> list[Any | None]:
+    """Hear many servers in one statement: the row of each, or None for one that is to be heard by itself."""
+    rows = sql.prepared(
+        "beats",
+        servers=[beat.token.server for beat in beats],
+        versions=[beat.token.version for beat in beats],
+        states=[beat.state for beat in beats],
+        metrics=[None if beat.metrics is None else orjson.dumps(beat.metrics).decode() for beat in beats],
+    )
+    found = {(row.id, row.token_version): row for row in rows}
+    heard = [found.get((beat.token.server, beat.token.version)) for beat in beats]
+    # Of one server two may be said at once, the one that it RUNS, the other that it ends.
+    return [row if row and beat.state in (None, row.state) else None for row, beat in zip(heard, beats, strict=True)]
 
 
 def record(token: ServerToken, beat: Beat, held: Held) -> Any:

@@ -58,6 +58,20 @@ class HeartbeatAnswer(serializers.Serializer):
     drain = serializers.DictField(allow_null=True)
 
 
+def told(heard: Any) -> dict[str, Any]:
+    """What a server that was heard is answered: a `HeartbeatAnswer`."""
+    return {
+        "state": heard.state,
+        "heartbeat_interval_seconds": heard.heartbeat_interval,
+        "fence_after_seconds": heard.fence_after,
+        "cancel": getattr(heard, "cancel", []),
+        "lost": getattr(heard, "lost", []),
+        "cordoned": heard.cordoned_by is not None,
+        "maintenance": getattr(heard, "maintenance", False),
+        "drain": None if heard.drain_deadline is None else {"deadline": heard.drain_deadline},
+    }
+
+
 class ClaimRequest(StrictSerializer):
     limit = WholeField(default=1, min_value=0, max_value=10_000)
     request_id = IdField(required=False, help_text="The same again returns the same attempts.")

@@ -1,0 +1,51 @@
+"""Calls of several threads that share one statement, and so one commit."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, TypeVar
+
+Said = TypeVar("Said")
+Heard = TypeVar("Heard")
+
+
+@dataclass
+class Call(Generic[Said, Heard]):
+    said: Said
+    heard: Heard | None = None
+    error: BaseException | None = None
+    is_done: bool = False
+
+
+class Together(Generic[Said, Heard]):
+    """While a statement is under way, who comes meanwhile waits; the first of them then says it for all.
+
+    `say` gets what they said, and answers each, in the same order. What it raises, each of them gets.
+    """
+
+    def __init__(self, say: Callable[[list[Said]], list[Heard]]) -> None:
+        self._say = say
+        self._turn = Lock()
+        self._waiting: deque[Call[Said, Heard]] = deque()
+
+    def __call__(self, said: Said) -> Heard:
+        call: Call[Said, Heard] = Call(said)
+        self._waiting.append(call)
+        with self._turn:
+            if not call.is_done:
+                self._answer([self._waiting.popleft() for _ in range(len(self._waiting))])
+        if call.error is not None:
+            raise call.error
+        return call.heard  # type: ignore[return-value]
+
+    def _answer(self, calls: list[Call[Said, Heard]]) -> None:
+        try:
+            heard = self._say([call.said for call in calls])
+            for call, answer in zip(calls, heard, strict=True):
+                call.heard = answer
+        except BaseException as error:
+            for call in calls:
+                call.error = error
+        for call in calls:
+            call.is_done = True

@@ -1,0 +1,115 @@
+"""Heartbeats by the short way: nearly every call is one, and nearly every one says nothing new.
+
+They pass by the layers of Django and Django REST Framework, and those that come at once share a statement. Whatever is
+not as plain as that, or is refused here, goes the long way, which alone says what is wrong with it.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from io import BytesIO
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+from django.http.request import split_domain_port, validate_host
+
+from controlplane.problems import Problem
+from controlplane.rest import JSONRenderer
+from controlplane.together import Together
+from jobs.api.serializers.workers import METRICS_LIMIT, told
+from jobs.services import heartbeats
+from jobs.services.heartbeats import Plain
+from liveness.services import tokens
+from liveness.states import ServerState
+
+Environ = dict[str, Any]
+Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+
+HEARTBEAT = re.compile(r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/heartbeat")
+SMALL = 8192
+STATES: dict[str | None, ServerState] = {state.value: state for state in ServerState}
+write = JSONRenderer().render
+read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
+
+
+def with_shortcut(application: Application) -> Application:
+    """The WSGI application with the short way in front."""
+    hear = Together(heard_together)
+
+    def answer(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        beat = plain(environ)
+        row = heard(hear, beat) if beat else None
+        if row is None:
+            return application(environ, start_response)
+        content = write(told(row))
+        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
+        return [content]
+
+    return answer
+
+
+def heard_together(beats: list[Plain]) -> list[Any | None]:
+    """In one statement. This thread keeps its connection for the next, but for one that may be broken."""
+    try:
+        return heartbeats.record_plain(beats)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def heard(hear: Callable[[Plain], Any | None], beat: Plain) -> Any | None:
+    try:
+        return hear(beat)
+    except (DatabaseError, InterfaceError):
+        return None
+
+
+def plain(environ: Environ) -> Plain | None:
+    """The heartbeat that a request is, when it is a plain one."""
+    path = HEARTBEAT.fullmatch(environ["PATH_INFO"]) if environ["REQUEST_METHOD"] == "POST" else None
+    if not (path and environ.get("CONTENT_TYPE") == "application/json" and welcome(environ.get("HTTP_HOST", ""))):
+        return None
+    scheme, _, text = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if scheme != "Bearer" or not text.startswith(tokens.SERVER_PREFIX):
+        return None
+    try:
+        token, said = read_token(text), orjson.loads(body_of(environ))
+    except (Problem, orjson.JSONDecodeError):
+        return None
+    if token.server != UUID(path[1]) or not isinstance(said, dict) or not said.keys() <= {"state", "metrics"}:
+        return None
+    if "state" in said and (not isinstance(said["state"], str) or said["state"] not in STATES):
+        return None
+    if "metrics" in said and not are_figures(said["metrics"]):
+        return None
+    return Plain(token, STATES.get(said.get("state")), said.get("metrics"))
+
+
+def are_figures(metrics: Any) -> bool:
+    """Whether these are names with numbers, as an agent sends them."""
+    return (
+        isinstance(metrics, dict)
+        and len(metrics) <= METRICS_LIMIT
+        and all(type(value) in (int, float) for value in metrics.values())
+        and not any("\0" in name for name in metrics)
+    )
+
+
+def body_of(environ: Environ) -> bytes:
+    """The body where it is small, which the long way can read again."""
+    length = environ.get("CONTENT_LENGTH", "")
+    if not (length.isascii() and length.isdigit() and int(length) <= SMALL):
+        return b""
+    body: bytes = environ["wsgi.input"].read(int(length))
+    environ["wsgi.input"] = BytesIO(body)
+    return body
+
+
+@lru_cache(maxsize=64)
+def welcome(host: str) -> bool:
+    """Whether Django would answer under this name."""
+    domain, _ = split_domain_port(host)
+    return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)

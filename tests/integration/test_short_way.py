@@ -1,0 +1,227 @@
+"""Heartbeats by the short way: whoever comes by it hears the same, and whatever is not plain goes the long way."""
+
+import json
+import threading
+from io import BytesIO
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from jobs.api.shortcut import SMALL, with_shortcut
+from jobs.services import heartbeats
+from jobs.services.heartbeats import Plain
+from liveness.models import Heartbeat, Server
+from liveness.services import tokens
+from tests.integration import test_hot_paths as hot
+from tests.integration.test_transitions import put
+
+RUNNING = {"state": "RUNNING"}
+committed, threads = hot.committed, hot.threads
+
+
+class Way:
+    """The application with the short way in front; `long` are the bodies that went the long way."""
+
+    def __init__(self):
+        self.long = []
+        self.answer = with_shortcut(self.application)
+
+    def application(self, environ, start_response):
+        self.long.append(environ["wsgi.input"].read())
+        return []
+
+    def beat(self, one, body=RUNNING, **environ):
+        """The answer by the short way, or None when it went the long way."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": f"/api/v1/servers/{one.id}/heartbeat",
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(content)),
+            "HTTP_HOST": "testserver",
+            "HTTP_AUTHORIZATION": f"Bearer {one.token}",
+            "wsgi.input": BytesIO(content),
+            **environ,
+        }
+        started = []
+        answer = b"".join(self.answer(environ, lambda *said: started.extend(said)))
+        if not started:
+            assert self.long.pop() == content, "the long way reads what was said, too"
+            return None
+        status, headers = started
+        assert (status, dict(headers)["Content-Length"]) == ("200 OK", str(len(answer)))
+        return json.loads(answer)
+
+
+@pytest.fixture
+def way():
+    return Way()
+
+
+def long_way(one, **said):
+    """What the same server hears when it says something by the long way."""
+    return one.beat(**said, reason="a field that no plain heartbeat has").json()
+
+
+@pytest.mark.parametrize(
+    "column", [{}, {"cordoned_by": "ann"}, {"worker_task_restart_strategy": "NEVER"}, {"state": "MAINTENANCE"}]
+)
+def test_it_answers_what_the_long_way_answers(way, frozen, worker, column):
+    one = worker()
+    put(Server.objects.get(pk=one.id), column.get("state", "RUNNING"))
+    Server.objects.filter(pk=one.id).update(**{name: value for name, value in column.items() if name != "state"})
+    assert way.beat(one, {}) == long_way(one)
+
+
+def test_it_tells_of_a_drain_of_maintenance_and_of_what_to_cancel(way, frozen, worker, submit, api):
+    submit()
+    one = worker()
+    attempt = one.hold()
+    api("operator").post(f"/servers/{one.id}/drain", {"note": "a new disk", "deadline_seconds": 60})
+    api("operator").post("/maintenance/enter", {"note": "a new switch"})
+    submit.client.post(f"/jobs/{attempt['job']['id']}/cancel", {})
+    heard = way.beat(one)
+    assert heard == long_way(one)
+    assert heard["cancel"] == [attempt["id"]] and heard["drain"] and heard["maintenance"] and heard["cordoned"]
+
+
+def test_it_is_written_like_any_other(way, worker, clock):
+    one = worker()
+    before, beats = Server.objects.get(pk=one.id), Heartbeat.objects.count()
+    clock.advance(5)
+    assert way.beat(one, {"state": "RUNNING", "metrics": {"load": 1.5, "running": 3}})
+    after = Server.objects.get(pk=one.id)
+    assert after.metrics == {"load": 1.5, "running": 3}
+    assert after.last_heartbeat_at > before.last_heartbeat_at and after.witnessed_at >= after.last_heartbeat_at
+    assert after.heard_observed > before.heard_observed
+    assert Heartbeat.objects.count() == beats + 1
+    assert way.beat(one, {"state": "RUNNING"})
+    assert Server.objects.get(pk=one.id).metrics == {"load": 1.5, "running": 3}, "kept until others come"
+
+
+def test_it_is_one_round_trip(way, worker):
+    one = worker()
+    with CaptureQueriesContext(connection) as queries:
+        assert way.beat(one)
+    assert len(queries) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"state": "TERMINATING"},
+        {"state": "MAINTENANCE"},
+        {"state": "DISCONNECTED"},
+        {"state": "ASLEEP"},
+        {"state": None},
+        {"state": ["RUNNING"]},
+        {"claimed": []},
+        {"running": []},
+        {"schedulable": False},
+        {"reason": ""},
+        {"metrics": None},
+        {"metrics": {"a": "b"}},
+        {"metrics": {"a": True}},
+        {"metrics": {"\0": 1}},
+        {"metrics": {str(number): 1 for number in range(101)}},
+        {"unknown": 1},
+        [],
+        "RUNNING",
+        b"",
+        b"{",
+        b"\xff",
+        b" " * SMALL + b"{}",
+    ],
+    ids=lambda body: str(body)[:40],
+)
+def test_what_says_something_new_or_something_wrong_goes_the_long_way(way, worker, body):
+    one = worker()
+    beats = Heartbeat.objects.count()
+    assert way.beat(one, body) is None
+    assert Heartbeat.objects.count() == beats
+
+
+def test_at_the_limit_of_its_size_it_is_still_plain(way, worker):
+    assert way.beat(worker(), b" " * (SMALL - 2) + b"{}")
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"REQUEST_METHOD": "PUT"},
+        {"CONTENT_TYPE": "text/plain"},
+        {"CONTENT_LENGTH": ""},
+        {"CONTENT_LENGTH": "-1"},
+        {"HTTP_HOST": "evil.example"},
+        {"HTTP_HOST": ""},
+        {"HTTP_AUTHORIZATION": ""},
+        {"HTTP_AUTHORIZATION": "Basic YTpi"},
+        {"HTTP_AUTHORIZATION": "Bearer cps_forged"},
+        {"HTTP_AUTHORIZATION": "Bearer cp_of_a_role"},
+        {"PATH_INFO": "/api/v1/servers/00000000-0000-7000-8000-000000000000/heartbeat"},
+        {"PATH_INFO": "/api/v1/servers/nobody/heartbeat"},
+    ],
+    ids=str,
+)
+def test_who_may_not_beat_or_not_like_this_is_told_so_by_the_long_way(way, worker, environ):
+    assert way.beat(worker(), **environ) is None
+
+
+@pytest.mark.parametrize("state", ["DISCONNECTED", "TERMINATED_GRACEFULLY", "NOT_RUNNING", "INACTIVE"])
+def test_who_has_ended_is_not_brought_back(way, worker, state):
+    one = worker()
+    put(Server.objects.get(pk=one.id), state)
+    before = Server.objects.values_list("last_heartbeat_at", "state").get(pk=one.id)
+    assert way.beat(one, {}) is None
+    assert Server.objects.values_list("last_heartbeat_at", "state").get(pk=one.id) == before
+
+
+def test_a_revoked_token_is_refused(way, worker):
+    one = worker()
+    Server.objects.filter(pk=one.id).update(token_version=2)
+    assert way.beat(one) is None
+
+
+def test_of_two_that_one_server_says_at_once_only_the_plain_one_is_heard(worker):
+    one = worker()
+    token = tokens.read_server_token(one.token)
+    revoked = tokens.ServerToken(token.server, token.version - 1)
+    runs, ends, other, silent = heartbeats.record_plain(
+        [Plain(token, "RUNNING"), Plain(token, "TERMINATING"), Plain(revoked, "RUNNING"), Plain(token)]
+    )
+    assert (runs.state, silent.state) == ("RUNNING", "RUNNING")
+    assert (ends, other) == (None, None)
+
+
+def test_a_server_whose_row_is_held_keeps_nobody_waiting(committed, threads):
+    held, free = committed(name="held"), committed(name="free")
+    with transaction.atomic():
+        Server.objects.select_for_update(no_key=True).get(pk=held.id)
+        both = [Plain(tokens.read_server_token(one.token), "RUNNING") for one in (held, free)]
+        of_held, of_free = threads(heartbeats.record_plain, both).result(10)
+    assert (of_held, str(of_free.id)) == (None, free.id)
+
+
+def test_without_its_database_it_goes_the_long_way_and_afterwards_the_short_one_again(committed, way, threads):
+    one = committed()
+
+    def beats():
+        """In a thread of its own, whose connection is cut."""
+        first = way.beat(one)
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_backend_pid()")
+            (pid,) = cursor.fetchone()
+        ended.append(pid)
+        cut.wait(10)
+        return first, way.beat(one), way.beat(one)
+
+    ended, cut = [], threading.Event()
+    future = threads(beats)
+    while not ended:
+        assert not future.done(), future.result()
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_terminate_backend(%s, 5000)", [ended[0]])
+    cut.set()
+    first, broken, again = future.result(10)
+    assert (first["state"], broken, again["state"]) == ("RUNNING", None, "RUNNING")

@@ -1,0 +1,82 @@
+"""Calls that share a statement: each gets its own answer, and nobody waits for more than the one before."""
+
+import threading
+
+import pytest
+
+from controlplane.together import Together
+
+
+def in_threads(number, call):
+    """Call it in so many threads at once, with their numbers; what each got, or what it raised."""
+    got = [None] * number
+
+    def run(place):
+        try:
+            got[place] = call(place)
+        except ValueError as error:
+            got[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    return got
+
+
+def test_one_alone_is_said_at_once():
+    said = []
+    together = Together(lambda numbers: said.append(numbers) or [number * 2 for number in numbers])
+    assert [together(1), together(2)] == [2, 4]
+    assert said == [[1], [2]]
+
+
+def test_who_comes_while_a_statement_is_under_way_shares_the_next():
+    said, others_wait = [], threading.Event()
+
+    def say(numbers):
+        said.append(sorted(numbers))
+        if len(said) == 1:
+            assert others_wait.wait(30)
+        return [number * 2 for number in numbers]
+
+    together = Together(say)
+    first = threading.Thread(target=together, args=(100,))
+    first.start()
+    while not said:
+        pass
+    waiting = threading.Thread(target=lambda: in_threads(8, together))
+    waiting.start()
+    while len(together._waiting) < 8:
+        pass
+    others_wait.set()
+    waiting.join(30)
+    first.join(30)
+    assert said == [[100], list(range(8))]
+
+
+def test_each_of_many_gets_its_own_answer():
+    together = Together(lambda numbers: [number * 2 for number in numbers])
+    for _ in range(50):
+        assert in_threads(16, together) == [number * 2 for number in range(16)]
+
+
+def test_what_fails_fails_for_all_who_shared_it_and_for_nobody_after():
+    broken = True
+
+    def say(numbers):
+        if broken:
+            raise ValueError("it is down")
+        return numbers
+
+    together = Together(say)
+    assert all(isinstance(error, ValueError) for error in in_threads(4, together))
+    broken = False
+    assert together(7) == 7
+
+
+def test_a_missing_answer_is_an_error_and_not_somebody_elses():
+    with pytest.raises(ValueError, match="shorter"):
+        Together(lambda numbers: [])(1)
