@@ -165,7 +165,12 @@ class ServerEvent(models.Model):
 
     class Meta:
         ordering = ["id"]
-        indexes = [models.Index(fields=["server_id", "id"], name="serverevent_of_server")]
+        indexes = [
+            models.Index(fields=["server_id", "id"], name="serverevent_of_server"),
+            models.Index(fields=["at"], name="serverevent_by_time"),
+            # Events outlive servers, and those of jobs are of none: in the activity they are found by name.
+            models.Index(fields=["server_name"], name="serverevent_by_name"),
+        ]
         triggers = [
             Refusal(
                 name="append_only",

@@ -80,6 +80,7 @@ class LateReport(models.Model):
 
     class Meta:
         ordering = ["id"]
+        indexes = [models.Index(fields=["at"], name="latereport_by_time")]
 
     def __str__(self) -> str:
         return f"{self.event} refused: {self.reason}"

@@ -56,6 +56,8 @@ class Execution(models.Model):
         indexes = [
             models.Index(fields=["root_id"], name="execution_of_tree"),
             models.Index(fields=["owner", "id"], name="execution_of_owner"),
+            models.Index(fields=["state", "id"], name="execution_by_state"),
+            models.Index(fields=["name", "id"], name="execution_by_name"),
             models.Index(fields=["id"], name="execution_not_over", condition=~Q(state__in=OVER)),
             models.Index(
                 fields=["root_id"],
