@@ -155,11 +155,15 @@ class PageFilter(StrictSerializer):
     cursor = IdField(required=False, help_text="`next` of the page before.")
     limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
 
-    def page(self, rows: QuerySet[Any]) -> dict[str, Any]:
-        """The page of these rows, with the cursor of the next; null: there is none."""
+    def page(self, rows: QuerySet[Any], floor: UUID | None = None) -> dict[str, Any]:
+        """The page of these rows, with the cursor of the next; null: there is none.
+
+        Where there is a floor it was looked no further than to this id: the next page goes on there.
+        """
         said = self.validated_data
         if "cursor" in said:
             rows = rows.filter(pk__lt=said["cursor"])
         found = list(rows.order_by("-pk")[: said["limit"] + 1])
         items = found[: said["limit"]]
-        return {"items": items, "next": str(items[-1].pk) if len(found) > len(items) else None}
+        last = items[-1].pk if len(found) > len(items) else floor
+        return {"items": items, "next": str(last) if last else None}

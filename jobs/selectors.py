@@ -1,13 +1,11 @@
 """Reads for the API and the pages."""
 
 import json
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from django.db.models import (
     BooleanField,
-    Case,
     Count,
     DateTimeField,
     ExpressionWrapper,
@@ -24,22 +22,20 @@ from django.db.models import (
     TextField,
     UUIDField,
     Value,
-    When,
 )
-from django.db.models.functions import Cast, Coalesce, Substr
+from django.db.models.functions import Coalesce
 
 from controlplane.schema import ClockTimestamp
 from controlplane.sql import Written
 from jobs import states
 from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.models.attempts import INTERRUPTED
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.sql import sql
 from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
-from liveness.models import Server, ServerEvent
+from liveness.models import Server
 from liveness.states import ServerState
 
 
@@ -185,79 +181,6 @@ def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int) -> Que
 def counts_by_state(jobs: QuerySet[WorkerJob]) -> dict[str, int]:
     """How many of these jobs there are in each state."""
     return dict(jobs.order_by().values_list("state").annotate(count=Count("pk")))
-
-
-OF_JOB = Case(
-    When(server_id=None, server_name__startswith="job ", then=Cast(Substr("server_name", 5), UUIDField())),
-    output_field=UUIDField(),
-)
-"""An operator's action on a job has an event of no server, under the name of the job."""
-
-
-class Happening(NamedTuple):
-    """A transition of a server, an attempt that was interrupted, or a report that was refused."""
-
-    kind: str
-    at: datetime
-    server: UUID
-    server_name: str
-    job: UUID | None
-    number: int | None
-    was: str
-    became: str
-    actor: str
-    reason: str
-
-
-def activity(
-    limit: int = 20, kind: str = "", server: str = "", who: str = "", before: datetime | None = None
-) -> list[Happening]:
-    """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment; at most
-    `limit`, latest first: one query."""
-    no_number = Cast(Value(None), IntegerField())
-    is_transition = Q(action="")
-    transitions = ServerEvent.objects.order_by("-id").values_list(
-        Case(When(is_transition, then=Value("server")), default=Value("action")),
-        "at",
-        "server_id",
-        "server_name",
-        OF_JOB,
-        no_number,
-        "from_state",
-        Case(When(is_transition, then=F("to_state")), default=F("action")),
-        "actor",
-        "reason",
-    )
-    interruptions = (
-        Attempt.objects.filter(state__in=INTERRUPTED)
-        .order_by("-finished_at")
-        .values_list(
-            Value("attempt"), "finished_at", "server_id", "server__name", "job_id", "number",
-            Value(""), "state", "ended_by", "reason",
-        )
-    )  # fmt: skip
-    refusals = LateReport.objects.order_by("-id").values_list(
-        Value("refusal"), "at", "attempt__server_id", "attempt__server__name", "job_id", "attempt__number",
-        Value(""), "event", Value("fence"), "reason",
-    )  # fmt: skip
-    if kind in ("server", "action"):
-        transitions = transitions.filter(is_transition if kind == "server" else ~is_transition)
-    if server:
-        transitions = transitions.filter(server_name=server)
-        interruptions = interruptions.filter(server__name=server)
-        refusals = refusals.filter(attempt__server__name=server)
-    if who:
-        transitions = transitions.filter(actor__icontains=who)
-        interruptions = interruptions.filter(ended_by__icontains=who)
-        refusals = refusals if who == "fence" else refusals.none()
-    if before:
-        transitions, refusals = transitions.filter(at__lt=before), refusals.filter(at__lt=before)
-        interruptions = interruptions.filter(finished_at__lt=before)
-    sources = {"server": transitions, "action": transitions, "attempt": interruptions, "refusal": refusals}
-    first, *others = [sources[kind]] if kind else [transitions, interruptions, refusals]
-    merged = first[:limit].union(*(other[:limit] for other in others), all=True) if others else first[:limit]
-    found = (Happening(*row) for row in merged)
-    return sorted(found, key=lambda happening: happening.at, reverse=True)[:limit]
 
 
 def seen_by(owner: UUID | None) -> QuerySet[WorkerJob]:

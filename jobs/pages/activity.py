@@ -5,11 +5,12 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
 
-from jobs import selectors
+from jobs import happenings, selectors
 from jobs.pages.actions import QUARANTINE_ACTIONS
 from jobs.pages.filters import ActivityFilter, QuarantineFilter, as_uuid
-from jobs.pages.jobs import before_link
+from jobs.pages.listing import at_least, before_link, listed
 from jobs.pages.told import job_told
 from jobs.pages.unknown import HOME
 from liveness.pages.actions import offered
@@ -26,7 +27,8 @@ def activity(request: HtmxRequest) -> HttpResponse:
     chosen = ActivityFilter(request.GET)
     before = moment_said(request.GET.get("before"))
     now: Any = database_time()
-    found = selectors.activity(HAPPENINGS_A_PAGE + 1, before=before, **chosen.chosen)
+    found, since = happenings.activity(HAPPENINGS_A_PAGE + 1, before=before, **chosen.chosen)
+    last = found[-2].at if len(found) > HAPPENINGS_A_PAGE else since
     shown = {
         "title": "Activity",
         "trail": [HOME],
@@ -34,9 +36,8 @@ def activity(request: HtmxRequest) -> HttpResponse:
         "filters": "activity",
         "activity": [(row, ago(row.at, now)) for row in found[:HAPPENINGS_A_PAGE]],
         "before": before,
-        "older": before_link(chosen, found[-2].at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-        if len(found) > HAPPENINGS_A_PAGE
-        else None,
+        "older": last and before_link(chosen, last.strftime("%Y-%m-%dT%H:%M:%S.%fZ")),
+        "searched": since and format_html("what happened since {} ago", ago(since, now)),
     }
     return page(request, "happenings", shown)
 
@@ -46,17 +47,18 @@ def quarantine(request: HtmxRequest) -> HttpResponse:
     """Jobs that ended with their workers, again and again: for a look, and then resubmitted or dismissed."""
     chosen = QuarantineFilter(request.GET)
     before = as_uuid(request.GET.get("before"))
-    matching = chosen.apply(selectors.quarantined_jobs())
-    rows: list[Any] = list(selectors.jobs_page(matching, before, JOBS_A_PAGE + 1))
+    found = listed(chosen, selectors.quarantined_jobs(), selectors.jobs_page, before, JOBS_A_PAGE, "quarantined job")
+    matching, floor = chosen.within_reach(selectors.quarantined_jobs(), None)
     shown = {
         "title": "Quarantine",
         "trail": [HOME],
         "filter": chosen,
         "filters": "quarantine",
-        "matching": matching.count(),
-        "jobs": [job_told(job) for job in rows[:JOBS_A_PAGE]],
+        "matching": at_least(matching.count(), floor),
+        "jobs": [job_told(job) for job in found.rows],
         "before": before,
-        "older": before_link(chosen, rows[JOBS_A_PAGE - 1].pk) if len(rows) > JOBS_A_PAGE else None,
+        "older": found.older,
+        "searched": found.searched,
         "actions": offered(request, QUARANTINE_ACTIONS),
         "folder": "quarantine",
     }

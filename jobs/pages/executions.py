@@ -10,7 +10,8 @@ from jobs import states
 from jobs.errors import ExecutionUnknown
 from jobs.pages.actions import EXECUTION_ACTIONS
 from jobs.pages.filters import ExecutionFilter, as_uuid
-from jobs.pages.jobs import before_link, size, text
+from jobs.pages.jobs import size, text
+from jobs.pages.listing import listed
 from jobs.pages.told import action_said
 from jobs.pages.unknown import HOME, unknown
 from jobs.states import ExecutionState, JobState
@@ -31,14 +32,15 @@ def executions(request: HtmxRequest) -> HttpResponse:
     """Executions, latest first, a page at a time; `?before=` an id goes on."""
     chosen = ExecutionFilter(request.GET)
     before = as_uuid(request.GET.get("before"))
-    rows: list[Any] = list(selectors.executions_page(chosen.apply(selectors.executions()), before, A_PAGE + 1))
+    found = listed(chosen, selectors.executions(), selectors.executions_page, before, A_PAGE, "execution")
     shown = {
         "title": "Executions",
         "trail": [HOME],
         "filter": chosen,
         "before": before,
-        "older": before_link(chosen, rows[A_PAGE - 1].pk) if len(rows) > A_PAGE else None,
-        "executions": [execution_told(row) for row in rows[:A_PAGE]],
+        "older": found.older,
+        "searched": found.searched,
+        "executions": [execution_told(row) for row in found.rows],
         "actions": offered(request, EXECUTION_ACTIONS),
         "folder": "executions",
         "matching": "",

@@ -1,12 +1,14 @@
 """What the lists are filtered by. A filter stands in the address, and can say itself in words."""
 
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import BooleanField, OuterRef, Q, QuerySet, Subquery, Value
 from django.http import QueryDict
 
+from jobs import reach
 from jobs.models import Attempt
 from jobs.states import ExecutionState, JobKind, JobState
 from liveness import states
@@ -83,47 +85,89 @@ class ServerFilter(Filter):
         return self.chosen.get("state") in states.GONE
 
 
-class JobFilter(Filter):
+class Searched(Filter):
+    """Of rows that sort by id. What no index finds is looked for only so far at once."""
+
+    def apply(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """All that match, however many there are to look at: for what is done to all of them."""
+        return self.match(rows.filter(state=self.chosen["state"]) if "state" in self.chosen else rows)
+
+    def match(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """All but the state."""
+        raise NotImplementedError
+
+    def within_reach(self, rows: QuerySet[Any], before: UUID | None) -> tuple[QuerySet[Any], UUID | None]:
+        """What matches of the next `reach.LOOKED` rows, and the id of the last of these; None: of all."""
+        looked, floor = reach.next_of(rows, before, self.chosen.get("state"))
+        return self.match(looked), floor
+
+    def named(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """What matches and has what is searched for as its key or id: it is found wherever it is."""
+        word = self.chosen.get("q")
+        return self.apply(rows.filter(by_id(word) | reach.has_key(word))) if word else rows.none()
+
+
+class JobFilter(Searched):
     state = forms.ChoiceField(required=False, choices=choices(JobState))
     kind = forms.ChoiceField(required=False, choices=choices(JobKind))
     tag = forms.CharField(required=False, max_length=200)
     server = forms.CharField(required=False, max_length=200, label="Server")
     q = forms.CharField(required=False, label="Search", max_length=200)
 
-    def apply(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+    def match(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.chosen
-        for name in ("state", "kind"):
-            if name in chosen:
-                rows = rows.filter(**{name: chosen[name]})
+        if "kind" in chosen:
+            rows = rows.filter(kind=chosen["kind"])
         if "tag" in chosen:
             rows = rows.filter(required_tags__contains=[chosen["tag"]])
-        if "server" in chosen:
-            named = Q(server__name=chosen["server"])
-            if found := as_uuid(chosen["server"]):
-                named |= Q(server=found)
-            rows = rows.filter(Exists(Attempt.objects.filter(named, job=OuterRef("pk"))))
         if "q" in chosen:
             word = chosen["q"]
             said = Q(action__command__icontains=word) | Q(action__path__icontains=word) | Q(key=word)
             rows = rows.filter(said | by_id(word))
         return rows
 
+    @cached_property
+    def attempts(self) -> tuple[QuerySet[Attempt], bool]:
+        return reach.attempts_on(self.chosen["server"], as_uuid(self.chosen["server"]))
+
+    def without_state(self) -> "JobFilter":
+        """The same, for jobs in any state."""
+        said: Any = self.data
+        rest = said.copy()
+        rest.pop("state", None)
+        wider = JobFilter(rest)
+        if "server" in wider.chosen:
+            wider.attempts = self.attempts
+        return wider
+
+    def apply(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        matching = super().apply(rows)
+        return matching.filter(pk__in=self.attempts[0].values("job")) if "server" in self.chosen else matching
+
+    def within_reach(self, rows: QuerySet[Any], before: UUID | None) -> tuple[QuerySet[Any], UUID | None]:
+        rows = reach.of_kind(rows, self.chosen.get("kind"))
+        if "server" not in self.chosen:
+            return super().within_reach(rows, before)
+        attempts, are_few = self.attempts
+        if are_few:
+            return super().apply(rows).filter(reach.any_of("pk", attempts.values("job"))), None
+        matching, floor = super().within_reach(rows, before)
+        # Job by job, never as a join: that reads all attempts of the server, for whichever jobs.
+        ran_there = attempts.filter(job=OuterRef("pk")).values(yes=Value(True))[:1]
+        return matching.alias(ran_there=Subquery(ran_there, output_field=BooleanField())).filter(ran_there=True), floor
+
 
 class QuarantineFilter(JobFilter):
     state = None  # type: ignore[assignment]  # every one is FAILED
 
 
-class ExecutionFilter(Filter):
+class ExecutionFilter(Searched):
     state = forms.ChoiceField(required=False, choices=choices(ExecutionState))
     q = forms.CharField(required=False, label="Search", max_length=200)
 
-    def apply(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        if "state" in self.chosen:
-            rows = rows.filter(state=self.chosen["state"])
-        if "q" in self.chosen:
-            word = self.chosen["q"]
-            rows = rows.filter(Q(name__icontains=word) | Q(key=word) | by_id(word))
-        return rows
+    def match(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        word = self.chosen.get("q")
+        return rows.filter(Q(name__icontains=word) | Q(key=word) | by_id(word)) if word else rows
 
 
 class ActivityFilter(Filter):

@@ -2,12 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse, QueryDict, StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 
 from jobs import selectors
@@ -15,7 +16,8 @@ from jobs.conf import conf
 from jobs.errors import JobNotWaiting
 from jobs.lanes import Chart, Late, Signs, chart, extent, stride
 from jobs.pages.actions import DISMISS, JOB_ACTIONS
-from jobs.pages.filters import Filter, JobFilter, as_uuid
+from jobs.pages.filters import JobFilter, as_uuid
+from jobs.pages.listing import at_least, listed
 from jobs.pages.overview import about, counted
 from jobs.pages.told import action_said, job_told
 from jobs.pages.unknown import HOME, unknown
@@ -35,41 +37,38 @@ def jobs(request: HtmxRequest) -> HttpResponse:
     """Jobs, latest first, a page at a time; `?before=` an id goes on."""
     chosen = JobFilter(request.GET)
     before = as_uuid(request.GET.get("before"))
-    figures = selectors.figures()
-    wider = JobFilter(without(request.GET, "state"))
+    found = listed(chosen, selectors.bare_jobs(), selectors.jobs_page, before, JOBS_A_PAGE)
+    wider = chosen.without_state()
+    figures: dict[str, Any]
+    say: Callable[[int], str]
     if wider.chosen:
-        figures = {**figures, "counts": selectors.counts_by_state(wider.apply(selectors.bare_jobs())), "about": []}
+        matching, floor = wider.within_reach(selectors.bare_jobs(), None)
+        figures = {"counts": selectors.counts_by_state(matching), "about": []}
+        say = partial(at_least, floor=floor)
+    else:
+        figures = selectors.figures()
+        say = about if figures["about"] else str
     counts = figures["counts"]
-    total, said = sum(counts.values()), about if figures["about"] else str
-    rows: list[Any] = list(selectors.jobs_page(chosen.apply(selectors.bare_jobs()), before, JOBS_A_PAGE + 1))
+    total = sum(counts.values())
     shown = {
         "title": "Jobs",
         "trail": [HOME],
         "filter": chosen,
         "filters": "jobs",
-        "by_state": counted(figures, chosen),
-        "total": said(total),
-        "matching": said(counts.get(chosen.chosen["state"], 0) if "state" in chosen.chosen else total),
+        "by_state": counted(figures, chosen, say if wider.chosen else str),
+        "total": say(total),
+        "matching": say(counts.get(chosen.chosen["state"], 0) if "state" in chosen.chosen else total),
         "any": total or chosen.chosen,
         "all_states": f"{reverse('instance:jobs')}?{wider.query}",
         "before": before,
-        "older": before_link(chosen, rows[JOBS_A_PAGE - 1].pk) if len(rows) > JOBS_A_PAGE else None,
-        "jobs": [job_told(job) for job in rows[:JOBS_A_PAGE]],
+        "older": found.older,
+        "searched": found.searched,
+        "jobs": [job_told(job) for job in found.rows],
         "actions": offered(request, JOB_ACTIONS),
         "folder": "jobs",
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
     return page(request, "jobs", shown)
-
-
-def without(query: QueryDict, name: str) -> QueryDict:
-    rest = query.copy()
-    rest.pop(name, None)
-    return rest
-
-
-def before_link(chosen: Filter, last: object) -> str:
-    return f"?{chosen.query}{'&' if chosen.query else ''}before={last}"
 
 
 @for_readers

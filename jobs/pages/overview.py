@@ -1,5 +1,6 @@
 """The first page: what is there, what needs attention, what happened; in one sentence and in full."""
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,6 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from jobs import selectors
+from jobs.happenings import activity
 from jobs.pages.filters import JobFilter
 from jobs.states import JobState
 from liveness import selectors as liveness
@@ -45,7 +47,7 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "servers": [drawn(server) for server in running if server.pk not in worries],
         "present": present,
         "left_out": present - sum(server.state not in liveness.ENDED for server in running),
-        "activity": [(row, ago(row.at, figures["now"])) for row in selectors.activity()],
+        "activity": [(row, ago(row.at, figures["now"])) for row in activity()[0]],
         "has_jobs": bool(figures["counts"]),
         "has_workers": any(row["type"] == ServerType.WORKER for row in [*by_type, *map(vars, servers)]),
         "brakes": figures["brakes"] or [],
@@ -96,7 +98,9 @@ def verdict(
     return {"tone": "bad" if bad else "worry" if worries or not present else "well", "said": said}
 
 
-def counted(figures: dict[str, Any], chosen: JobFilter | None = None) -> list[dict[str, Any]]:
+def counted(
+    figures: dict[str, Any], chosen: JobFilter | None = None, say: Callable[[int], str] = str
+) -> list[dict[str, Any]]:
     """Each state of jobs with its number, as a link that filters by it and keeps what else is filtered by."""
     at, others = reverse("instance:jobs"), {**chosen.chosen} if chosen else {}
     present = others.pop("state", None)
@@ -104,7 +108,7 @@ def counted(figures: dict[str, Any], chosen: JobFilter | None = None) -> list[di
         {
             "state": state,
             "count": (count := figures["counts"].get(state, 0)),
-            "said": about(count) if state in figures["about"] else f"{count}",
+            "said": about(count) if state in figures["about"] else say(count),
             "url": f"{at}?{urlencode({**others, 'state': state})}",
             "chosen": state == present,
         }

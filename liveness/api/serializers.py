@@ -1,6 +1,7 @@
 """What the liveness calls take and answer."""
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.db.models import TextField as TextColumn
@@ -168,18 +169,18 @@ class ServerFilter(PageFilter):
     tag = TextField(required=False, max_length=100)
     search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
 
-    def page(self, servers: QuerySet[Server]) -> dict[str, Any]:
+    def page(self, rows: QuerySet[Server], floor: UUID | None = None) -> dict[str, Any]:
         said = self.validated_data
         chosen = {field: said[field] for field in ("cluster", "state", "type") if field in said}
         if "tag" in said:
             chosen["tags__contains"] = [said["tag"]]
-        servers = servers.filter(**chosen)
+        servers = rows.filter(**chosen)
         if "search" in said:
             text = said["search"]
             servers = servers.annotate(id_text=Cast("pk", TextColumn())).filter(
                 Q(name__icontains=text) | Q(hostname__icontains=text) | Q(id_text__startswith=text.lower())
             )
-        return super().page(servers)
+        return super().page(servers, floor)
 
 
 class ActionRequest(StrictSerializer):

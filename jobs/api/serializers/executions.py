@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
 from controlplane.rest import AnyField, IdField, PageFilter, SecondsField, StrictSerializer, TextField, YesNoField
-from jobs import graph
+from jobs import graph, reach
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName
 from jobs.models import Execution, ExecutionEvent, WorkerJob
@@ -184,10 +185,12 @@ class ExecutionFilter(PageFilter):
     key = TextField(required=False)
     trigger = IdField(required=False)
 
-    def page(self, executions: QuerySet[Execution]) -> dict[str, Any]:
+    def page(self, rows: QuerySet[Execution], floor: UUID | None = None) -> dict[str, Any]:
         said = self.validated_data
-        chosen = {field: said[field] for field in ("state", "name", "key", "trigger") if field in said}
-        return super().page(executions.filter(**chosen))
+        executions = rows.filter(**{field: said[field] for field in ("state", "name", "trigger") if field in said})
+        if "key" in said:
+            executions = executions.filter(reach.has_key(said["key"]))
+        return super().page(executions, floor)
 
 
 class EventItem(serializers.ModelSerializer):

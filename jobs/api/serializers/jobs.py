@@ -1,6 +1,7 @@
 """What the calls of clients take and answer."""
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
@@ -15,12 +16,11 @@ from controlplane.rest import (
     WholeField,
     YesNoField,
 )
-from jobs import selectors
+from jobs import reach, selectors
 from jobs.api.serializers.actions import ActionField
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
-from liveness.models import ApiToken
 
 
 class JobRequest(StrictSerializer):
@@ -127,7 +127,11 @@ class JobAnswers(serializers.Serializer):
 
 class JobPage(serializers.Serializer):
     items = JobAnswer(many=True)
-    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+    next = serializers.CharField(
+        allow_null=True,
+        help_text="The cursor of the next page; null: there is none. Where jobs are looked through, so many at once (by"
+        " `tag`, or TASK by `kind`), a page may have less than `limit`, even nothing, and still a next.",
+    )
 
 
 class JobFilter(PageFilter):
@@ -138,14 +142,20 @@ class JobFilter(PageFilter):
     key = TextField(required=False)
     tag = TextField(required=False, max_length=100, help_text="One that a worker must have, its action's too.")
 
-    def page(self, jobs: QuerySet[WorkerJob]) -> dict[str, Any]:
+    def page(self, rows: QuerySet[WorkerJob], floor: UUID | None = None) -> dict[str, Any]:
         said = self.validated_data
-        chosen = {field: said[field] for field in ("state", "kind", "key") if field in said}
+        jobs, state = reach.of_kind(rows, said.get("kind")), said.get("state")
         if "key" in said:
-            chosen["owner__in"] = ApiToken.objects.values("pk")  # keys are looked up owner by owner
+            jobs = jobs.filter(reach.has_key(said["key"]))
+        if "tag" in said or said.get("kind") == JobKind.TASK:
+            jobs, floor = reach.next_of(jobs, said.get("cursor"), state)
+        elif state:
+            jobs = jobs.filter(state=state)
+        if "kind" in said:
+            jobs = jobs.filter(kind=said["kind"])
         if "tag" in said:
-            chosen["required_tags__contains"] = [said["tag"]]
-        return super().page(jobs.filter(**chosen))
+            jobs = jobs.filter(required_tags__contains=[said["tag"]])
+        return super().page(jobs, floor)
 
 
 class NoFields(StrictSerializer):

@@ -1,0 +1,122 @@
+"""What happened: transitions of servers and actions on them and on jobs, interrupted attempts, refused reports."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import Case, F, Func, IntegerField, OuterRef, Q, QuerySet, Subquery, UUIDField, Value, When
+from django.db.models.functions import Cast, Substr
+from django.db.models.lookups import Exact
+
+from jobs import reach
+from jobs.models import Attempt, LateReport
+from jobs.models.attempts import INTERRUPTED
+from liveness.models import Clock, Server, ServerEvent
+
+OF_JOB = Case(
+    When(server_id=None, server_name__startswith="job ", then=Cast(Substr("server_name", 5), UUIDField())),
+    output_field=UUIDField(),
+)
+"""An operator's action on a job has an event of no server, under the name of the job."""
+IS_TRANSITION = Q(action="")
+NO_NUMBER = Cast(Value(None), IntegerField())
+TOLD: dict[str, tuple[Any, ...]] = {
+    "transitions": (
+        Case(When(IS_TRANSITION, then=Value("server")), default=Value("action")), "at", "server_id", "server_name",
+        OF_JOB, NO_NUMBER, "from_state", Case(When(IS_TRANSITION, then=F("to_state")), default=F("action")), "actor",
+        "reason",
+    ),
+    "interruptions": (
+        Value("attempt"), "finished_at", "server_id", "server__name", "job_id", "number", Value(""), "state",
+        "ended_by", "reason",
+    ),
+    "refusals": (
+        Value("refusal"), "at", "attempt__server_id", "attempt__server__name", "job_id", "attempt__number", Value(""),
+        "event", Value("fence"), "reason",
+    ),
+}  # fmt: skip
+
+# One by one, never as a join: that reads all attempts of the server, whenever they were.
+NAME = Server.objects.filter(pk=OuterRef("server")).values("name")
+NAME_OF_ATTEMPTS = Attempt.objects.filter(pk=OuterRef("attempt")).values("server__name")
+
+
+class Happening(NamedTuple):
+    """A transition of a server, an attempt that was interrupted, or a report that was refused."""
+
+    kind: str
+    at: datetime
+    server: UUID
+    server_name: str
+    job: UUID | None
+    number: int | None
+    was: str
+    became: str
+    actor: str
+    reason: str
+
+
+class Source(NamedTuple):
+    """Where happenings of one sort are: what an index finds, and what of it is sought."""
+
+    name: str
+    moment: str
+    walk: QuerySet[Any]
+    sought: Q = Q()
+    of_one: bool = False
+    """They are of one name, and so few that all are read: never along the index of moments, past those of others."""
+
+    @property
+    def latest_first(self) -> QuerySet[Any]:
+        moment = Func(self.moment, template="(%(expressions)s + interval '0')") if self.of_one else F(self.moment)
+        return self.walk.order_by(moment.desc())
+
+    @property
+    def end(self) -> Subquery:
+        """When the last happened of those that are looked through."""
+        return Subquery(self.latest_first.values(self.moment)[reach.LOOKED : reach.LOOKED + 1])
+
+    def latest(self, limit: int, since: datetime | None) -> QuerySet[Any]:
+        within = Q(**{f"{self.moment}__gte": since}) if since else Q()
+        return self.latest_first.filter(self.sought, within).values_list(*TOLD[self.name])[:limit]
+
+
+def activity(
+    limit: int = 20, kind: str = "", server: str = "", who: str = "", before: datetime | None = None
+) -> tuple[list[Happening], datetime | None]:
+    """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment; at most
+    `limit`, latest first. And since when it was looked for, where that was not from the beginning."""
+    some = sources(kind, server, who, before)
+    ends = [source.end for source in some if source.sought]
+    found = Clock.objects.values_list(*ends).get() if ends else ()
+    since = max((end for end in found if end), default=None)
+    first, *others = (source.latest(limit, since) for source in some)
+    merged = first.union(*others, all=True) if others else first
+    happenings = sorted((Happening(*row) for row in merged), key=lambda happening: happening.at, reverse=True)
+    return happenings[:limit], since if len(happenings) < limit else None
+
+
+def sources(kind: str, server: str, who: str, before: datetime | None) -> list[Source]:
+    transitions, refusals = ServerEvent.objects.order_by(), LateReport.objects.order_by()
+    interruptions = Attempt.objects.filter(state__in=INTERRUPTED)
+    on_server = from_server = Q()
+    if before:
+        transitions, refusals = transitions.filter(at__lt=before), refusals.filter(at__lt=before)
+        interruptions = interruptions.filter(finished_at__lt=before)
+    if server:
+        transitions = transitions.filter(server_name=server)
+        attempts, are_few = reach.attempts_on(server, None)
+        if are_few:
+            interruptions = interruptions.filter(reach.any_of("pk", attempts.values("pk")))
+            refusals = refusals.filter(reach.any_of("attempt", attempts.values("pk")))
+        else:
+            on_server, from_server = (Q(Exact(Subquery(names), server)) for names in (NAME, NAME_OF_ATTEMPTS))
+    if who and who != "fence":
+        refusals = refusals.none()
+    is_kind = {"server": IS_TRANSITION, "action": ~IS_TRANSITION}.get(kind, Q())
+    by, ended_by = (Q(actor__icontains=who), Q(ended_by__icontains=who)) if who else (Q(), Q())
+    of_servers = Source("transitions", "at", transitions, is_kind & by, of_one=bool(server))
+    of_attempts = Source("interruptions", "finished_at", interruptions, on_server & ended_by)
+    of_reports = Source("refusals", "at", refusals, from_server)
+    of_kind = {"server": of_servers, "action": of_servers, "attempt": of_attempts, "refusal": of_reports}
+    return [of_kind[kind]] if kind else [of_servers, of_attempts, of_reports]

@@ -1,0 +1,55 @@
+"""How far a list looks. What no index finds is looked for in the newest so many rows, and on from there when asked."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import BooleanField, Func, IntegerField, OuterRef, Q, QuerySet, Subquery
+
+from jobs.models import Attempt
+from jobs.states import JobKind
+from liveness.models import ApiToken, Server
+
+LOOKED = 10_000
+
+
+def next_of(
+    rows: QuerySet[Any], before: UUID | None = None, state: str | None = None
+) -> tuple[QuerySet[Any], UUID | None]:
+    """The next LOOKED of these rows that are in a state, latest first, and the id of the last; None: these are all."""
+    rest = rows.filter(pk__lt=before) if before else rows
+    if state is None:
+        ids = rest.order_by("-pk").values_list("pk", flat=True)
+    else:
+        # A range and this order, which the index of states alone has: nothing else is to be walked over.
+        ids = rest.filter(state__range=(state, state)).order_by("-state", "-pk").values_list("pk", flat=True)
+        rest = rest.filter(state=state)
+    last = list(ids[LOOKED - 1 : LOOKED + 1])
+    if len(last) < 2:
+        return rest, None
+    return rest.filter(pk__gte=last[0]) if state is None else rest.filter(any_of("pk", ids[:LOOKED])), last[0]
+
+
+def of_kind(jobs: QuerySet[Any], kind: str | None) -> QuerySet[Any]:
+    """Narrowed to triggers, if it is they: they have an index. Tasks have none, for most jobs are."""
+    return jobs.filter(kind=kind) if kind == JobKind.TRIGGER else jobs
+
+
+def any_of(field: str, values: QuerySet[Any]) -> Func:
+    """It is one of these, which are found first, and each then by an index, whatever the planner expects."""
+    one = "%(expressions)s)"
+    return Func(field, ArraySubquery(values), template=one, arg_joiner=" = ANY (", output_field=BooleanField())
+
+
+def has_key(key: str) -> Q:
+    """Jobs, or executions, of this key: they are found by it owner by owner."""
+    return Q(key=key) & (Q(any_of("owner", ApiToken.objects.values("pk"))) | Q(owner=None))
+
+
+def attempts_on(name: str, server: UUID | None) -> tuple[QuerySet[Attempt], bool]:
+    """The attempts of servers by name or id, and whether they are few enough to look at all of them: one query."""
+    own = Attempt.objects.filter(server=OuterRef("pk")).order_by("-pk").values("pk")[: LOOKED + 1]
+    count = Subquery(own, template="(SELECT count(*) FROM (%(subquery)s) own)", output_field=IntegerField())
+    servers = Server.objects.filter(Q(name=name) | Q(pk=server) if server else Q(name=name))
+    found = dict(servers.values_list("pk", count))
+    return Attempt.objects.filter(server__in=found), sum(found.values()) <= LOOKED
