@@ -27,7 +27,8 @@ def listed(
     noun: str = "job",
 ) -> Listed:
     """The next `limit` of these rows that match, latest first."""
-    matching, floor = chosen.within_reach(rows, before) if chosen.chosen else (rows, None)
+    is_searched = chosen.chosen.keys() - {"state"}
+    matching, floor = chosen.within_reach(rows, before) if is_searched else (chosen.apply(rows), None)
     found = list(page(matching, before, limit + 1))
     if len(found) > limit:
         return Listed(found[:limit], before_link(chosen, found[limit - 1].pk), "")
