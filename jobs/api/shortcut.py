@@ -52,11 +52,11 @@ def with_shortcut(application: Application) -> Application:
 
 
 def heard_together(beats: list[Plain]) -> list[Any | None]:
-    """In one statement. This thread keeps its connection for the next, but for one that may be broken."""
+    """In one statement. This thread keeps its connection for the next, unless it is broken."""
     try:
         return heartbeats.record_plain(beats)
-    except BaseException:
-        connection.close()
+    except DatabaseError:
+        connection.close_if_unusable_or_obsolete()
         raise
 
 

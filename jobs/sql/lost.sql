@@ -8,7 +8,8 @@ gone as materialized (
                or {{outstayed}} and s.worker_task_restart_strategy <> 'NEVER' as moves
       from liveness_server s, liveness_clock clock
      where ({{liveness.lost_at}} <= greatest(clock.reading, s.state_changed_observed) or {{outstayed}})
-       and s.id in (select a.server_id from jobs_attempt a where a.state in {{LIVE}})
+       -- One is enough to know, and the planner is not to begin with all of them.
+       and (select true from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}} limit 1)
      order by s.id
        for share of s skip locked
 ),

@@ -310,7 +310,7 @@ def test_an_address_that_there_is_not_is_a_404_for_everyone(api, method, path):
 @pytest.mark.parametrize("call", [*POSTS, *GETS])
 def test_without_a_database_every_call_is_a_503_that_says_when_to_come_again(calls, monkeypatch, call):
     caller, path, body = calls[call]
-    monkeypatch.setattr(connection, "cursor", Mock(side_effect=OperationalError("connection refused")))
+    monkeypatch.setattr(connection, "ensure_connection", Mock(side_effect=OperationalError("connection refused")))
     answer = caller.call("GET" if call in GETS else "POST", path, body)
     monkeypatch.undo()
     assert_problem(answer, 503, "database_unavailable")
