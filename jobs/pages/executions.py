@@ -18,7 +18,7 @@ from jobs.states import ExecutionState, JobState
 from jobs.steps import chart, drawn
 from liveness.pages.actions import offered
 from liveness.pages.reading import HtmxRequest, for_readers, page
-from liveness.pages.words import ago, left, moment
+from liveness.pages.words import ago, left, moment, until
 
 FROM_THE_LEFT = [
     JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED, JobState.SKIPPED,
@@ -97,7 +97,7 @@ def execution_told(found: Any) -> dict[str, Any]:
         "total": sum(found.counts.values()),
         "timeout": found.timeout_seconds
         and found.state == ExecutionState.RUNNING
-        and left(found.timeout_seconds - (found.now - found.created_at).total_seconds()),
+        and left(found.timeout_seconds - (found.now - found.created_at).total_seconds(), found.now),
     }
 
 
@@ -122,6 +122,6 @@ def trigger_told(trigger: Any) -> dict[str, Any]:
     return {
         "it": trigger,
         "schedule": trigger.cron or f"every {trigger.interval_seconds:g} s",
-        "due": trigger.next_slot_at and left((trigger.next_slot_at - trigger.now).total_seconds()),
+        "due": trigger.next_slot_at and until(trigger.next_slot_at, trigger.now),
         "slots": [(slot, ago(slot.slot, trigger.now)) for slot in trigger.last_slots],
     }

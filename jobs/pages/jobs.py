@@ -25,7 +25,7 @@ from jobs.states import JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.pages.actions import offered
 from liveness.pages.reading import HtmxRequest, for_readers, page
-from liveness.pages.words import ago, duration, left, moment
+from liveness.pages.words import ago, duration, moment, until
 
 JOBS_A_PAGE, TEXT_SHOWN = 50, 10_000
 LINES_SHOWN, LINES_READ = 200, 1000
@@ -122,15 +122,15 @@ def placement(job: Any) -> dict[str, Any] | None:
     except JobNotWaiting:  # it was claimed meanwhile
         return None
     ruled_out = found["ruled_out"]
-    until = found["waiting_for"] and found["waiting_for"]["until"]
+    begins = found["waiting_for"] and found["waiting_for"]["until"]
     return {
         "eligible": found["eligible"][:PLACES_SHOWN],
         "ruled_out": sorted(ruled_out, key=lambda row: row["filter"] == "type")[:PLACES_SHOWN],
         "counts": Counter(row["filter"] for row in ruled_out).most_common(),
         "left_out": max(0, len(ruled_out) - PLACES_SHOWN),
-        "until": until and left((until - job.now).total_seconds()),
+        "until": begins and until(begins, job.now),
         "given_up": given_up(job) if not found["eligible"] else None,
-        "expires": job.good_until and left((job.good_until - job.now).total_seconds()),
+        "expires": job.good_until and until(job.good_until, job.now),
     }
 
 

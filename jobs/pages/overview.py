@@ -38,10 +38,10 @@ def overview(request: HtmxRequest) -> HttpResponse:
     shown = {
         "title": "Instance",
         "verdict": verdict(by_type, servers, sorted(worries.values(), key=lambda worry: worry[0]), figures),
-        "check": check_told(figures["check_age"]),
+        "check": check_told(figures["check_age"], figures["now"]),
         "by_type": [{**row, "url": servers_url(row)} for row in by_type],
         "by_state": counted(figures),
-        "waiting": None if figures["waiting"] is None else age(figures["waiting"]),
+        "waiting": None if figures["waiting"] is None else age(figures["waiting"], figures["now"]),
         "attention": [drawn(server) for server in worried],
         "attention_left_out": max(0, needing - len(worried)),
         "servers": [drawn(server) for server in running if server.pk not in worries],
@@ -62,10 +62,10 @@ def servers_url(row: dict[str, Any]) -> str:
     return f"{reverse('instance:servers')}?{urlencode({'cluster': row['cluster'], 'type': row['type']})}"
 
 
-def check_told(seconds: float | None) -> dict[str, Any]:
+def check_told(seconds: float | None, now: Any) -> dict[str, Any]:
     """The age of the last liveness check, and whether it is too old."""
     late = seconds is None or seconds > 3 * conf().interval
-    return {"age": None if seconds is None else age(seconds), "late": late, "interval": f"{conf().interval:g}"}
+    return {"age": None if seconds is None else age(seconds, now), "late": late, "interval": f"{conf().interval:g}"}
 
 
 def verdict(
@@ -78,7 +78,7 @@ def verdict(
     servers_said = "server" if present == 1 else "servers"
     head = f"{well} of {present} {servers_said} alive." if present else "No server is running: all have ended."
     said = [format_html("{}", head)]
-    check = check_told(figures["check_age"])
+    check = check_told(figures["check_age"], figures["now"])
     if check["age"] is None:
         said.append(SafeString("The liveness check has never run: nobody notices a lost server."))
     elif check["late"]:

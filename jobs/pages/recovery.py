@@ -18,7 +18,7 @@ from jobs.services import sweep
 from jobs.states import AttemptState
 from liveness.pages.actions import NoteForm, actor
 from liveness.pages.reading import HtmxRequest, for_readers, page, permitted
-from liveness.pages.words import age
+from liveness.pages.words import counted
 from liveness.services.operations import note_event
 
 PERMISSION = "jobs.recover_workerjob"
@@ -85,7 +85,7 @@ def stale(request: HtmxRequest) -> HttpResponse:
         "filter": form,
         "filters": "recovery",
         "ways": ways,
-        "found": [{"it": row, "silence": age(row.silence)} for row in found],
+        "found": [{"it": row, "silence": counted(row.heard_at, "age", row.silence)} for row in found],
         "may": request.user.has_perm(PERMISSION),
         "sweep": conf().sweep_interval,
     }

@@ -21,7 +21,7 @@ from liveness.pages.heartbeats import Strip, cells, intervals
 from liveness.pages.machine import HEIGHT, WIDTH, drawing
 from liveness.pages.outlook import drawn, outlook
 from liveness.pages.reading import HtmxRequest, for_readers, page
-from liveness.pages.words import left, moment
+from liveness.pages.words import moment, until
 from liveness.selectors import ENDED
 from liveness.states import ServerState
 
@@ -110,7 +110,7 @@ def server(request: HtmxRequest, server: UUID) -> HttpResponse:
         "trail": [HOME, ("Servers", "instance:servers")],
         "server": drawn(found),
         "outlook": outlook(found),
-        "check": check_told(found.check_age),
+        "check": check_told(found.check_age, found.now),
         "machine": drawing(found, [event for event in events if not event.action]),
         "machine_size": (WIDTH, HEIGHT),
         "cells": strip_of(found, [at.timestamp() for at in beats]),
@@ -138,7 +138,7 @@ def drain(server: Any) -> dict[str, Any] | None:
     seconds = (server.drain_deadline - server.now).total_seconds()
     begun = max(server.drain_held or 0, server.held)
     return {
-        "left": left(seconds) if seconds > 0 else None,
+        "left": until(server.drain_deadline, server.now) if seconds > 0 else None,
         "deadline": moment(server.drain_deadline),
         "begun": begun,
         "done": begun - server.held,

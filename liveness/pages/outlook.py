@@ -36,7 +36,7 @@ def due(server: Any) -> SafeString | None:
         return None
     if server.overdue_in <= 0:
         return SafeString("held by the brake" if server.braked else "DISCONNECTED at the next check")
-    return format_html("DISCONNECTED in {}", left(server.overdue_in))
+    return format_html("DISCONNECTED in {}", left(server.overdue_in, server.now))
 
 
 def load(metrics: dict[str, Any]) -> list[tuple[str, int]]:
@@ -57,16 +57,20 @@ def concern(server: Any) -> tuple[float, SafeString] | None:
         elif due <= 0:
             when = SafeString("DISCONNECTED at the next liveness check")
         else:
-            when = format_html("DISCONNECTED in {}", left(due))
+            when = format_html("DISCONNECTED in {}", left(due, server.now))
         then = f", {jobs_said(server.held)} {fate(server, one=server.held == 1)}" if server.held else ""
-        return due, format_html("{} silent for {}: {}{}", name, age(server.silence), when, then)
+        return due, format_html("{} silent for {}: {}{}", name, age(server.silence, server.now), when, then)
     if server.state == ServerState.TERMINATING and server.lost_in > 0:
         return server.lost_in, format_html("{} is TERMINATING and holds {}", name, jobs_said(server.held))
     if not server.held:
         return 1e9, format_html("{} is {} and holds no job", name, server.state)
     if server.moves_in is None:
         return 1e9, format_html("{} is {} and keeps {} (NEVER)", name, server.state, jobs_said(server.held))
-    when = format_html("in {}", left(server.moves_in)) if server.moves_in > 0 else SafeString("at the next check")
+    when = (
+        format_html("in {}", left(server.moves_in, server.now))
+        if server.moves_in > 0
+        else SafeString("at the next check")
+    )
     moves = "moves" if server.held == 1 else "move"
     return server.moves_in, format_html("{} is {}: {} {} {}", name, server.state, jobs_said(server.held), moves, when)
 
@@ -93,7 +97,9 @@ def outlook(server: Any) -> list[SafeString]:
     if server.lost_in > 0:
         return [
             SafeString("It finishes what it holds and says so."),
-            format_html("If it does not, it counts as lost in {}, and its jobs move.", left(server.lost_in)),
+            format_html(
+                "If it does not, it counts as lost in {}, and its jobs move.", left(server.lost_in, server.now)
+            ),
         ]
     gone = "Then it is NOT_RUNNING, in the check after, once nothing is left to move."
     if server.moves_in is None:
@@ -105,7 +111,9 @@ def outlook(server: Any) -> list[SafeString]:
         grace = duration(server.termination_grace_period)
         return [
             format_html(
-                "In {} its grace period of {} has passed: its running jobs move.", left(server.moves_in), grace
+                "In {} its grace period of {} has passed: its running jobs move.",
+                left(server.moves_in, server.now),
+                grace,
             ),
             SafeString(gone),
         ]
@@ -122,7 +130,7 @@ def alive_outlook(server: Any, check: SafeString) -> list[SafeString]:
     elif due <= 0:
         first = format_html("DISCONNECTED at {}, unless it is heard before.", check)
     elif server.late:
-        first = format_html("DISCONNECTED in {}, unless it is heard before.", left(due))
+        first = format_html("DISCONNECTED in {}, unless it is heard before.", left(due, server.now))
     else:
         every, due_words = duration(server.heartbeat_interval), duration(server.timeout)
         first = format_html("Nothing while it beats every {}. After {} of silence: DISCONNECTED.", every, due_words)

@@ -3,7 +3,7 @@
 Times are written hundreds of times a page, and nothing in them needs escaping: they are numbers.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -23,22 +23,31 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def age(seconds: float) -> SafeString:
-    """An age that the page goes on counting."""
-    return SafeString(f'<span data-age="{seconds:.1f}">{duration(seconds)}</span>')
-
-
-def left(seconds: float) -> SafeString:
-    """A time to come that the page counts down."""
-    return SafeString(f'<span data-left="{seconds:.1f}">{duration(seconds)}</span>')
-
-
 def ago(at: datetime, now: datetime) -> SafeString:
-    """How long ago, with the moment itself in the title."""
-    seconds = (now - at).total_seconds()
+    """How long ago a moment was."""
+    return counted(at, "age", (now - at).total_seconds())
+
+
+def age(seconds: float, now: datetime) -> SafeString:
+    """How long ago it was that many seconds before now."""
+    return counted(now - timedelta(seconds=seconds), "age", seconds)
+
+
+def until(at: datetime, now: datetime) -> SafeString:
+    """How long it is to a moment."""
+    return counted(at, "left", (at - now).total_seconds())
+
+
+def left(seconds: float, now: datetime) -> SafeString:
+    """How long it is to that many seconds from now."""
+    return counted(now + timedelta(seconds=seconds), "left", seconds)
+
+
+def counted(at: datetime, kind: str, seconds: float) -> SafeString:
+    """A length of time that the page goes on counting, with the moment itself in the title."""
     said = at.isoformat()
     title = f"{said[:10]} {said[11:19]} UTC"
-    return SafeString(f'<time datetime="{said}" title="{title}" data-age="{seconds:.1f}">{duration(seconds)}</time>')
+    return SafeString(f'<time datetime="{said}" title="{title}" data-{kind}="{seconds:.1f}">{duration(seconds)}</time>')
 
 
 def moment(at: datetime) -> SafeString:

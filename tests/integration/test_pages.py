@@ -2,6 +2,8 @@
 
 import re
 import uuid
+from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from jobs.services.check import check
 from jobs.states import AttemptState, JobState
 from liveness import states
 from liveness.pages import machine
+from liveness.selectors import database_time
 from liveness.states import ServerState
 
 HOSTILE = "<script>alert(1)</script>"
@@ -137,6 +140,28 @@ def test_a_server_page_says_what_happens_next(reader, worker, submit, clock):
     assert "In 4 min 59 s its grace period of 5 min has passed" in text(reader.get(page))
     clock.advance(301)
     assert "What it still holds moves at the next liveness check" in text(reader.get(page))
+
+
+def test_every_age_and_countdown_has_its_moment_in_the_title(reader, worker, submit, clock):
+    job = submit(good_until=(database_time() + timedelta(minutes=5)).isoformat(), tags=["quantum"])
+    submit()
+    silent = worker()
+    silent.hold()
+    check()
+    clock.advance(31)
+    found = Counter()
+    for page in ("", "servers/", f"servers/{silent.id}/", f"jobs/{job['id']}/", "recovery/?claimed=0&running=0"):
+        seen, now = reader.get(f"/admin/instance/{page}").content.decode(), database_time()
+        counted = re.findall(
+            r'<time datetime="([^"]+)" title="([-\d]+) ([:\d]+) UTC" data-(age|left)="([.\d]+)">', seen
+        )
+        assert len(counted) == len(re.findall("data-(?:age|left)=", seen))
+        for at, day, time, kind, seconds in counted:
+            assert at.startswith(f"{day}T{time}") and at.endswith("+00:00")
+            ahead = (datetime.fromisoformat(at) - now).total_seconds()
+            assert abs(ahead - (float(seconds) if kind == "left" else -float(seconds))) < 5, (page, kind, at)
+            found[kind, page.partition("/")[0]] += 1
+    assert set(found) >= {("left", ""), ("left", "servers"), ("left", "jobs"), ("age", "recovery")}
 
 
 def test_a_job_page_shows_its_attempts_as_lanes_and_as_a_table(reader, story):
