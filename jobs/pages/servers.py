@@ -18,7 +18,7 @@ from liveness import selectors as liveness
 from liveness import states
 from liveness.pages.actions import SERVER_ACTIONS, offered
 from liveness.pages.heartbeats import Strip, cells, intervals
-from liveness.pages.machine import HEIGHT, WIDTH, drawing
+from liveness.pages.machine import machine
 from liveness.pages.outlook import drawn, outlook
 from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import moment, until
@@ -111,8 +111,7 @@ def server(request: HtmxRequest, server: UUID) -> HttpResponse:
         "server": drawn(found),
         "outlook": outlook(found),
         "check": check_told(found.check_age, found.now),
-        "machine": drawing(found, [event for event in events if not event.action]),
-        "machine_size": (WIDTH, HEIGHT),
+        "machine": machine(found, [event for event in events if not event.action]),
         "cells": strip_of(found, [at.timestamp() for at in beats]),
         "intervals": intervals(beats, found.heartbeat_interval),
         "drain": drain(found),

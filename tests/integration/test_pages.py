@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission, User
 from jobs.services.check import check
 from jobs.states import AttemptState, JobState
 from liveness import states
-from liveness.pages import machine
+from liveness.pages import layouts, machine
 from liveness.selectors import database_time
 from liveness.states import ServerState
 
@@ -308,20 +308,20 @@ def test_the_state_machine_shows_the_present_state_and_the_way_it_came_with_its_
     clock.advance(46)
     check()
     page = reader.get(f"/admin/instance/servers/{lost.id}/").content.decode()
-    (lit,) = re.findall(r'class="node is-now s-(\w+)"', page)
-    assert lit == "DISCONNECTED"
-    assert page.count('class="node was"') == 2
-    assert page.count('class="edge is-passed"') == 2
-    assert re.search(r'class="time"[^>]*>4[67] s<', page)
+    wide, tall = re.findall(r'<svg class="is-(?:wide|tall)".*?</svg>', page, re.DOTALL)
+    for drawing in (wide, tall):
+        assert re.findall(r'class="node is-now s-(\w+)"', drawing) == ["DISCONNECTED"]
+        assert drawing.count('class="node was"') == 2
+        assert drawing.count('class="edge is-passed"') == 2
+        assert re.search(r'class="time"[^>]*>4[67] s<', drawing)
     assert 'class="strip is-over"' in page and page.count("h4.5v") > 10, "its silence is hollow, and nothing is green"
 
 
-def test_every_legal_transition_is_drawn():
-    for before, after in [*states.pairs(), *states.reactivations()]:
-        edge = machine.key(before, after)
-        assert edge in machine.WAYS or machine.ways_back(edge[0]), (before, after)
-    assert set(machine.PLACES) == set(ServerState)
-    assert all(machine.key(*pair) in machine.WAYS for pair in states.pairs())
+@pytest.mark.parametrize("layout", [layouts.WIDE, layouts.TALL])
+def test_every_legal_transition_is_drawn(layout):
+    assert set(layout.places) == set(ServerState)
+    assert set(layout.ways) == {machine.key(*pair) for pair in states.pairs()}
+    assert set(layout.back) == {machine.key(*pair) for pair in states.reactivations()}
 
 
 def test_jobs_are_found_by_what_the_filter_says(reader, worker, submit):
