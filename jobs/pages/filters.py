@@ -17,6 +17,9 @@ from liveness.states import ServerState, ServerType
 LOST = [ServerState.DISCONNECTED, ServerState.ERROR]
 NEEDS_ATTENTION = Q(state__in=LOST) | Q(state__in=states.ALIVE, fresh=False)
 
+EVERY_ENDED = "ended"
+"""In place of a state: every one of those that are over."""
+
 
 def choices(words: Any) -> list[tuple[str, str]]:
     return [("", "any"), *((str(word), str(word)) for word in words)]
@@ -56,7 +59,9 @@ class ServerFilter(Filter):
     q = forms.CharField(required=False, label="Search", max_length=200)
     cluster = forms.CharField(required=False, max_length=200)
     type = forms.ChoiceField(required=False, choices=choices(ServerType))
-    state = forms.ChoiceField(required=False, choices=choices(ServerState))
+    state = forms.ChoiceField(
+        required=False, choices=[("", "not ended"), (EVERY_ENDED, "all that ended"), *choices(ServerState)[1:]]
+    )
     tag = forms.CharField(required=False, max_length=200)
     version = forms.CharField(required=False, max_length=200)
     attention = forms.BooleanField(required=False, label="Needs attention")
@@ -68,9 +73,11 @@ class ServerFilter(Filter):
 
     def narrow(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.chosen
-        for name in ("cluster", "type", "state", "version"):
+        for name in ("cluster", "type", "version"):
             if name in chosen:
                 rows = rows.filter(**{name: chosen[name]})
+        if self.states:
+            rows = rows.filter(state__in=self.states)
         if "tag" in chosen:
             rows = rows.filter(tags__contains=[chosen["tag"]])
         if "attention" in chosen:
@@ -81,8 +88,14 @@ class ServerFilter(Filter):
         return rows
 
     @property
+    def states(self) -> set[str]:
+        """Those asked for; none: whichever."""
+        state = self.chosen.get("state")
+        return set(states.GONE) if state == EVERY_ENDED else {state} if state else set()
+
+    @property
     def wants_ended(self) -> bool:
-        return self.chosen.get("state") in states.GONE
+        return bool(self.states) and self.states <= states.GONE
 
 
 class Searched(Filter):

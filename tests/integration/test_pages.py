@@ -291,8 +291,29 @@ def test_ended_servers_fold_under_history_unless_they_are_asked_for(reader, work
     page = reader.get("/admin/instance/servers/").content.decode()
     table, _, history = page.partition('<details id="history">')
     assert (">gone</a>" in table, ">gone</a>" in history) == (False, True)
-    page = reader.get("/admin/instance/servers/?state=INACTIVE").content.decode()
-    assert ">gone</a>" in page and "history" not in page
+    assert 'href="?state=ended"' in history
+    for state, is_listed in (("INACTIVE", True), ("ended", True), ("NOT_RUNNING", False)):
+        page = reader.get(f"/admin/instance/servers/?state={state}").content.decode()
+        assert (">gone</a>" in page) is is_listed
+        assert ">here</a>" not in page and "history" not in page
+
+
+def test_all_that_ended_are_listed_a_page_at_a_time_and_keep_what_else_is_filtered_by(reader, worker, clock):
+    here = worker(name="east-0", cluster="east")
+    gone = [worker(name=f"east-{number}", cluster="east") for number in range(1, 28)]
+    for server in [*gone, worker(name="west-1", cluster="west")]:
+        server.beat(state="TERMINATED_GRACEFULLY")
+    for _ in range(3):
+        clock.advance(10)
+        here.beat()
+        check()
+    page = reader.get("/admin/instance/servers/?cluster=east").content.decode()
+    assert len(re.findall(r">east-\d+</a>", page)) == 1 + 10 and 'href="?cluster=east&amp;state=ended"' in page
+    names = set()
+    for number in (1, 2):
+        page = reader.get(f"/admin/instance/servers/?cluster=east&state=ended&page={number}").content.decode()
+        names |= set(re.findall(r">((?:east|west)-\d+)</a>", page))
+    assert names == {f"east-{number}" for number in range(1, 28)}
 
 
 def test_a_version_that_others_do_not_have_is_marked(reader, worker):
