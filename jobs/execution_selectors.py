@@ -11,6 +11,7 @@ from controlplane.schema import ClockTimestamp
 from jobs.errors import ExecutionUnknown, JobUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, StepDependency, Trigger, TriggerSlot, WorkerJob
 from jobs.states import JobState
+from liveness.models import Server
 
 COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')
                from (select state, count(*) as steps from jobs_workerjob
@@ -110,7 +111,8 @@ def telling_steps(execution: UUID, limit: int) -> list[WorkerJob]:
 
 def last_events(execution: UUID, limit: int) -> QuerySet[ExecutionEvent]:
     """What the control plane did in an execution, latest first."""
-    return ExecutionEvent.objects.filter(execution=execution).order_by("-pk")[:limit]
+    name = Subquery(Server.objects.filter(pk=OuterRef("server_id")).values("name"))
+    return ExecutionEvent.objects.filter(execution=execution).annotate(server_name=name).order_by("-pk")[:limit]
 
 
 SLOTS_SHOWN = 20

@@ -1,9 +1,12 @@
 """The pages of executions and triggers."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from jobs import execution_selectors as selectors
 from jobs import states
@@ -73,7 +76,7 @@ def execution(request: HtmxRequest, execution: UUID) -> HttpResponse:
         "steps": [step_told(step) for step in own],
         "hooks": [step_told(step) for step in hooks],
         "left_out": max(0, sum(found.counts.values()) - len(own)),
-        "events": [(event, moment(event.at)) for event in selectors.last_events(execution, EVENTS_SHOWN)],
+        "events": [(event, moment(event.at, found.now)) for event in selectors.last_events(execution, EVENTS_SHOWN)],
         "inputs": text(found.inputs) if found.inputs else None,
         "inputs_left_out": size(found.inputs),
     }
@@ -122,6 +125,10 @@ def trigger_told(trigger: Any) -> dict[str, Any]:
     return {
         "it": trigger,
         "schedule": trigger.cron or f"every {trigger.interval_seconds:g} s",
-        "due": trigger.next_slot_at and until(trigger.next_slot_at, trigger.now),
+        "due": trigger.next_slot_at and due(trigger.next_slot_at, trigger.now),
         "slots": [(slot, ago(slot.slot, trigger.now)) for slot in trigger.last_slots],
     }
+
+
+def due(at: datetime, now: datetime) -> SafeString:
+    return format_html("in {}", until(at, now)) if at > now else SafeString("due now")

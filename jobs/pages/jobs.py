@@ -86,8 +86,8 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
         "made": ago(found.created_at, found.now),
         "finished": found.finished_at and ago(found.finished_at, found.now),
         "chart": lanes(found, late),
-        "timeline": [(entry, moment(entry["at"])) for entry in selectors.timeline(found)],
-        "reports": [(row, moment(report.at)) for row, report in zip(found.late, late, strict=True)],
+        "timeline": [(entry, moment(entry["at"], found.now)) for entry in selectors.timeline(found)],
+        "reports": [(row, moment(report.at, found.now)) for row, report in zip(found.late, late, strict=True)],
         "placement": placement(found),
         "holder": next((attempt for attempt in found.attempts.all() if attempt.finished_at is None), None),
         "actions": [

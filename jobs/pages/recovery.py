@@ -114,7 +114,7 @@ def by_hand(request: HtmxRequest, name: str) -> HttpResponse:
         problem = f"There were {seen:,} when you looked and there are {count:,} now: look again."
     title = f"{way.label}: {count:,} silent for more than {older_than:g} s"
     back = reverse("instance:recovery")
-    return confirmation(request, title, way, form, back, problem, would=count, total=count, seen=count)
+    return confirmation(request, title, way, form, back, problem, noun="attempt", would=count, total=count, seen=count)
 
 
 def done(request: HttpRequest, way: ByHand, older_than: float, note: str) -> HttpResponse:

@@ -113,11 +113,11 @@ def server(request: HtmxRequest, server: UUID) -> HttpResponse:
         "check": check_told(found.check_age, found.now),
         "machine": machine(found, [event for event in events if not event.action]),
         "cells": strip_of(found, [at.timestamp() for at in beats]),
-        "intervals": intervals(beats, found.heartbeat_interval),
+        "intervals": intervals(beats, found.heartbeat_interval, found.now),
         "drain": drain(found),
         "metrics": [(name.replace("_", " "), value) for name, value in found.metrics.items()],
-        "events": [(row, moment(row.at)) for row in events],
-        "created": moment(found.created_at),
+        "events": [(row, moment(row.at, found.now)) for row in events],
+        "created": moment(found.created_at, found.now),
         "held": told(found, [attempt for attempt in attempts if attempt.finished_at is None]),
         "lost": told(found, [attempt for attempt in attempts if attempt.state in LOST]),
         "past": told(found, [attempt for attempt in attempts if attempt.finished_at and attempt.state not in LOST]),
@@ -138,7 +138,7 @@ def drain(server: Any) -> dict[str, Any] | None:
     begun = max(server.drain_held or 0, server.held)
     return {
         "left": until(server.drain_deadline, server.now) if seconds > 0 else None,
-        "deadline": moment(server.drain_deadline),
+        "deadline": moment(server.drain_deadline, server.now),
         "begun": begun,
         "done": begun - server.held,
         "share": 100 if not begun else round(100 * (begun - server.held) / begun),

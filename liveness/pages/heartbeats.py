@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
-from liveness.pages.words import duration
+from liveness.pages.words import clock, duration
 
 CELL, WIDE, HIGH = 8, 6, 14
 """How far apart the cells of a strip are, and their size; units of its own coordinates."""
@@ -72,17 +72,17 @@ class Strip:
         return f"the last {came} heartbeats, and {self.missed} that did not come" if self.cells else "no heartbeat"
 
 
-def intervals(beats: Sequence[datetime], expected: float) -> dict[str, Any] | None:
+def intervals(beats: Sequence[datetime], expected: float, now: datetime) -> dict[str, Any] | None:
     """How regularly a server beat; `beats` are latest first. A gap is longer than two intervals."""
     between = [((later - earlier).total_seconds(), earlier) for later, earlier in pairwise(beats)]
     if not between:
         return None
     longest, after = max(between)
-    gaps = [(duration(seconds), f"{at:%H:%M:%S}") for seconds, at in between if seconds > 2 * expected]
+    gaps = [(duration(seconds), clock(at, now)) for seconds, at in between if seconds > 2 * expected]
     return {
         "count": len(between),
         "median": f"{median(seconds for seconds, _ in between):.1f}",
         "longest": f"{longest:.1f}",
-        "after": f"{after:%H:%M:%S}",
+        "after": clock(after, now),
         "gaps": gaps[:10],
     }

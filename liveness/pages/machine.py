@@ -11,7 +11,7 @@ from typing import Any
 
 from liveness import states
 from liveness.pages.layouts import TALL, WIDE, Layout
-from liveness.pages.words import duration
+from liveness.pages.words import clock, duration
 from liveness.states import ServerState
 
 NODE, LINE, LETTER = 44, 14, 7.4
@@ -87,10 +87,13 @@ def machine(server: Any, events: Iterable[Any]) -> Machine:
         entered[event.to_state], since = event.at, event.at
         times[event.to_state] += 1
         way.append((event.to_state, event.at))
-    when = {state: f"{at:%H:%M:%S}{f' ({times[state]}×)' if times[state] > 1 else ''}" for state, at in entered.items()}
+    when = {
+        state: clock(at, server.now) + (f" ({times[state]}×)" if times[state] > 1 else "")
+        for state, at in entered.items()
+    }
     lit = {server.state: "LATE" if server.late else server.state}
     drawings = [drawing(layout, lit, when, passed) for layout in (WIDE, TALL)]
-    return Machine(drawings, ", then ".join(f"{state} at {at:%H:%M:%S}" for state, at in way[-6:]))
+    return Machine(drawings, ", then ".join(f"{state} at {clock(at, server.now)}" for state, at in way[-6:]))
 
 
 def drawing(layout: Layout, lit: dict[str, str], when: dict[str, str], passed: dict[Any, tuple[str, str]]) -> Drawing:

@@ -50,10 +50,16 @@ def counted(at: datetime, kind: str, seconds: float) -> SafeString:
     return SafeString(f'<time datetime="{said}" title="{title}" data-{kind}="{seconds:.1f}">{duration(seconds)}</time>')
 
 
-def moment(at: datetime) -> SafeString:
-    """The time of day, with the date in the title."""
+def moment(at: datetime, now: datetime) -> SafeString:
+    """The time of day, or if it was another day the day as well; the whole of it in the title."""
     title = f"{at:%Y-%m-%d %H:%M:%S.%f} UTC"
-    return SafeString(f'<time datetime="{at.isoformat()}" title="{title}">{f"{at:%H:%M:%S.%f}"[:12]}</time>')
+    said = f"{at:%H:%M:%S.%f}"[:12] if at.date() == now.date() else clock(at, now)
+    return SafeString(f'<time datetime="{at.isoformat()}" title="{title}">{said}</time>')
+
+
+def clock(at: datetime, now: datetime) -> str:
+    """The time of day, to the second; of another day with the day."""
+    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%b %d %H:%M:%S}"
 
 
 def jobs_said(count: int) -> str:

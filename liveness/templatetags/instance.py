@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 
 register = template.Library()
@@ -16,3 +16,9 @@ def badge(state: str) -> SafeString:
     return format_html(
         '<span class="badge s-{0}"><svg class="icon" aria-hidden="true"><use href="#i-{0}"/></svg>{0}</span>', state
     )
+
+
+@register.filter
+def breakable(name: str) -> SafeString:
+    """A long name that may be broken between its words."""
+    return SafeString(escape(name).replace("_", "_<wbr>"))
