@@ -4,12 +4,15 @@ from typing import Any
 
 from liveness.pages.words import ago
 
+LONGEST = 80
+
 
 def action_said(action: dict[str, Any]) -> str:
     """What a job does, in a few words."""
     what = action.get("command") or action.get("path") or action.get("name") or ""
     words = " ".join(what) if isinstance(what, list) else str(what)
-    return f"{action.get('type')}: {words}"[:80]
+    said = f"{action.get('type')}: {words}"
+    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
 
 
 def job_told(job: Any) -> dict[str, Any]:
