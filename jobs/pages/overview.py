@@ -15,6 +15,7 @@ from jobs.pages.filters import JobFilter
 from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness.conf import conf
+from liveness.pages.heartbeats import BEATS, strip_of
 from liveness.pages.outlook import concern, drawn
 from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import age, ago, jobs_said
@@ -29,7 +30,7 @@ def overview(request: HtmxRequest) -> HttpResponse:
     """What is there, in one sentence and in full."""
     figures = selectors.figures()
     by_type = list(liveness.present_by_type())
-    servers = list(selectors.instance(SERVERS_SHOWN, ended=1))
+    servers = list(liveness.with_beats(selectors.instance(SERVERS_SHOWN, ended=1), BEATS))
     present = sum(row["present"] for row in by_type)
     running = [server for server in servers if server.state != ServerState.INACTIVE]
     worries = {server.pk: worry for server in running if (worry := concern(server))}
@@ -42,9 +43,9 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "by_type": [{**row, "url": servers_url(row)} for row in by_type],
         "by_state": counted(figures),
         "waiting": None if figures["waiting"] is None else age(figures["waiting"], figures["now"]),
-        "attention": [drawn(server) for server in worried],
+        "attention": [listed(server) for server in worried],
         "attention_left_out": max(0, needing - len(worried)),
-        "servers": [drawn(server) for server in running if server.pk not in worries],
+        "servers": [listed(server) for server in running if server.pk not in worries],
         "present": present,
         "left_out": present - sum(server.state not in liveness.ENDED for server in running),
         "activity": [(row, ago(row.at, figures["now"])) for row in activity()[0]],
@@ -56,6 +57,11 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
     return page(request, "overview", shown)
+
+
+def listed(server: Any) -> dict[str, Any]:
+    """A server with its `beats` as the tables show it."""
+    return {**drawn(server), "strip": strip_of(server, server.beats)}
 
 
 def servers_url(row: dict[str, Any]) -> str:

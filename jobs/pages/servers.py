@@ -10,22 +10,21 @@ from django.http import HttpResponse
 
 from jobs import selectors
 from jobs.pages.filters import ServerFilter
-from jobs.pages.overview import check_told
+from jobs.pages.overview import check_told, listed
 from jobs.pages.told import attempt_told
 from jobs.pages.unknown import HOME, unknown
 from jobs.states import AttemptState
 from liveness import selectors as liveness
 from liveness import states
 from liveness.pages.actions import SERVER_ACTIONS, offered
-from liveness.pages.heartbeats import Strip, cells, intervals
+from liveness.pages.heartbeats import BEATS, intervals, strip_of
 from liveness.pages.machine import machine
 from liveness.pages.outlook import drawn, outlook
 from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import moment, until
 from liveness.selectors import ENDED
-from liveness.states import ServerState
 
-SERVERS_A_PAGE, ENDED_SHOWN, BEATS = 25, 10, 60
+SERVERS_A_PAGE, ENDED_SHOWN = 25, 10
 LOST = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 
 
@@ -72,14 +71,7 @@ def with_ended(chosen: ServerFilter, at: Any) -> tuple[list[Any], list[Any]]:
 
 def rows(servers: list[Any], usual: dict[str, str]) -> list[dict[str, Any]]:
     """Servers with their `beats` as the table shows them."""
-    return [{**drawn(server), "strip": strip_of(server, server.beats), **skew(server, usual)} for server in servers]
-
-
-def strip_of(server: Any, beats: list[float]) -> Strip:
-    """A server that is gone is not expected any more, and what it beat is only history."""
-    is_over = server.state not in states.BEATING
-    silence = None if is_over and server.state != ServerState.DISCONNECTED else server.silence
-    return Strip(cells(beats, server.heartbeat_interval, silence), is_over)
+    return [{**listed(server), **skew(server, usual)} for server in servers]
 
 
 def usual_versions(versions: list[dict[str, Any]]) -> dict[str, str]:

@@ -7,13 +7,17 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
+from liveness import states
 from liveness.pages.words import clock, duration
+from liveness.states import ServerState
 
+BEATS = 60
+"""How many a strip shows at most."""
 CELL, WIDE, HIGH = 8, 6, 14
 """How far apart the cells of a strip are, and their size; units of its own coordinates."""
 
 
-def cells(beats: Sequence[float], interval: float, silence: float | None, most: int = 60) -> list[bool]:
+def cells(beats: Sequence[float], interval: float, silence: float | None, most: int = BEATS) -> list[bool]:
     """The last beats of a server, oldest first; False is one that did not come.
 
     `beats` are moments in seconds, latest first; `silence` is the time since, None when none is expected any more.
@@ -40,7 +44,7 @@ class Strip:
 
     cells: list[bool]
     is_over: bool = False
-    most: int = 60
+    most: int = BEATS
 
     @property
     def beats(self) -> str:
@@ -70,6 +74,13 @@ class Strip:
     def told(self) -> str:
         came = len(self.cells) - self.missed
         return f"the last {came} heartbeats, and {self.missed} that did not come" if self.cells else "no heartbeat"
+
+
+def strip_of(server: Any, beats: list[float]) -> Strip:
+    """A server that is gone is not expected any more, and what it beat is only history."""
+    is_over = server.state not in states.BEATING
+    silence = None if is_over and server.state != ServerState.DISCONNECTED else server.silence
+    return Strip(cells(beats, server.heartbeat_interval, silence), is_over)
 
 
 def intervals(beats: Sequence[datetime], expected: float, now: datetime) -> dict[str, Any] | None:

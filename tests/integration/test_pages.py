@@ -102,6 +102,24 @@ def test_the_first_page_shows_twelve_servers_those_that_need_attention_first(rea
     assert (f"All {silent + well} servers, {more} more than here" in seen) == (more > 0)
 
 
+def test_the_first_page_shows_the_gaps_in_the_heartbeats_of_every_server_on_it(reader, worker, clock):
+    silent, well = worker(name="silent"), worker(name="well")
+    for _ in range(6):
+        clock.advance(3)
+        silent.beat()
+        well.beat()
+    for _ in range(5):
+        clock.advance(3)
+        well.beat()
+    check()
+    page = reader.get("/admin/instance/").content.decode()
+    strips = dict(re.findall(r'/">(silent|well)</a>.*?<svg class="strip" .*?aria-label="([^"]+)"', page, re.DOTALL))
+    assert strips == {
+        "silent": "the last 7 heartbeats, and 4 that did not come",
+        "well": "the last 12 heartbeats, and 0 that did not come",
+    }
+
+
 def test_a_silent_server_is_never_drawn_as_running(reader, worker, clock):
     silent = worker()
     page = f"/admin/instance/servers/{silent.id}/"
