@@ -114,20 +114,21 @@ def given_up(job: Any) -> str | None:
 
 
 def placement(job: Any) -> dict[str, Any] | None:
-    """Why a waiting job waits: who may have it, and what rules out the others, those nearest to it first."""
+    """Why a waiting job waits: who may have it, and what rules out the others that run such jobs at all."""
     if job.state != JobState.PENDING:
         return None
     try:
         found = selectors.placement(job.pk, None)
     except JobNotWaiting:  # it was claimed meanwhile
         return None
-    ruled_out = found["ruled_out"]
+    ruled_out = [row for row in found["ruled_out"] if row["filter"] != "type"]
     begins = found["waiting_for"] and found["waiting_for"]["until"]
     return {
         "eligible": found["eligible"][:PLACES_SHOWN],
-        "ruled_out": sorted(ruled_out, key=lambda row: row["filter"] == "type")[:PLACES_SHOWN],
+        "ruled_out": ruled_out[:PLACES_SHOWN],
         "counts": Counter(row["filter"] for row in ruled_out).most_common(),
         "left_out": max(0, len(ruled_out) - PLACES_SHOWN),
+        "of_other_type": len(found["ruled_out"]) - len(ruled_out),
         "until": begins and until(begins, job.now),
         "given_up": given_up(job) if not found["eligible"] else None,
         "expires": job.good_until and until(job.good_until, job.now),

@@ -19,7 +19,7 @@ select wanted.state, wanted.waits_until, s.id as server, s.name, ruled_out.filte
   left join seen s on true
   left join lateral (
        select filters.* from (values
-           (1, 'type', s.type <> 'WORKER', format('it is a %%s, not a WORKER', s.type)),
+           (1, 'type', s.type <> 'WORKER', format('it is of type %%s, not WORKER', s.type)),
            (2, 'state', s.state <> 'RUNNING', format('it is %%s, not RUNNING', s.state)),
            (3, 'freshness', (s.silence < s.fresh_for) is not true,
                case when s.silence is null then 'it was not heard yet'

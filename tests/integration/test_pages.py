@@ -209,8 +209,10 @@ def test_a_job_page_shows_how_far_a_running_attempt_has_come_and_its_last_word(r
 def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker, submit, unmatched, said):
     job = submit(tags=["quantum"], unmatched=unmatched, good_until="2199-01-01T00:00:00Z")
     worker(name="plain")
+    worker(name="face", type="WEBSERVER")
     seen = text(reader.get(f"/admin/instance/jobs/{job['id']}/"))
     assert "No alive server may have it now. Ruled out by tags: 1." in seen
+    assert "1 alive server runs no such jobs: it is of another type." in seen and "face" not in seen
     assert "it lacks quantum" in seen and "By itself: EXPIRED in" in seen
     assert ("FAILED with NO_MATCHING_WORKER after 30 s" in seen) == said
 

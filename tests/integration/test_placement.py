@@ -92,7 +92,7 @@ def test_a_stale_worker_is_ruled_out(submit, ask, worker, clock, after, is_fresh
 def test_a_server_of_another_type_is_ruled_out_by_it_first_of_all(submit, ask, api):
     job = submit()
     Worker.register(api("worker"), type="INDEXER", name="i", tags=[])
-    assert as_ruled_out(ask(job)["ruled_out"]) == [("i", "type", "it is a INDEXER, not a WORKER")]
+    assert as_ruled_out(ask(job)["ruled_out"]) == [("i", "type", "it is of type INDEXER, not WORKER")]
 
 
 def test_the_first_filter_is_told_in_their_order(submit, ask, api, worker, clock):
