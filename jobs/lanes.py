@@ -180,12 +180,16 @@ def draw_signs(lane: Lane, attempt: Any, signs: Signs | None, axis: Axis, late: 
     if signs is None:
         return
     until = min(axis.end, max([attempt.finished_at or now, *(report.at for report in late)]))
-    for at in signs.lost:
-        if attempt.claimed_at <= at <= until:
-            lane.marks.append(Mark("lost", axis.x(at), f"its server became DISCONNECTED at {at:%H:%M:%S} UTC"))
+    lost = [at for at in signs.lost if attempt.claimed_at <= at <= until]
+    for at in lost:
+        lane.marks.append(Mark("lost", axis.x(at), f"its server became DISCONNECTED at {at:%H:%M:%S} UTC"))
     beats = sorted({axis.slot(at, signs.interval) for at in signs.beats if attempt.claimed_at <= at <= until})
     lane.beats = [axis.x(at) for at in beats]
-    if not beats:  # they are kept for a while only: nothing known is nothing drawn
+    if not beats:
+        # They are kept for a while only: nothing known is nothing drawn, but what DISCONNECTED tells.
+        for at in lost[:1]:
+            silent = max(attempt.claimed_at, at - timedelta(seconds=attempt.server.timeout))
+            lane.gaps.append(axis.bar("silent", silent, until, "no heartbeat"))
         return
     longest = timedelta(seconds=max(3 * signs.interval, 3 * stride(axis.span)))
     for before, after in zip(beats, [*beats[1:], until], strict=True):

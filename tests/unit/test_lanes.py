@@ -20,7 +20,7 @@ def attempt(number, server, claimed, started=None, finished=None, state="RUNNING
     moments = {"claimed_at": claimed, "started_at": started, "finished_at": finished}
     when = {field: None if seconds is None else at(seconds) for field, seconds in moments.items()}
     said = {"state": state, "progress": progress, "reason": ""}
-    return Row(number=number, server_id=server, server=Row(name=name), **said, **when)
+    return Row(number=number, server_id=server, server=Row(name=name, timeout=45), **said, **when)
 
 
 def job(finished=None, state="RUNNING"):
@@ -63,6 +63,16 @@ def test_silence_is_hatched_and_the_loss_is_marked():
     assert lane.beats == ["0.00%", "3.00%", "6.00%"]
     assert [(gap.x, gap.width) for gap in lane.gaps] == [("6.00%", "94.00%")]
     assert [(mark.kind, mark.x) for mark in lane.marks] == [("lost", "51.00%")]
+
+
+def test_of_a_server_that_was_lost_before_its_first_heartbeat_its_timeout_is_hatched():
+    signs = {LOST: Signs(3, [], [at(51)])}
+    (lane,) = chart(job(), [attempt(1, LOST, 0, 0)], [], signs, at(100)).lanes
+    assert [(gap.x, gap.width) for gap in lane.gaps] == [("6.00%", "94.00%")]
+    (lane,) = chart(job(), [attempt(1, LOST, 20, 20)], [], signs, at(100)).lanes
+    assert [(gap.x, gap.width) for gap in lane.gaps] == [("20.00%", "80.00%")]
+    (lane,) = chart(job(), [attempt(1, LOST, 60, 60)], [], signs, at(100)).lanes
+    assert lane.gaps == [], "its loss was before, and of the rest nothing is known"
 
 
 def test_steady_beats_leave_no_gap_however_long_the_job():
