@@ -51,7 +51,7 @@ def servers(request: HtmxRequest) -> HttpResponse:
         "matching": at.paginator.count,
         "servers": rows(present, usual),
         "ended": [drawn(server) for server in ended],
-        "actions": offered(request, SERVER_ACTIONS),
+        "actions": [] if chosen.wants_ended else offered(request, SERVER_ACTIONS),
         "folder": "servers",
         "url": request.build_absolute_uri("/").rstrip("/"),
     }

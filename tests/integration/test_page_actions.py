@@ -9,6 +9,7 @@ from django.test import Client
 
 from jobs.models import WorkerJob
 from jobs.pages import acting
+from jobs.services.check import check
 from liveness.models import Server, ServerEvent
 
 PAGES = "/admin/instance/"
@@ -189,6 +190,19 @@ def test_buttons_and_deeds_are_for_those_who_may(staff, worker, submit, held):
             assert client.post(PAGES + path + chosen, {"note": "x", **csrf}).status_code == 403
     assert ("Cordon…" in pages) == ("cordon_server" in held)
     assert not LogEntry.objects.exists()
+
+
+def test_servers_that_ended_are_offered_no_action(staff, worker, clock):
+    worker(name="here")
+    worker(name="gone").beat(state="TERMINATED_GRACEFULLY")
+    for _ in range(2):
+        clock.advance(10)
+        check()
+    client = staff("cordon_server", "drain_server", "disconnect_server")
+    for query, offered, name in (("", True, "here"), ("?state=ended", False, "gone")):
+        page = client.get(f"{PAGES}servers/{query}").content.decode()
+        assert f">{name}</a>" in page
+        assert ('class="bulk"' in page and 'name="pick"' in page) is offered
 
 
 def test_a_post_without_the_csrf_token_is_refused(staff, worker):

@@ -205,6 +205,16 @@ def test_a_job_page_shows_how_far_a_running_attempt_has_come_and_its_last_word(r
     assert "<progress" not in reader.get(page).content.decode()
 
 
+def test_a_failed_job_says_why_before_all_else_and_whether_it_waits_for_a_look(reader, worker, submit):
+    for code, is_kept in (("WORKER_CRASHED", True), ("ValueError", False)):
+        job, server = submit(on_worker_lost="FAIL"), worker(name=code)
+        error = {"code": code, "message": "no such row"}
+        server.report({"attempt": server.hold()["id"], "event": "FAILED", "error": error})
+        head = text(reader.get(f"/admin/instance/jobs/{job['id']}/")).partition("Attempts")[0]
+        assert f"{code} no such row" in head
+        assert ("It is in quarantine: resubmit it, or dismiss it." in head) is is_kept
+
+
 @pytest.mark.parametrize(("unmatched", "said"), [("fail", True), ("wait", False)])
 def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker, submit, unmatched, said):
     job = submit(tags=["quantum"], unmatched=unmatched, good_until="2199-01-01T00:00:00Z")
