@@ -21,7 +21,7 @@ class Call(Generic[Said, Heard]):
 class Together(Generic[Said, Heard]):
     """While a statement is under way, who comes meanwhile waits; the first of them then says it for all.
 
-    `say` gets what they said, and answers each, in the same order. What it raises, each of them gets.
+    `say` gets what they said, and answers each, in the same order. What it raises, each gets, and who waits, too.
     """
 
     def __init__(self, say: Callable[[list[Said]], list[Heard]]) -> None:
@@ -45,6 +45,8 @@ class Together(Generic[Said, Heard]):
             for call, answer in zip(calls, heard, strict=True):
                 call.heard = answer
         except BaseException as error:
+            # Who waits already would fare no better, but would wait as long again.
+            calls += [self._waiting.popleft() for _ in range(len(self._waiting))]
             for call in calls:
                 call.error = error
         for call in calls:

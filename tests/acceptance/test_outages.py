@@ -12,7 +12,7 @@ from tests.support.processes import SHORT, eventually, fleet
 
 pytestmark = pytest.mark.acceptance
 
-CROWD = 25
+CROWD = 50
 TIMEOUT, INTERVAL = 3.0, float(SHORT["LIVENESS_INTERVAL"])
 
 

@@ -77,6 +77,26 @@ def test_what_fails_fails_for_all_who_shared_it_and_for_nobody_after():
     assert together(7) == 7
 
 
+def test_who_waits_while_it_fails_does_not_wait_as_long_again():
+    said, others_wait = [], threading.Event()
+
+    def say(numbers):
+        said.append(numbers)
+        assert others_wait.wait(30)
+        raise ValueError("it is down")
+
+    together = Together(say)
+    got = []
+    all_ = threading.Thread(target=lambda: got.extend(in_threads(8, together)))
+    all_.start()
+    while not said or len(said[0]) + len(together._waiting) < 8:
+        pass
+    others_wait.set()
+    all_.join(30)
+    assert len(said) == 1
+    assert [str(error) for error in got] == ["it is down"] * 8
+
+
 def test_a_missing_answer_is_an_error_and_not_somebody_elses():
     with pytest.raises(ValueError, match="shorter"):
         Together(lambda numbers: [])(1)
