@@ -29,7 +29,7 @@ test-fast: $(DEV_STAMP) ## all but the tests that start the real processes
 	$(BIN)/python -m pytest --numprocesses auto --ignore tests/acceptance --ignore tests/bench
 
 test-acceptance: $(DEV_STAMP) ## the tests that start the real processes
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/acceptance
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/acceptance
 
 bench: $(DEV_STAMP) ## what it can do, as ratios; BENCH="heartbeats claim" for some
 	$(BIN)/python -m tests.bench $(BENCH)
