@@ -13,7 +13,7 @@ from uuid import UUID
 
 import orjson
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connection
 from django.http import HttpResponse, JsonResponse
 from django.http.request import split_domain_port, validate_host
 
@@ -36,16 +36,9 @@ write = JSONRenderer().render
 read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 
 
-def with_shortcut(application: Application, finished: Callable[[], None] = close_old_connections) -> Application:
-    """The WSGI application with the short way in front. `finished` gives the connection back, as after each request."""
-
-    def say(beats: list[Plain]) -> list[Any | None]:
-        try:
-            return heartbeats.record_plain(beats)
-        finally:
-            finished()
-
-    hear = Together(say)
+def with_shortcut(application: Application) -> Application:
+    """The WSGI application with the short way in front."""
+    hear = Together(heard_together)
 
     def answer(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         beat = plain(environ)
@@ -57,6 +50,15 @@ def with_shortcut(application: Application, finished: Callable[[], None] = close
         return [response.content]
 
     return answer
+
+
+def heard_together(beats: list[Plain]) -> list[Any | None]:
+    """In one statement; the connection goes back to the pool, as at the end of each request."""
+    try:
+        return heartbeats.record_plain(beats)
+    finally:
+        if not connection.in_atomic_block:
+            close_old_connections()
 
 
 def heard(hear: Callable[[Plain], Any | None], beat: Plain) -> HttpResponse | None:

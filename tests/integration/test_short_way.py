@@ -23,9 +23,9 @@ committed, threads = hot.committed, hot.threads
 class Way:
     """The application with the short way in front; `long` are the bodies that went the long way."""
 
-    def __init__(self, **options):
+    def __init__(self):
         self.long = []
-        self.answer = with_shortcut(self.application, **options)
+        self.answer = with_shortcut(self.application)
 
     def application(self, environ, start_response):
         self.long.append(environ["wsgi.input"].read())
@@ -57,7 +57,7 @@ class Way:
 
 @pytest.fixture
 def way():
-    return Way(finished=lambda: None)  # the test's transaction is not to end with the first answer
+    return Way()
 
 
 def long_way(one, **said):

@@ -16,7 +16,7 @@ class ShortClient(Client):
 
     def __init__(self) -> None:
         super().__init__(raise_request_exception=False, headers={"Host": "testserver"})
-        self.answer = with_shortcut(lambda environ, _: [], finished=lambda: None)
+        self.answer = with_shortcut(lambda environ, _: [])
 
     def request(self, **request: Any) -> Any:
         environ = self._base_environ(**request)
