@@ -73,7 +73,7 @@ def live_attempts(server: Any) -> QuerySet[Attempt]:
     return Attempt.objects.live().filter(server_id=server).order_by("claimed_at")
 
 
-COUNTED = 2_000
+COUNTED = 1_000
 """So many jobs of a state that has ended are counted; of more it is said about how many."""
 
 
@@ -116,7 +116,7 @@ def ranked() -> QuerySet[Server]:
 def holders_of(*servers: QuerySet[Server]) -> QuerySet[Server]:
     """Of these servers, in `ORDER`, all that is to be known."""
     first, *others = (some.values("pk") for some in servers)
-    return holders().filter(pk__in=first.union(*others)).order_by(*ORDER)
+    return holders().filter(pk__in=first.union(*others) if others else first).order_by(*ORDER)
 
 
 def instance(limit: int, ended: int = 20) -> QuerySet[Server]:

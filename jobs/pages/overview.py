@@ -21,7 +21,7 @@ from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import age, ago, jobs_said
 from liveness.states import ServerState, ServerType
 
-SERVERS_SHOWN = 12
+SERVERS_SHOWN, HAPPENINGS_SHOWN = 12, 12
 """Rows, those that need attention first: of the others the tiles tell the number, and the page of servers all."""
 
 
@@ -48,7 +48,7 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "servers": [listed(server) for server in running if server.pk not in worries],
         "present": present,
         "left_out": present - sum(server.state not in liveness.ENDED for server in running),
-        "activity": [(row, ago(row.at, figures["now"])) for row in activity()[0]],
+        "activity": [(row, ago(row.at, figures["now"])) for row in activity(HAPPENINGS_SHOWN)[0]],
         "has_jobs": bool(figures["counts"]),
         "has_workers": any(row["type"] == ServerType.WORKER for row in [*by_type, *map(vars, servers)]),
         "brakes": figures["brakes"] or [],

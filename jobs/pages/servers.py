@@ -8,6 +8,7 @@ import orjson
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 
+from controlplane.schema import ClockTimestamp
 from jobs import selectors
 from jobs.pages.filters import ServerFilter
 from jobs.pages.overview import check_told, listed
@@ -21,10 +22,10 @@ from liveness.pages.heartbeats import BEATS, intervals, strip_of
 from liveness.pages.machine import machine
 from liveness.pages.outlook import drawn, outlook
 from liveness.pages.reading import HtmxRequest, for_readers, page
-from liveness.pages.words import moment, until
+from liveness.pages.words import ago, moment, server_link, until
 from liveness.selectors import ENDED
 
-SERVERS_A_PAGE, ENDED_SHOWN = 25, 10
+SERVERS_A_PAGE, ENDED_SHOWN = 20, 10
 LOST = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 
 
@@ -33,7 +34,8 @@ def servers(request: HtmxRequest) -> HttpResponse:
     """Servers, those that need attention first, a page at a time; those that ended fold under History."""
     chosen = ServerFilter(request.GET)
     at = Paginator(chosen.apply(selectors.ranked()), SERVERS_A_PAGE).get_page(request.GET.get("page"))
-    present, ended = with_ended(chosen, at)
+    of_page: Any = at.object_list
+    present = liveness.with_beats(selectors.holders_of(of_page), BEATS)
     facets = liveness.facets()
     versions = orjson.loads(facets.versions)
     usual = usual_versions(versions)
@@ -49,8 +51,8 @@ def servers(request: HtmxRequest) -> HttpResponse:
         },
         "at": at,
         "matching": at.paginator.count,
-        "servers": rows(present, usual),
-        "ended": [drawn(server) for server in ended],
+        "servers": rows(list(present), usual),
+        "ended": ended(chosen),
         "actions": [] if chosen.wants_ended else offered(request, SERVER_ACTIONS),
         "folder": "servers",
         "url": request.build_absolute_uri("/").rstrip("/"),
@@ -58,15 +60,23 @@ def servers(request: HtmxRequest) -> HttpResponse:
     return page(request, "servers", shown)
 
 
-def with_ended(chosen: ServerFilter, at: Any) -> tuple[list[Any], list[Any]]:
-    """The servers of a page with their last heartbeats, and those of the filter that ended last: one query."""
+def ended(chosen: ServerFilter) -> list[dict[str, Any]]:
+    """The servers of a filter that ended last; nothing where they are what it asks for."""
     if chosen.wants_ended:
-        return list(liveness.with_beats(selectors.holders_of(at.object_list), BEATS)), []
-    last = chosen.narrow(liveness.servers()).filter(state__in=states.GONE).order_by("-state_changed_at")
-    both = selectors.holders_of(at.object_list, last[:ENDED_SHOWN])
-    found: list[Any] = list(liveness.with_beats(both, BEATS))
-    ended = sorted((server for server in found if server.state in states.GONE), key=lambda server: server.since)
-    return [server for server in found if server.state not in states.GONE], ended
+        return []
+    last = chosen.narrow(liveness.servers()).filter(state__in=states.GONE).annotate(now=ClockTimestamp())
+    of_interest = ("type", "name", "cluster", "state", "state_changed_at", "last_heartbeat_at", "disconnected_observed")
+    found: list[Any] = list(last.only(*of_interest).order_by("-state_changed_at")[:ENDED_SHOWN])
+    return [
+        {
+            "it": server,
+            "link": server_link(server),
+            "since": ago(server.state_changed_at, server.now),
+            "heard": ago(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else None,
+            "was_lost": server.disconnected_observed is not None,
+        }
+        for server in found
+    ]
 
 
 def rows(servers: list[Any], usual: dict[str, str]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
@@ -22,25 +23,27 @@ def cells(beats: Sequence[float], interval: float, silence: float | None, most: 
 
     `beats` are moments in seconds, latest first; `silence` is the time since, None when none is expected any more.
     """
+    gone_by = [later - earlier for later, earlier in pairwise(beats)]
     found: list[bool] = []
-
-    def missed(seconds: float) -> list[bool]:
-        return [False] * min(most, round(seconds / interval) - 1)
-
     if silence is not None and beats:
-        found += missed(silence)
-    for place, at in enumerate(beats):
+        found += missed(silence, interval, most)
+    for seconds in [*gone_by, 0.0][: len(beats)]:
         found.append(True)
-        if place + 1 < len(beats):
-            found += missed(at - beats[place + 1])
+        if seconds > interval:
+            found += missed(seconds, interval, most)
         if len(found) >= most:
             break
     return found[most - 1 :: -1] if len(found) > most else found[::-1]
 
 
-@dataclass(frozen=True)
+def missed(seconds: float, interval: float, most: int) -> list[bool]:
+    """The beats that did not come in that time."""
+    return [False] * min(most, round(seconds / interval) - 1)
+
+
+@dataclass
 class Strip:
-    """Cells as two paths, so that a page with thousands of them is light."""
+    """Cells as two paths, so that a page with thousands of them is light; the latest at the right, however few."""
 
     cells: list[bool]
     is_over: bool = False
@@ -49,18 +52,24 @@ class Strip:
     @property
     def beats(self) -> str:
         """A line for each run of beats, which is drawn dashed: a dash is a cell."""
-        runs = groupby(self.placed(), key=lambda placed: placed[1])
-        lines = ([x for x, _ in run] for is_beat, run in runs if is_beat)
-        return "".join(f"M{line[0]} {1 + HIGH // 2}h{line[-1] - line[0] + WIDE}" for line in lines)
+        return "".join(
+            f"M{x} {1 + HIGH // 2}h{number * CELL - CELL + WIDE}" for x, number, is_beat in self.runs if is_beat
+        )
 
     @property
     def gaps(self) -> str:
-        return "".join(f"M{x}.75 1.75h4.5v{HIGH - 1.5:g}h-4.5z" for x, is_beat in self.placed() if not is_beat)
+        hollow = ((x + place * CELL) for x, number, is_beat in self.runs if not is_beat for place in range(number))
+        return "".join(f"M{x}.75 1.75h4.5v{HIGH - 1.5:g}h-4.5z" for x in hollow)
 
-    def placed(self) -> list[tuple[int, bool]]:
-        """Latest at the right, however few there are."""
-        start = self.most - len(self.cells)
-        return [((start + place) * CELL, cell) for place, cell in enumerate(self.cells)]
+    @cached_property
+    def runs(self) -> list[tuple[int, int, bool]]:
+        """Where each run of cells begins, how many they are, and whether they are beats."""
+        found, x = [], (self.most - len(self.cells)) * CELL
+        for is_beat, run in groupby(self.cells):
+            number = len(list(run))
+            found.append((x, number, is_beat))
+            x += number * CELL
+        return found
 
     @property
     def width(self) -> int:

@@ -49,6 +49,7 @@ def page(request: HtmxRequest, name: str, shown: dict[str, Any], status: int = 2
     poll = poll_of(request)
     context = {
         **admin.site.each_context(request),
+        "is_nav_sidebar_enabled": False,  # these pages have tabs of their own, and all of the width
         "live": live,
         "lives": lives and status == 200,
         "poll": poll,

@@ -66,10 +66,11 @@ def jobs_said(count: int) -> str:
     return "1 job" if count == 1 else f"{count or 'no'} jobs"
 
 
-@lru_cache(maxsize=1024)
-def server_url(server: UUID) -> str:
-    return reverse("instance:server", args=[server])
+@lru_cache(maxsize=4096)
+def page_of(name: str, id: UUID) -> str:
+    """The address of the page of a server, a job or an execution."""
+    return reverse(f"instance:{name}", args=[id])
 
 
 def server_link(server: Any) -> SafeString:
-    return format_html('<a href="{}">{}</a>', server_url(server.pk), server.name)
+    return format_html('<a href="{}">{}</a>', page_of("server", server.pk), server.name)

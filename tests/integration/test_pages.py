@@ -313,14 +313,17 @@ def test_what_a_filter_does_not_understand_filters_nothing_out_and_is_said(reade
 
 def test_ended_servers_fold_under_history_unless_they_are_asked_for(reader, worker, clock):
     gone, here = worker(name="gone"), worker(name="here")
+    worker(name="lost", config={"worker_task_restart_strategy": "IMMEDIATELY"})
     gone.beat(state="TERMINATED_GRACEFULLY")
-    for _ in range(3):
+    for _ in range(8):
         clock.advance(10)
         here.beat()
         check()
     page = reader.get("/admin/instance/servers/").content.decode()
     table, _, history = page.partition('<details id="history">')
     assert (">gone</a>" in table, ">gone</a>" in history) == (False, True)
+    assert history.index(">lost</a>") < history.index("it fell silent") < history.index(">gone</a>")
+    assert history.count("it fell silent") == 1
     assert 'href="?state=ended"' in history
     for state, is_listed in (("INACTIVE", True), ("ended", True), ("NOT_RUNNING", False)):
         page = reader.get(f"/admin/instance/servers/?state={state}").content.decode()
