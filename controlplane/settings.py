@@ -99,6 +99,7 @@ DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
     "pool": pool_size > 0 and pool,
     "connect_timeout": 5,
+    "tcp_user_timeout": 15_000,  # ms; a connection that a firewall has forgotten would hang for a quarter of an hour
     # PgBouncer in its transaction mode may want them off. Only what is said all the time is prepared.
     "prepare_threshold": 5 if os.environ.get("DATABASE_PREPARED_STATEMENTS", "1") == "1" else None,
 }

@@ -31,6 +31,8 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 HEARTBEAT = re.compile(r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/heartbeat")
 SMALL = 8192
+PATIENCE = 2.0
+"""Seconds to wait for the statement before, then each goes the long way with a connection of its own."""
 STATES: dict[str | None, ServerState] = {state.value: state for state in ServerState}
 write = JSONRenderer().render
 read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
@@ -38,7 +40,7 @@ read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 
 def with_shortcut(application: Application) -> Application:
     """The WSGI application with the short way in front."""
-    hear = Together(heard_together)
+    hear = Together(heard_together, PATIENCE)
 
     def answer(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         beat = plain(environ)
@@ -67,7 +69,7 @@ def heard(hear: Callable[[Plain], Any | None], beat: Plain) -> HttpResponse | No
     except (OperationalError, InterfaceError) as error:
         # The long way would wait for the database once more, and every thread with it.
         return database_down(error, JsonResponse)
-    except DatabaseError:
+    except (DatabaseError, TimeoutError):
         return None
     return HttpResponse(write(told(row)), content_type="application/json") if row else None
 

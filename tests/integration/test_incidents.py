@@ -314,7 +314,9 @@ def test_8_connections_claim_20_000_jobs_and_none_twice(committed, threads):
         " where id = %s",
         [pattern],
     )
-    workers = [tokens.read_server_token(committed(name=f"w{n}", max_concurrent=20_000).token) for n in range(8)]
+    # They are heard once, and are fresh for as long as a slow machine may take.
+    said = {"max_concurrent": 20_000, "config": {"heartbeat_interval_seconds": 60, "timeout_seconds": 300}}
+    workers = [tokens.read_server_token(committed(name=f"w{n}", **said).token) for n in range(8)]
     start = threading.Barrier(8)
 
     def drain(token):

@@ -28,7 +28,7 @@ def in_threads(number, call):
 
 def test_one_alone_is_said_at_once():
     said = []
-    together = Together(lambda numbers: said.append(numbers) or [number * 2 for number in numbers])
+    together = Together(lambda numbers: said.append(numbers) or [number * 2 for number in numbers], patience=30)
     assert [together(1), together(2)] == [2, 4]
     assert said == [[1], [2]]
 
@@ -42,7 +42,7 @@ def test_who_comes_while_a_statement_is_under_way_shares_the_next():
             assert others_wait.wait(30)
         return [number * 2 for number in numbers]
 
-    together = Together(say)
+    together = Together(say, patience=30)
     first = threading.Thread(target=together, args=(100,))
     first.start()
     while not said:
@@ -58,7 +58,7 @@ def test_who_comes_while_a_statement_is_under_way_shares_the_next():
 
 
 def test_each_of_many_gets_its_own_answer():
-    together = Together(lambda numbers: [number * 2 for number in numbers])
+    together = Together(lambda numbers: [number * 2 for number in numbers], patience=30)
     for _ in range(50):
         assert in_threads(16, together) == [number * 2 for number in range(16)]
 
@@ -71,7 +71,7 @@ def test_what_fails_fails_for_all_who_shared_it_and_for_nobody_after():
             raise ValueError("it is down")
         return numbers
 
-    together = Together(say)
+    together = Together(say, patience=30)
     assert all(isinstance(error, ValueError) for error in in_threads(4, together))
     broken = False
     assert together(7) == 7
@@ -85,7 +85,7 @@ def test_who_waits_while_it_fails_does_not_wait_as_long_again():
         assert others_wait.wait(30)
         raise ValueError("it is down")
 
-    together = Together(say)
+    together = Together(say, patience=30)
     got = []
     all_ = threading.Thread(target=lambda: got.extend(in_threads(8, together)))
     all_.start()
@@ -97,6 +97,27 @@ def test_who_waits_while_it_fails_does_not_wait_as_long_again():
     assert [str(error) for error in got] == ["it is down"] * 8
 
 
+def test_who_has_waited_long_enough_goes_its_own_way_and_is_not_said_afterwards():
+    said, hangs = [], threading.Event()
+
+    def say(numbers):
+        said.append(numbers)
+        assert len(said) > 1 or hangs.wait(30)
+        return numbers
+
+    together = Together(say, patience=0.05)
+    first = threading.Thread(target=together, args=(1,))
+    first.start()
+    while not said:
+        pass
+    with pytest.raises(TimeoutError):
+        together(2)
+    hangs.set()
+    first.join(30)
+    assert together(3) == 3
+    assert said == [[1], [3]]
+
+
 def test_a_missing_answer_is_an_error_and_not_somebody_elses():
     with pytest.raises(ValueError, match="shorter"):
-        Together(lambda numbers: [])(1)
+        Together(lambda numbers: [], patience=30)(1)
