@@ -2,20 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Future
 from threading import Lock
 from typing import Generic, TypeVar
 
 Said = TypeVar("Said")
 Heard = TypeVar("Heard")
-
-
-@dataclass
-class Call(Generic[Said, Heard]):
-    said: Said
-    heard: Heard | None = None
-    error: BaseException | None = None
-    is_done: bool = False
 
 
 class Together(Generic[Said, Heard]):
@@ -28,36 +20,34 @@ class Together(Generic[Said, Heard]):
     def __init__(self, say: Callable[[list[Said]], list[Heard]], patience: float) -> None:
         self._say, self._patience = say, patience
         self._turn = Lock()
-        self._waiting: deque[Call[Said, Heard]] = deque()
+        self._waiting: deque[tuple[Said, Future[Heard]]] = deque()
 
     def __call__(self, said: Said) -> Heard:
-        call: Call[Said, Heard] = Call(said)
-        self._waiting.append(call)
+        answer: Future[Heard] = Future()
+        self._waiting.append((said, answer))
         if not self._turn.acquire(timeout=self._patience):
-            call.is_done = True  # by somebody else, perhaps: not to be said once more, and late, by whoever is next
+            answer.cancel()  # not to be said after all, and late, by whoever is next
             raise TimeoutError
         try:
-            if not call.is_done:
-                self._answer(self._drain())
+            if not answer.done():
+                self._say_all()
         finally:
             self._turn.release()
-        if call.error is not None:
-            raise call.error
-        return call.heard  # type: ignore[return-value]
+        return answer.result()
 
-    def _answer(self, calls: list[Call[Said, Heard]]) -> None:
+    def _say_all(self) -> None:
+        calls = self._drain()
         try:
-            heard = self._say([call.said for call in calls])
-            for call, answer in zip(calls, heard, strict=True):
-                call.heard = answer
+            heard = self._say([said for said, _ in calls])
+            answered = list(zip(calls, heard, strict=True))
         except BaseException as error:
             # Who waits already would fare no better, but would wait as long again.
-            calls += self._drain()
-            for call in calls:
-                call.error = error
-        for call in calls:
-            call.is_done = True
+            for _, answer in calls + self._drain():
+                answer.set_exception(error)
+        else:
+            for (_, answer), row in answered:
+                answer.set_result(row)
 
-    def _drain(self) -> list[Call[Said, Heard]]:
+    def _drain(self) -> list[tuple[Said, Future[Heard]]]:
         drained = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        return [call for call in drained if not call.is_done]
+        return [(said, answer) for said, answer in drained if answer.set_running_or_notify_cancel()]

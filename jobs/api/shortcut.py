@@ -33,7 +33,7 @@ HEARTBEAT = re.compile(r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f
 SMALL = 8192
 PATIENCE = 2.0
 """Seconds to wait for the statement before, then each goes the long way with a connection of its own."""
-STATES: dict[str | None, ServerState] = {state.value: state for state in ServerState}
+STATES = set(ServerState)
 write = JSONRenderer().render
 read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 
@@ -92,7 +92,7 @@ def plain(environ: Environ) -> Plain | None:
         return None
     if "metrics" in said and not are_figures(said["metrics"]):
         return None
-    return Plain(token, STATES.get(said.get("state")), said.get("metrics"))
+    return Plain(token, said.get("state"), said.get("metrics"))
 
 
 def are_figures(metrics: Any) -> bool:

@@ -14,7 +14,6 @@ from liveness.models import Server
 from liveness.services import heartbeats
 from liveness.services.heartbeats import Beat
 from liveness.services.tokens import ServerToken
-from liveness.states import ServerState
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Plain:
     """A heartbeat that says nothing new: where the server is already, and how it is."""
 
     token: ServerToken
-    state: ServerState | None = None
+    state: str | None = None
     metrics: dict[str, Any] | None = None
 
 

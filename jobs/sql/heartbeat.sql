@@ -1,5 +1,6 @@
 -- The heartbeat of a worker and of what it holds, and in the same breath what it is to cancel and what it lost.
-with {{liveness.beat}},
+with {{liveness.said}},
+{{liveness.beat}},
 signs as (
     select unnest(%(claimed)s::uuid[]) as id, 'claimer' as role, null::int as pid
     union all

@@ -1,3 +1,4 @@
 -- The heartbeat of a server that has no attempts to speak of.
-with {{beat}}
+with {{said}},
+{{beat}}
 select * from beat
