@@ -64,6 +64,8 @@ class Attempts:
         self._supervisor, self._outbox, self._allowances, self._fence = supervisor, outbox, allowances, fence
         self._folder = folder
         self._attempts: dict[str, Attempt] = {}
+        self._taken: frozenset[str] = frozenset()  # what the last answer named as lost
+        self._said_stopped: frozenset[str] = frozenset()
         self._withheld: str | None = None  # why nothing may begin any more
 
     @property
@@ -79,6 +81,7 @@ class Attempts:
         return Holdings(
             claimed=[attempt.id for attempt in attempts if attempt.stage is Stage.STARTING],
             running=[{"attempt": attempt.id, "pid": attempt.pid} for attempt in attempts if attempt.pid],
+            stopped=sorted(self._stopped()),
         )
 
     def claimed(self, items: list[dict[str, Any]]) -> None:
@@ -149,6 +152,20 @@ class Attempts:
         for attempt in self._found(ids):
             log.info("Job cancelled", **_names(attempt))
             self._stop(attempt, {"event": "CANCELLED"}, PATIENCE)
+
+    def taken(self, ids: list[str]) -> None:
+        """An answer names these as lost: they run elsewhere as soon as we say that they do not run here."""
+        self._taken = frozenset(ids)
+        self.lose(ids)
+
+    def has_stopped_more(self) -> bool:
+        """Whether there is more to say of that than when this was asked last: a job waits for it."""
+        stopped = self._stopped()
+        is_more, self._said_stopped = bool(stopped - self._said_stopped), stopped
+        return is_more
+
+    def _stopped(self) -> frozenset[str]:
+        return frozenset(id for id in self._taken if (attempt := self._attempts.get(id)) is None or not attempt.live)
 
     def lose(self, ids: list[str] | None = None) -> None:
         """Kill at once and report nothing: they are not ours any more (None: all of them)."""

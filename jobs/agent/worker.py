@@ -141,6 +141,8 @@ class Worker:
             self._enforce_fence()  # it may have died of the fence since we looked
             self._attempts.ended(ended)
         self._read_inbox()
+        if self._attempts.has_stopped_more():
+            self._heart.nudge()
         if self.exit_status is not None:
             return
         self._attempts.time_out()
@@ -203,7 +205,7 @@ class Worker:
         self._courier.heard()
         self._warding.fence_at(self._warden_deadline())
         self._attempts.cancel(answer.get("cancel") or [])
-        self._attempts.lose(answer.get("lost") or [])
+        self._attempts.taken(answer.get("lost") or [])
         maintenance, drain = bool(answer.get("maintenance")), answer.get("drain")
         self._blocked = maintenance or bool(drain) or bool(answer.get("cordoned"))
         deadline = (drain or {}).get("deadline")
@@ -248,6 +250,9 @@ class Worker:
         self._grace_until = time.monotonic() + self._server.config.termination_grace_period
         self._courier.want(0)
         self._attempts.withhold("terminating")
+        if (fence := self._server.config.last_fence) is not None:
+            self._fence.shorten(fence)
+            self._warding.fence_at(self._warden_deadline())
         self._heart.say("TERMINATING")
 
     def _force(self, reason: str) -> None:

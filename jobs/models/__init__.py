@@ -8,6 +8,7 @@ its tree (jobs/services/cascade.py).
 from jobs.models.attempts import Attempt, LateReport, LogLine
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.jobs import WorkerJob
+from jobs.models.taken import TakenAttempt
 from jobs.models.triggers import Trigger, TriggerSlot
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LateReport",
     "LogLine",
     "StepDependency",
+    "TakenAttempt",
     "Trigger",
     "TriggerSlot",
     "WorkerJob",

@@ -9,7 +9,7 @@ import structlog
 from django.db import DatabaseError
 
 from controlplane import sql as database
-from jobs.services import recovery
+from jobs.services import recovery, taken
 from jobs.sql import sql
 from liveness.services import detection
 from liveness.services.transitions import report
@@ -28,7 +28,8 @@ def check() -> dict[str, Any]:
     steps: dict[str, Callable[[], Any]] = {
         "tick": detection.tick,
         "disconnected": detection.detect,
-        "recovered": recover,
+        "recovered": recovery.recover,
+        "released": taken.release,
         "inactive": detection.deactivate,
         "not_running": retire,
         "folded": detection.fold,
@@ -48,16 +49,10 @@ def check() -> dict[str, Any]:
     return {name: count for name, count in done.items() if count is not None}
 
 
-def recover() -> dict[str, int]:
-    """Recover what is lost by now, and note it for the next check; how many ended how."""
-    ended = recovery.recover()
-    detection.note_sweep()
-    return ended
-
-
 def retire() -> int:
-    """Lost servers that an earlier check has recovered become NOT_RUNNING; how many."""
+    """Lost servers that hold nothing since an earlier check become NOT_RUNNING; how many."""
     found = sql.sweep("retire")
     for server in found:
         report(server.id, server.name, "lost", "NOT_RUNNING", "liveness", server.reason)
+    sql.sweep("empty")
     return len(found)

@@ -7,6 +7,7 @@ from uuid import UUID
 import orjson
 
 from jobs.conf import conf
+from jobs.models import TakenAttempt
 from jobs.services import cascade
 from jobs.services.recovery import report
 from jobs.sql import sql
@@ -22,6 +23,8 @@ class Held:
 
     claimed: list[UUID] = field(default_factory=list)
     running: dict[UUID, int | None] = field(default_factory=dict)
+    stopped: list[UUID] | None = None
+    """Attempts that it was told it lost, and of which nothing runs there any more. None: it says nothing of that."""
     is_complete: bool = False
     """It lists all that it holds. Most heartbeats list nothing, which does not say that they hold nothing."""
 
@@ -61,6 +64,7 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
             claimed=held.claimed,
             running=list(held.running),
             pids=list(held.running.values()),
+            stopped=held.stopped,
             **beat.params(),
         )
 
@@ -74,6 +78,8 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
             listed=[*held.claimed, *held.running],
             max_resubmissions=conf().max_resubmissions,
         )
+        # It said itself that it does not run them.
+        TakenAttempt.objects.filter(server_id=server.pk).exclude(attempt_id__in=held.running).delete()
         report(ended)
         cascade.run_counted(ended)
 

@@ -1,11 +1,12 @@
--- Heartbeats that say nothing new, of many servers in one commit. Who is locked just now, says something new or may not
--- beat gets no row, and is heard by itself.
+-- Heartbeats that say nothing new, of many servers in one commit. Who is locked just now, says something new, is to be
+-- told of attempts that were taken from it, or may not beat gets no row, and is heard by itself.
 with said as (
     select plain.*, null::bool as schedulable, '' as reason, true as witness
       from unnest(%(servers)s::uuid[], %(versions)s::int[], %(states)s::text[], %(metrics)s::jsonb[])
            as plain (id, version, state, metrics)
       join liveness_server s using (id)
      where s.token_version = plain.version and s.state in {{BEATING}} and coalesce(plain.state, s.state) = s.state
+       and (select true from jobs_takenattempt t where t.server_id = s.id limit 1) is null
      order by s.id
        for no key update of s skip locked
 ),

@@ -22,6 +22,21 @@ heard as (
      where a.id = signs.id and a.id = free.id and a.state in {{LIVE}}
  returning a.id, a.heartbeat_at, signs.role, signs.pid
 ),
+taken as materialized (
+    select t.attempt_id as id,
+           -- Who does not say what it stopped, has stopped by its next heartbeat what it was told of, unless it lists it.
+           case when %(stopped)s::uuid[] is null
+                then t.told_observed is not null and t.attempt_id not in (select id from signs)
+                else t.attempt_id = any(%(stopped)s::uuid[]) end as is_confirmed
+      from jobs_takenattempt t join beat on beat.id = t.server_id
+),
+confirmed as (
+    delete from jobs_takenattempt t using taken where t.attempt_id = taken.id and taken.is_confirmed
+),
+told as (
+    update jobs_takenattempt t set told_observed = observed_now()
+      from taken where t.attempt_id = taken.id and not taken.is_confirmed and t.told_observed is null
+),
 heard_noted as (
     insert into liveness_heartbeat (at, server_id, attempt_id, role, hostname, pid)
     select heard.heartbeat_at, beat.id, heard.id, heard.role, beat.hostname, heard.pid from heard, beat
@@ -31,5 +46,7 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
        beat.drain_deadline, (select maintenance_since is not null from liveness_instance) as maintenance,
        array(select owned.id from owned join jobs_workerjob j on j.id = owned.job_id
               where j.cancel_requested_at is not null) as cancel,
-       array(select signs.id from signs where signs.id not in (select id from owned)) as lost
+       array(select signs.id from signs where signs.id not in (select id from owned)
+              union
+             select taken.id from taken where not taken.is_confirmed) as lost
   from beat

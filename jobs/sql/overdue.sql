@@ -28,7 +28,11 @@ held as materialized (
         union all
         select case when %(by_hand)s then 'ENDED' else 'LOST' end, 'WORKER_CRASHED', 'no sign of life of the code',
                %(running_stale_after)s::float8
-         where a.state = 'RUNNING' and clock.reading - a.alive_observed > %(running_stale_after)s::float8
+         where a.state = 'RUNNING'
+           -- Of a silent server nothing else is heard either, and that is the liveness check's business alone: the code
+           -- is stale when its server was heard since, for so long. By hand is as the operator says.
+           and case when %(by_hand)s then clock.reading else s.heard_observed end - a.alive_observed
+               > %(running_stale_after)s::float8
            and (%(by_hand)s or not {{is_lost}} and s.worker_task_restart_strategy <> 'NEVER')
          limit 1
      ) cause

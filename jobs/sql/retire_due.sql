@@ -1,1 +1,1 @@
-with {{recovered}} select id from recovered
+with {{leaving}} select id from leaving

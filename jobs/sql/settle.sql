@@ -81,6 +81,15 @@ settled as (
       from verdict v
      where j.id = v.job_id
 ),
+taken as (
+    -- What its server did not end itself, may still run there: see jobs.models.TakenAttempt.
+    insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun)
+    select v.id, v.job_id, s.id, v.was = 'RUNNING'
+      from verdict v
+      join liveness_server s on s.id = v.server_id
+     cross join liveness_clock clock
+     where v.actor <> 'server' and s.state not in {{STOPPED}} and {{stops_at}} > greatest(clock.reading, s.state_changed_observed)
+),
 noted as (
     insert into jobs_executionevent (execution_id, code, step, server_id, line)
     select v.execution_id, noteworthy.code, v.step, v.server_id,

@@ -27,16 +27,32 @@ class Fence:
         self.clock = clock
         self._lock = threading.Lock()
         self._deadline: float | None = None
+        self._limit: float | None = None
 
     @property
     def deadline(self) -> float | None:
         """On `clock`; None: nothing is ever given away."""
         return self._deadline
 
-    def renew(self, started: float, after: float | None) -> None:
-        """A beat begun at `started` was answered: good for `after` seconds from then (None: for ever)."""
+    def renew(self, started: float, after: float | None, *, lifts: bool = False) -> None:
+        """A beat begun at `started` was answered: good for `after` seconds from then (None: for ever).
+
+        `lifts`: the answer knows why it was shortened.
+        """
         with self._lock:
-            self._deadline = None if after is None else started + after
+            if lifts:
+                self._limit = None
+            self._deadline = self._limited(None if after is None else started + after)
+
+    def shorten(self, after: float) -> None:
+        """Good for no longer than `after` seconds from now, whatever an answer that is under way says."""
+        with self._lock:
+            self._limit = self.clock() + after
+            self._deadline = self._limited(self._deadline)
+
+    def _limited(self, deadline: float | None) -> float | None:
+        limits = [at for at in (deadline, self._limit) if at is not None]
+        return min(limits, default=None)
 
     def passed(self) -> bool:
         deadline = self._deadline

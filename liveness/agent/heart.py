@@ -19,10 +19,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Holdings:
-    """The attempts this server holds: ids that are claimed, `{attempt, pid}` for those that run."""
+    """The attempts this server holds: ids that are claimed, `{attempt, pid}` for those that run. And those that it was
+    told it lost and of which nothing runs any more: their jobs go on elsewhere as soon as it says so."""
 
     claimed: list[str] = field(default_factory=list)
     running: list[dict[str, Any]] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
 
 
 class Heart(threading.Thread):
@@ -94,7 +96,7 @@ class Heart(threading.Thread):
         # The deadline may have gone by between the first check and the answer; moving it on would hide that.
         if self.fence.passed():
             self._fenced()
-        self.fence.renew(started, answer.get("fence_after_seconds"))
+        self.fence.renew(started, answer.get("fence_after_seconds"), lifts=answer.get("state") == "TERMINATING")
         log.debug("Heartbeat sent successfully", server=self.server.id, state=answer.get("state"))
         self._failures = 0
         self.interval = float(answer.get("heartbeat_interval_seconds") or self.interval)
@@ -103,7 +105,8 @@ class Heart(threading.Thread):
 
     def _body(self, now: float) -> dict[str, Any]:
         holdings = self._holdings()
-        body: dict[str, Any] = {"state": self._state, "metrics": self._metrics()}
+        # `stopped` always: without it the next heartbeat would count as "stopped", though the answer was lost.
+        body: dict[str, Any] = {"state": self._state, "metrics": self._metrics(), "stopped": holdings.stopped}
         if holdings.claimed and now >= self._claimer_due:
             body["claimed"] = holdings.claimed
             self._claimer_due = now + self.server.config.claimer_heartbeat_interval

@@ -28,6 +28,20 @@ class Config:
     runner_heartbeat_interval: float
     worker_task_restart_strategy: str
 
+    @property
+    def last_fence(self) -> float | None:
+        """Seconds from saying TERMINATING to the fence, should the answer to that be lost (None: there is none).
+
+        The control plane counts the grace period from then, and no longer from the loss of this server: what was
+        answered to an earlier heartbeat may promise more.
+        """
+        match self.worker_task_restart_strategy:
+            case "NEVER":
+                return None
+            case "IMMEDIATELY":
+                return self.timeout * 0.8
+        return max(self.timeout, self.termination_grace_period) - self.timeout * 0.2
+
     @classmethod
     def from_answer(cls, config: dict[str, Any]) -> Config:
         return cls(

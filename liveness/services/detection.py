@@ -18,11 +18,6 @@ def tick() -> None:
         log.warning("No heartbeat got in lately: observed time stands still, and nobody is disconnected", window=window)
 
 
-def note_sweep() -> None:
-    """What was lost by the present reading has been recovered."""
-    sql.rows("swept")
-
-
 def brake() -> None:
     """Hold each type of server of which too many would be disconnected at once."""
     found = sql.rows(

@@ -3,6 +3,13 @@
 from controlplane.sql import Statements, define
 from liveness import states
 
-define(ALIVE=states.ALIVE, BEATING=states.BEATING, FINAL=states.FINAL, GONE=states.GONE, LEAVING=states.LEAVING)
+define(
+    ALIVE=states.ALIVE,
+    BEATING=states.BEATING,
+    FINAL=states.FINAL,
+    GONE=states.GONE,
+    LEAVING=states.LEAVING,
+    STOPPED=states.STOPPED,
+)
 
 sql = Statements("liveness")

@@ -12,7 +12,6 @@ with witness as (
 update liveness_clock c
    set tick = c.tick + 1,
        tick_at = clock_timestamp(),
-       last_swept = c.swept,
        reading = c.reading + case when witness.seen and c.witnessed then least(
            greatest(extract(epoch from clock_timestamp() - c.advanced_at), 0), c.credit) else 0 end,
        advanced_at = clock_timestamp(),

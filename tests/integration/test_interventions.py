@@ -223,6 +223,9 @@ def test_a_live_job_moves_now_and_its_old_worker_is_told(put, state, end, role):
     assert said["timeline"][-1]["reason"] == f"resubmitted by {name}"
     beat = job.worker.beat(running=[{"attempt": job.attempt["id"]}]).json()
     assert beat["lost"] == [job.attempt["id"]]
+    if state == "RUNNING":
+        assert job.worker.claim() == []
+        assert job.worker.beat().json()["lost"] == []
     again = job.worker.hold()
     assert (again["job"]["id"], again["number"]) == (str(job.id), 2)
 
@@ -231,6 +234,7 @@ def test_the_late_report_of_the_old_worker_is_refused_and_kept(put, worker):
     job = put("RUNNING")
     job.call("resubmit")
     heir = worker(name="heir")
+    job.worker.obey()
     second = heir.hold()
     late = job.report("COMPLETED", output="late")
     assert (late["accepted"], late["code"]) == (False, "attempt_superseded")
@@ -245,6 +249,7 @@ def test_moving_a_job_counts_as_no_loss(put, settings, how_often):
     job = put("RUNNING", on_worker_lost="FAIL")
     for _ in range(how_often):
         assert job.call("resubmit").json()["state"] == "PENDING"
+        job.worker.obey()
         job.worker.hold()
     assert job.seen()["resubmissions"] == 0
 

@@ -126,9 +126,23 @@ def test_a_lost_server_goes_one_step_per_check_by_its_strategy(worker, submit, l
     assert Attempt.objects.get().state == ("RUNNING" if strategy == "NEVER" else "RESUBMITTED")
 
 
-@pytest.mark.parametrize(("said", "checks"), [("TERMINATED_GRACEFULLY", 2), ("TERMINATED_FORCED", 3), ("ERROR", 3)])
-def test_a_server_that_said_its_end_is_retired_after_its_grace_period_or_at_once(worker, later, said, checks):
+@pytest.mark.parametrize(
+    ("said", "holds", "checks"),
+    [
+        ("TERMINATED_GRACEFULLY", True, 2),
+        ("TERMINATED_FORCED", True, 3),
+        ("TERMINATED_FORCED", False, 2),
+        ("ERROR", True, 3),
+        ("ERROR", False, 2),
+    ],
+)
+def test_a_server_that_said_its_end_is_retired_after_its_grace_period_and_at_once_if_it_holds_nothing(
+    worker, submit, later, said, holds, checks
+):
     one = configured(worker, termination_grace_period_seconds=15)
+    if holds:
+        submit()
+        one.hold()
     one.beat(state=said)
     count = 0
     while state(one) == said:
@@ -173,6 +187,8 @@ def test_a_server_is_not_retired_while_an_attempt_is_left_to_recover(worker, sub
         assert state(one) == "DISCONNECTED"
     later()
     assert Attempt.objects.get().state == "RESUBMITTED"
+    assert state(one) == "DISCONNECTED"
+    later()
     assert state(one) == "NOT_RUNNING"
 
 

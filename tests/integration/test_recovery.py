@@ -22,7 +22,7 @@ def lost(worker, clock):
     def lost(strategy="IMMEDIATELY", state="ERROR", *, running=True, **said):
         one = worker(config={"worker_task_restart_strategy": strategy}, **said)
         attempt = one.hold(running=running)
-        if state == "DISCONNECTED":
+        if state in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE"):
             clock.advance(46)  # nobody is sooner than it could have fenced itself
         put(Server.objects.get(pk=one.id), state)
         return Attempt.objects.get(pk=attempt["id"])

@@ -78,6 +78,12 @@ class Worker(Caller):
     def beat(self, **said: Any) -> Any:
         return self.post(f"/servers/{self.id}/heartbeat", said)
 
+    def obey(self) -> list[str]:
+        """It hears what was taken from it, and says that it has stopped that."""
+        lost = self.beat(stopped=[]).json()["lost"]
+        assert self.beat(stopped=lost).json()["lost"] == []
+        return lost
+
     def claim(self, limit: int = 10, **said: Any) -> list[dict[str, Any]]:
         answer = self.post(f"/servers/{self.id}/claims", {"limit": limit, **said})
         assert answer.status_code == 200, answer.json()

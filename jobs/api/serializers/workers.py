@@ -26,6 +26,13 @@ class HeartbeatRequest(StrictSerializer):
     metrics = serializers.DictField(required=False, help_text="Shown, never judged.")
     claimed = serializers.ListField(child=IdField(), required=False, max_length=100_000)
     running = Running(many=True, required=False)
+    stopped = serializers.ListField(
+        child=IdField(),
+        required=False,
+        max_length=100_000,
+        help_text="Of the attempts that an answer named as `lost`, those of which nothing runs any more: their jobs go on "
+        "elsewhere then. Left out: what it was told of before, and does not list, has been stopped.",
+    )
     schedulable = YesNoField(required=False, help_text="False: the server cordons itself.")
     reason = TextField(required=False, allow_blank=True, max_length=1000)
 
@@ -42,7 +49,12 @@ class HeartbeatRequest(StrictSerializer):
     def held(self) -> Held:
         said = self.validated_data
         running = {row["attempt"]: row.get("pid") for row in said.get("running", [])}
-        return Held(said.get("claimed", []), running, is_complete="claimed" in said or "running" in said)
+        return Held(
+            said.get("claimed", []),
+            running,
+            said.get("stopped"),
+            is_complete="claimed" in said or "running" in said,
+        )
 
 
 class HeartbeatAnswer(serializers.Serializer):
@@ -51,7 +63,7 @@ class HeartbeatAnswer(serializers.Serializer):
     fence_after_seconds = serializers.FloatField(allow_null=True, help_text="Unheard for so long, stop the jobs' code.")
     cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts to cancel.")
     lost = serializers.ListField(
-        child=serializers.UUIDField(), help_text="Attempts that are not the server's any more."
+        child=serializers.UUIDField(), help_text="Attempts that are not the server's any more: stop their code, and say so in `stopped`."
     )
     cordoned = serializers.BooleanField()
     maintenance = serializers.BooleanField()

@@ -1,0 +1,25 @@
+"""Attempts that were taken from servers that may not know it yet."""
+
+from django.db import models
+
+
+class TakenAttempt(models.Model):
+    """An attempt that ended without its server's word, until the server has confirmed that nothing of it runs there.
+
+    Every heartbeat's answer names it. Where its code had begun, the next attempt of the job waits until this row is
+    gone: the server says so, or has ended, or is past its fence, or goes on for CANCEL_TIMEOUT though it was told
+    (jobs/sql/release_taken.sql). The table is nearly always empty, so that looking into it costs a claim and a
+    heartbeat nothing. No foreign keys: whatever it refers to may go first.
+    """
+
+    attempt_id = models.UUIDField(primary_key=True)
+    job_id = models.UUIDField(db_index=True)
+    server_id = models.UUIDField(db_index=True)
+    had_begun = models.BooleanField(help_text="Its code may run: the next attempt waits.")
+    told_observed = models.FloatField(null=True, help_text="When its server was first answered that it is lost.")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.attempt_id} taken from {self.server_id}"

@@ -1,0 +1,21 @@
+"""Nothing runs in two places: an attempt that was taken from a server that may not know it yet (jobs.models.TakenAttempt)
+holds back the next one. Here is what lets it go without that server's word."""
+
+import structlog
+
+from jobs.conf import conf
+from jobs.sql import sql
+
+log = structlog.get_logger()
+
+
+def release() -> int:
+    """Let the jobs go on whose last attempt cannot run any more, or whose server was told for CANCEL_TIMEOUT; how many."""
+    released = sql.rows("release_taken", cancel_timeout=conf().cancel_timeout)
+    for row in released:
+        if row.disobeys:
+            log.warning(
+                f"Worker {row.name} does not stop what was taken from it: the job goes on elsewhere",
+                server=str(row.server), job=str(row.job), attempt=str(row.attempt), reason="CANCEL_TIMEOUT",
+            )  # fmt: skip
+    return len(released)

@@ -1,0 +1,1 @@
+with {{newly_empty}} select id from newly_empty
