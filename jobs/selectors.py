@@ -209,7 +209,11 @@ def placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
             eligible.append({"server": server, "load": row.load})
         else:
             ruled_out.append({"server": server, "filter": row.filter, "detail": row.detail})
-    waiting_for = None if until is None else {"what": "available_at", "until": until}
+    waiting_for: dict[str, Any] | None = None
+    if rows[0].stops_on is not None:
+        waiting_for = {"what": "stop", "until": None, "server": json.loads(rows[0].stops_on)}
+    elif until is not None:
+        waiting_for = {"what": "available_at", "until": until}
     return {"eligible": eligible, "ruled_out": ruled_out, "waiting_for": waiting_for}
 
 

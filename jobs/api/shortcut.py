@@ -86,7 +86,11 @@ def plain(environ: Environ) -> Plain | None:
         token, said = read_token(text), orjson.loads(body_of(environ))
     except (Problem, orjson.JSONDecodeError):
         return None
-    if token.server != UUID(path[1]) or not isinstance(said, dict) or not said.keys() <= {"state", "metrics", "stopped"}:
+    if (
+        token.server != UUID(path[1])
+        or not isinstance(said, dict)
+        or not said.keys() <= {"state", "metrics", "stopped"}
+    ):
         return None
     if "state" in said and (not isinstance(said["state"], str) or said["state"] not in STATES):
         return None

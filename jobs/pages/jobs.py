@@ -130,6 +130,7 @@ def placement(job: Any) -> dict[str, Any] | None:
         "left_out": max(0, len(ruled_out) - PLACES_SHOWN),
         "of_other_type": len(found["ruled_out"]) - len(ruled_out),
         "until": begins and until(begins, job.now),
+        "stops_on": found["waiting_for"] and found["waiting_for"].get("server"),
         "given_up": given_up(job) if not found["eligible"] else None,
         "expires": job.good_until and until(job.good_until, job.now),
     }

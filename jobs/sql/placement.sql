@@ -2,7 +2,10 @@
 -- claim.sql have them). A row without a server when there is none, or the job does not wait.
 with wanted as materialized (
     select j.state, j.required_tags, j.refused_by,
-           case when j.available_at > clock_timestamp() then j.available_at end as waits_until
+           case when j.available_at > clock_timestamp() then j.available_at end as waits_until,
+           (select jsonb_build_object('id', s.id, 'name', s.name)
+              from jobs_takenattempt t join liveness_server s on s.id = t.server_id
+             where t.job_id = j.id and t.had_begun limit 1) as stops_on
       from jobs_workerjob j
      where j.id = %(job)s and {{interrupt_reach}}
 ),
@@ -13,7 +16,7 @@ seen as (
       from liveness_server s
      where s.state in {{ALIVE}} and (select state from wanted) = 'PENDING'
 )
-select wanted.state, wanted.waits_until, s.id as server, s.name, ruled_out.filter, ruled_out.detail,
+select wanted.state, wanted.waits_until, wanted.stops_on, s.id as server, s.name, ruled_out.filter, ruled_out.detail,
        s.held::float8 / nullif(s.max_concurrent, 0) as load
   from wanted
   left join seen s on true

@@ -1,23 +1,30 @@
 """Nothing runs in two places: whatever moved a job, its next attempt begins only when the one before has stopped."""
 
-from itertools import count
+import uuid
+from contextlib import contextmanager
 
 import pytest
-from hypothesis import HealthCheck, event, given, note, settings
+from django.db import transaction
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from jobs.models import Attempt, TakenAttempt
-from jobs.services import sweep
+from jobs.models import Attempt, TakenAttempt, WorkerJob
+from jobs.services import recovery, sweep
 from jobs.services.check import check
-from liveness.models import Brake, Clock, Server, ServerEvent
-from tests.integration.test_brake import silence
+from liveness.agent import Fence
+from liveness.agent.server import Config
+from liveness.models import Brake, Server, ServerEvent
+from liveness.services import operations
+from tests.support.clock import Clock
 
 AFTER, AT_ONCE, NEVER = "AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER"
-RUNNING_STALE, CANCEL = 300, 60
+RUNNING_STALE, CANCEL, TIMEOUT, GRACE = 300, 60, 45, 100
+ANN = "operator:ann"
 
 
 def pass_time(clock, seconds, *workers, **said):
-    """Time passes in which these servers beat, each interval of the check a check."""
+    """Time passes in which these servers beat; every ten seconds there is a check."""
     while seconds > 0:
         clock.advance(min(10, seconds))
         seconds -= 10
@@ -47,14 +54,274 @@ def test_the_runner_of_a_silent_server_is_never_stale_whatever_keeps_that_server
     assert submit.client.get(f"/jobs/{job['id']}").json()["state"] == "RUNNING"
 
 
-def test_a_runner_is_stale_when_its_server_was_heard_since_for_so_long(worker, submit, clock):
+def test_a_runner_is_stale_when_its_server_was_heard_since_for_so_long(worker, submit, frozen):
     submit()
     one = worker()
     one.hold()
-    pass_time(clock, RUNNING_STALE, one)
-    one.beat()
+    pass_time(frozen, RUNNING_STALE, one)
     assert sweep.sweep()["overdue"] == {}
-    clock.advance(5)
+    frozen.advance(5)
     assert sweep.sweep()["overdue"] == {}
     one.beat()
     assert sweep.sweep()["overdue"] == {"RESUBMITTED": 1}
+
+
+# What was taken from a living server
+
+
+def moved_by_an_operator(job, api, clock):
+    assert api("operator").post(f"/jobs/{job['id']}/resubmit", {}).status_code == 200
+
+
+def moved_as_stale(job, api, clock):
+    Attempt.objects.update(alive_observed=-1000)
+    assert sweep.sweep()["overdue"] == {"RESUBMITTED": 1}
+
+
+def timed_out(job, api, clock):
+    WorkerJob.objects.update(timeout_seconds=0.001, max_retries=1, retry_on=["STEP_TIMEOUT"])
+    Attempt.objects.update(started_observed=-1000)
+    assert sweep.sweep()["overdue"] == {"FAILED": 1}
+
+
+def failed_and_submitted_again(job, api, clock):
+    operator = api("operator")
+    assert operator.post(f"/jobs/{job['id']}/fail", {}).status_code == 200
+    assert operator.post(f"/jobs/{job['id']}/resubmit", {}).status_code == 201
+
+
+MOVES = [moved_by_an_operator, moved_as_stale, timed_out, failed_and_submitted_again]
+
+
+@pytest.fixture
+def taken(worker, submit, api, clock):
+    """A worker whose running job is taken from it, and another that waits for it: `one, heir, attempt = taken(move)`."""
+
+    def taken(move=moved_by_an_operator, **said):
+        job = submit()
+        one = worker(name="one", **said)
+        attempt = one.hold()
+        one.beat()
+        move(job, api, clock)
+        clock.advance(0.001)
+        return one, worker(name="heir"), attempt["id"]
+
+    return taken
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_the_next_heartbeat_tells_what_was_taken_and_the_next_attempt_waits_until_that_is_confirmed(taken, move):
+    one, heir, attempt = taken(move)
+    assert heir.claim() == []
+    assert one.beat(state="RUNNING", stopped=[]).json()["lost"] == [attempt]
+    assert heir.claim() == []
+    assert one.beat(state="RUNNING", stopped=[]).json()["lost"] == [attempt]
+    assert heir.claim() == []
+    assert one.beat(state="RUNNING", stopped=[attempt]).json()["lost"] == []
+    assert len(heir.claim()) == 1
+    assert not TakenAttempt.objects.exists()
+
+
+def test_a_worker_that_does_not_say_what_it_stopped_has_stopped_it_by_its_next_heartbeat_unless_it_lists_it(taken):
+    one, heir, attempt = taken()
+    assert one.beat().json()["lost"] == [attempt]
+    assert one.beat(running=[{"attempt": attempt}]).json()["lost"] == [attempt]
+    assert heir.claim() == []
+    assert one.beat().json()["lost"] == []
+    assert len(heir.claim()) == 1
+
+
+def test_a_claim_that_was_taken_is_told_and_holds_nobody_back(worker, submit, api, clock):
+    job, one = submit(), worker()
+    attempt = one.hold(running=False)["id"]
+    moved_by_an_operator(job, api, clock)
+    assert len(worker(name="heir").claim()) == 1
+    assert one.beat(state="RUNNING").json()["lost"] == [attempt]
+    assert one.beat(state="RUNNING").json()["lost"] == []
+
+
+@pytest.mark.parametrize(("strategy", "stops"), [(AT_ONCE, TIMEOUT), (AFTER, TIMEOUT + GRACE), (NEVER, TIMEOUT)])
+def test_a_silent_worker_keeps_the_next_attempt_waiting_until_its_fence_has_passed(taken, frozen, strategy, stops):
+    config = {"worker_task_restart_strategy": strategy, "termination_grace_period_seconds": GRACE}
+    _, heir, _ = taken(config=config)
+    frozen.advance(stops - 0.002)
+    heir.beat()
+    check()
+    assert heir.claim() == []
+    frozen.advance(0.002)
+    heir.beat()
+    check()
+    assert len(heir.claim()) == 1
+
+
+def test_a_worker_that_beats_but_does_not_obey_delays_the_job_for_the_cancel_timeout_and_an_event_says_so(taken, clock):
+    one, heir, attempt = taken()
+    one.beat(stopped=[])
+    for _ in range(5):
+        pass_time(clock, 10, one, heir, stopped=[])
+    assert heir.claim() == []
+    pass_time(clock, CANCEL - 50 + 1, one, heir, stopped=[])
+    assert len(heir.claim()) == 1
+    said = ServerEvent.objects.get(action="does_not_stop")
+    assert (str(said.server_id), attempt in said.reason) == (one.id, True)
+
+
+@pytest.mark.parametrize("end", ["ERROR", "TERMINATED_FORCED", "TERMINATED_GRACEFULLY"])
+def test_a_worker_that_has_ended_holds_nobody_back(taken, end):
+    one, heir, _ = taken()
+    one.beat(state=end)
+    check()
+    assert len(heir.claim()) == 1
+
+
+def test_a_failed_job_is_told_too_though_nothing_waits_for_it(worker, submit, api):
+    job, one = submit(), worker()
+    attempt = one.hold()["id"]
+    assert api("operator").post(f"/jobs/{job['id']}/fail", {}).status_code == 200
+    assert one.beat(state="RUNNING").json()["lost"] == [attempt]
+
+
+def test_a_job_that_waits_for_the_end_of_its_last_attempt_says_so(taken, submit, api):
+    one, heir, _ = taken()
+    job = submit.client.get("/jobs").json()["items"][0]["id"]
+    assert submit.client.get(f"/jobs/{job}/placement").json()["waiting_for"] == {
+        "what": "stop", "server": {"id": one.id, "name": "one"}, "until": None,
+    }  # fmt: skip
+    one.obey()
+    assert submit.client.get(f"/jobs/{job}/placement").json()["waiting_for"] is None
+
+
+# The fence is the earliest moment, less the margin: whatever happens
+
+
+class Agent:
+    """What the agent does, with its own fence, by the clock of the test: it obeys, and it stops when fenced."""
+
+    def __init__(self, one, attempt):
+        self.one, self.attempt, self.now = one, attempt, 0.0
+        self.fence = Fence(clock=lambda: self.now)
+        self.config = Config.from_answer(one.registration["config"])
+        self.state, self.has_stopped, self.stopped_at = "RUNNING", False, None
+        self.beat()
+
+    def stop(self, at):
+        if not self.has_stopped:
+            self.has_stopped, self.stopped_at = True, at
+
+    def look(self):
+        if self.fence.passed():
+            self.stop(self.fence.deadline)
+
+    def beat(self, *, is_answered=True):
+        self.heard_at = self.now
+        answer = self.one.beat(state=self.state, stopped=[self.attempt] if self.has_stopped else [])
+        if not is_answered:
+            return
+        said = answer.json()
+        if answer.status_code == 200:
+            self.fence.renew(self.now, said["fence_after_seconds"], lifts=said["state"] == "TERMINATING")
+            if self.attempt in said["lost"]:
+                self.stop(self.now)
+        elif said["code"] == "server_not_running":
+            self.stop(self.now)
+        elif said["code"] == "server_disconnected":
+            self.terminate()
+
+    def terminate(self):
+        if self.config.last_fence is not None:
+            self.fence.shorten(self.config.last_fence)
+        self.state = "TERMINATING"
+
+
+OPERATIONS = ["beat", "unanswered", "terminating", "silence", "silence", "resubmit", "again", "disconnect", "drain",
+              "by hand", "release"]  # fmt: skip
+
+
+@contextmanager
+def rolled_back():
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+@given(
+    strategy=st.sampled_from([AFTER, AT_ONCE, NEVER]),
+    timeout=st.sampled_from([26.0, 45.0]),
+    grace=st.sampled_from([0.0, 10.0, 60.0]),
+    policy=st.sampled_from(["RESUBMIT", "FAIL"]),
+    job_timeout=st.sampled_from([None, 15.0]),
+    crowd=st.sampled_from([0, 2]),
+    is_enabled=st.booleans(),
+    steps=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.sampled_from([0.5, 3.0, 12.0, 40.0])), max_size=6),
+)
+@examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_next_attempt_never_begins_before_the_one_before_has_stopped(
+    worker, submit, api, settings, strategy, timeout, grace, policy, job_timeout, crowd, is_enabled, steps
+):
+    settings.LIVENESS = {"ENABLED": is_enabled, "BRAKE_MAX_HOLD": 60}
+    settings.JOBS = {"RUNNING_STALE_AFTER": 60, "CANCEL_TIMEOUT": 60}
+    with rolled_back():
+        clock = Clock()
+        clock.freeze()
+        job = submit(
+            on_worker_lost=policy,
+            timeout_seconds=job_timeout,
+            max_retries=9,
+            retry_on=["WORKER_CRASHED", "STEP_TIMEOUT"],
+        )["id"]
+        one = worker(
+            name="one",
+            config={
+                "worker_task_restart_strategy": strategy,
+                "timeout_seconds": timeout,
+                "termination_grace_period_seconds": grace,
+            },
+        )
+        agent = Agent(one, one.hold()["id"])
+        for number in range(crowd):  # they fall silent with it: the brake
+            worker(name=f"crowd-{number}", max_concurrent=0)
+        heir, operator = worker(name="heir"), api("operator")
+
+        def pass_time(seconds):
+            """Whether the heir got the job; nothing of it may run elsewhere then."""
+            while seconds > 0:
+                clock.advance(min(seconds, 9))
+                agent.now += min(seconds, 9)
+                seconds -= 9
+                agent.look()
+                heir.beat()
+                check()
+                sweep.sweep()
+                if attempts := heir.claim():
+                    if strategy == NEVER:  # without a fence it is enough that it is lost
+                        assert agent.has_stopped or agent.now >= agent.heard_at + timeout
+                        return True
+                    assert agent.has_stopped, f"{attempts} while it runs, fenced in {agent.fence.remaining()}"
+                    if agent.stopped_at == agent.fence.deadline:
+                        assert agent.now >= agent.stopped_at + timeout * 0.2 - 0.01
+                    return True
+            return False
+
+        for operation, seconds in [*steps, ("silence", 2 * timeout + 2 * grace + 70)]:
+            match operation:
+                case "beat" | "unanswered":
+                    agent.beat(is_answered=operation == "beat")
+                case "terminating":
+                    agent.terminate()
+                    agent.beat(is_answered=seconds > 1)
+                case "resubmit":
+                    operator.post(f"/jobs/{job}/resubmit", {})
+                case "again":
+                    operator.post(f"/jobs/{job}/fail", {})
+                    operator.post(f"/jobs/{job}/resubmit", {}, **{"Idempotency-Key": str(uuid.uuid4())})
+                case "disconnect":
+                    operator.post(f"/servers/{one.id}/disconnect", {"note": ""})
+                case "drain":
+                    operator.post(f"/servers/{one.id}/drain", {"note": "", "deadline_seconds": seconds})
+                case "by hand":
+                    sweep.fail_stale_running(seconds, ANN)
+                case "release":
+                    if Brake.objects.filter(released_by=None).exists():
+                        operations.release_brake(ANN, "a test")
+            if pass_time(seconds):
+                break

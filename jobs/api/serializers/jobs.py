@@ -180,8 +180,9 @@ class RuledOut(serializers.Serializer):
 
 
 class WaitingFor(serializers.Serializer):
-    what = serializers.CharField(help_text="available_at")
-    until = serializers.DateTimeField()
+    what = serializers.CharField(help_text="available_at, or stop: its last attempt may still run on `server`.")
+    until = serializers.DateTimeField(allow_null=True)
+    server = ServerName(required=False)
 
 
 class PlacementAnswer(serializers.Serializer):

@@ -63,7 +63,8 @@ class HeartbeatAnswer(serializers.Serializer):
     fence_after_seconds = serializers.FloatField(allow_null=True, help_text="Unheard for so long, stop the jobs' code.")
     cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts to cancel.")
     lost = serializers.ListField(
-        child=serializers.UUIDField(), help_text="Attempts that are not the server's any more: stop their code, and say so in `stopped`."
+        child=serializers.UUIDField(),
+        help_text="Attempts that are not the server's any more: stop their code, and say so in `stopped`.",
     )
     cordoned = serializers.BooleanField()
     maintenance = serializers.BooleanField()
