@@ -81,9 +81,7 @@ class Server(models.Model):
     state_changed_at = models.DateTimeField(db_default=ClockTimestamp())
     state_changed_observed = models.FloatField(db_default=ObservedNow(), help_text="Seconds of the observed clock.")
     state_changed_tick = models.BigIntegerField(db_default=0, help_text="The liveness check at that time.")
-    emptied_tick = models.BigIntegerField(
-        null=True, help_text="The check that first found it lost and holding nothing."
-    )
+    emptied_tick = models.BigIntegerField(null=True, help_text="The check that found it lost and holding nothing.")
     state_actor = models.TextField(db_default="server", help_text="Who changed it.")
     state_reason = models.TextField(db_default="")
     disconnected_observed = models.FloatField(null=True, help_text="When it was last disconnected for silence.")

@@ -34,6 +34,7 @@ SMALL = 8192
 PATIENCE = 2.0
 """Seconds to wait for the statement before, then each goes the long way with a connection of its own."""
 STATES = set(ServerState)
+FIELDS = {"state", "metrics", "stopped"}
 write = JSONRenderer().render
 read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 

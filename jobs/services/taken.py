@@ -1,5 +1,7 @@
-"""Nothing runs in two places: an attempt that was taken from a server that may not know it yet (jobs.models.TakenAttempt)
-holds back the next one. Here is what lets it go without that server's word."""
+"""Nothing runs in two places: an attempt that was taken from a server that may not know it yet holds back the next one.
+
+Rows: jobs.models.TakenAttempt. Here is what lets the next one go without that server's word.
+"""
 
 import structlog
 
@@ -10,7 +12,7 @@ log = structlog.get_logger()
 
 
 def release() -> int:
-    """Let the jobs go on whose last attempt cannot run any more, or whose server was told for CANCEL_TIMEOUT; how many."""
+    """Let jobs go on whose last attempt cannot run any more, or its server was told for CANCEL_TIMEOUT; how many."""
     released = sql.rows("release_taken", cancel_timeout=conf().cancel_timeout)
     for row in released:
         if row.disobeys:

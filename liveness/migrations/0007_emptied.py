@@ -21,6 +21,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='server',
             name='emptied_tick',
-            field=models.BigIntegerField(help_text='The check that first found it lost and holding nothing.', null=True),
+            field=models.BigIntegerField(help_text='The check that found it lost and holding nothing.', null=True),
         ),
     ]

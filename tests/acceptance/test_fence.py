@@ -91,6 +91,41 @@ def test_frozen_its_jobs_stop_before_they_are_given_away_and_thawed_it_ends_by_i
     assert last_line(ledger) == stopped
 
 
+@pytest.mark.parametrize("strategy", [AT_ONCE, AFTER])
+def test_frozen_while_it_terminates_its_jobs_stop_before_they_are_given_away(running, working, strategy):
+    name = f"terminating-{strategy.lower()}"
+    ledger, job = working(name, strategy)
+    agent = running.processes[name]
+    agent.send_signal(signal.SIGTERM)
+    eventually(lambda: state_of(running, name) == "TERMINATING", why="it says so")
+    agent.send_signal(signal.SIGSTOP)
+    given = eventually(lambda: given_away_at(running, job), why="the job is given away")
+    margin = given - last_line(ledger)
+    agent.send_signal(signal.SIGCONT)
+    agent.wait(15)
+    assert margin > 0, f"the job was given away {-margin:.2f} s before its code stopped"
+
+
+def test_taken_from_a_living_worker_a_job_begins_elsewhere_only_when_its_code_has_stopped_there(running):
+    ledger = running.folder / "moved.ledger"
+    script = f"while true; do echo $JOB_ATTEMPT $(date +%s.%N) >> {ledger}; sleep 0.05; done"
+    for name in ("moved-1", "moved-2"):
+        running.agent(name, running.url, "--tags", "moved", "--concurrency", "1")
+    job = {"action": {"type": "script", "command": script}, "tags": ["moved"]}
+    job = running.call("POST", f"{running.url}/api/v1/jobs", running.client, job)["id"]
+
+    def moments(number):
+        lines = ledger.read_text().splitlines() if ledger.exists() else []
+        return [float(at) for attempt, at in map(str.split, lines) if attempt == str(number)]
+
+    for number in (1, 2, 3):
+        eventually(lambda number=number: len(moments(number)) > 5, why=f"attempt {number} works")
+        if number > 1:
+            assert moments(number - 1)[-1] < moments(number)[0], "both ran"
+        running.call("POST", f"{running.url}/api/v1/jobs/{job}/resubmit", running.client, {})
+    running.call("POST", f"{running.url}/api/v1/jobs/{job}/cancel", running.client, {})
+
+
 def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_itself(running, working):
     ledger, job = working("frozen-never", NEVER)
     agent = running.processes["frozen-never"]

@@ -10,7 +10,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from jobs.models import Attempt, TakenAttempt, WorkerJob
-from jobs.services import recovery, sweep
+from jobs.services import sweep
 from jobs.services.check import check
 from liveness.agent import Fence
 from liveness.agent.server import Config
@@ -95,7 +95,7 @@ MOVES = [moved_by_an_operator, moved_as_stale, timed_out, failed_and_submitted_a
 
 @pytest.fixture
 def taken(worker, submit, api, clock):
-    """A worker whose running job is taken from it, and another that waits for it: `one, heir, attempt = taken(move)`."""
+    """A worker whose running job is taken from it, and another that waits: `one, heir, attempt = taken(move)`."""
 
     def taken(move=moved_by_an_operator, **said):
         job = submit()
@@ -182,7 +182,7 @@ def test_a_failed_job_is_told_too_though_nothing_waits_for_it(worker, submit, ap
 
 
 def test_a_job_that_waits_for_the_end_of_its_last_attempt_says_so(taken, submit, api):
-    one, heir, _ = taken()
+    one, *_ = taken()
     job = submit.client.get("/jobs").json()["items"][0]["id"]
     assert submit.client.get(f"/jobs/{job}/placement").json()["waiting_for"] == {
         "what": "stop", "server": {"id": one.id, "name": "one"}, "until": None,
@@ -263,12 +263,8 @@ def test_the_next_attempt_never_begins_before_the_one_before_has_stopped(
     with rolled_back():
         clock = Clock()
         clock.freeze()
-        job = submit(
-            on_worker_lost=policy,
-            timeout_seconds=job_timeout,
-            max_retries=9,
-            retry_on=["WORKER_CRASHED", "STEP_TIMEOUT"],
-        )["id"]
+        retries = {"max_retries": 9, "retry_on": ["WORKER_CRASHED", "STEP_TIMEOUT"]}
+        job = submit(on_worker_lost=policy, timeout_seconds=job_timeout, **retries)["id"]
         one = worker(
             name="one",
             config={

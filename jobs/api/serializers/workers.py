@@ -30,8 +30,8 @@ class HeartbeatRequest(StrictSerializer):
         child=IdField(),
         required=False,
         max_length=100_000,
-        help_text="Of the attempts that an answer named as `lost`, those of which nothing runs any more: their jobs go on "
-        "elsewhere then. Left out: what it was told of before, and does not list, has been stopped.",
+        help_text="Of the attempts that an answer named as `lost`, those of which nothing runs any more: their jobs go "
+        "on elsewhere then. Left out: what it was told of before, and does not list, has been stopped.",
     )
     schedulable = YesNoField(required=False, help_text="False: the server cordons itself.")
     reason = TextField(required=False, allow_blank=True, max_length=1000)

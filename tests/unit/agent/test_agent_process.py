@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -166,6 +167,62 @@ def test_what_is_lost_is_killed_without_a_word(plane, agent, tmp_path):
     later = plane.submit("true")
     eventually(lambda: plane.final(later))
     assert plane.events(attempt) == ["STARTED"]
+
+
+def test_what_was_taken_is_said_to_be_stopped_at_once_but_not_before_it_is(plane, agent, tmp_path):
+    agent()
+    attempt, found = napping(plane, tmp_path / "pids")
+    running_when_said = []
+
+    def heartbeat(body):
+        if attempt in body["stopped"]:
+            running_when_said.append([pid for pid in found if alive(pid)])
+
+    plane.script["heartbeat"] = heartbeat
+    # Nothing is due for a minute after that answer: what comes within this test is said at once.
+    plane.heartbeat |= {"lost": [attempt], "heartbeat_interval_seconds": 60.0}
+    eventually(lambda: running_when_said)
+    assert running_when_said[0] == []
+
+
+def test_an_agent_frozen_while_it_says_terminating_stops_its_jobs_by_the_shorter_fence(plane, agent, tmp_path):
+    plane.fence_after = 60.0  # what an answer to RUNNING promised
+    plane.config |= {"timeout_seconds": 2.0, "termination_grace_period_seconds": 0.5}
+    worker = agent()
+    _, found = napping(plane, tmp_path / "pids")
+
+    def heartbeat(body):
+        if body["state"] == "TERMINATING":
+            worker.process.send_signal(signal.SIGSTOP)
+            raise Refuse(503, "the answer is lost")
+
+    plane.script["heartbeat"] = heartbeat
+    worker.process.send_signal(signal.SIGTERM)
+    eventually(lambda: gone(found))
+    worker.process.send_signal(signal.SIGCONT)
+
+
+def test_code_whose_start_is_accepted_past_the_fence_does_not_begin(plane, agent, tmp_path):
+    plane.fence_after = 0.5
+    agent()
+    ran = tmp_path / "ran"
+    down = threading.Event()
+
+    def reports(_):
+        # Accepted, but the answer comes when the fence has passed, for no heartbeat was answered meanwhile.
+        if not down.is_set():
+            down.set()
+            plane.script["heartbeat"] = lambda _: (_ for _ in ()).throw(Refuse(503))
+            plane.lock.release()
+            try:
+                time.sleep(1.0)  # past the fence: what is tested is this moment
+            finally:
+                plane.lock.acquire()
+
+    plane.script["reports"] = reports
+    attempt = plane.submit(f"touch {ran}")
+    assert eventually(lambda: plane.final(attempt)) == {"attempt": attempt, "event": "RELEASED", "reason": "fenced"}
+    assert not ran.exists()
 
 
 def test_runner_heartbeats_list_what_runs(plane, agent, tmp_path):

@@ -74,6 +74,43 @@ def test_without_a_fence_nothing_ever_passes(clock):
     assert not fence.passed()
 
 
+def test_a_shortened_fence_is_not_moved_on_by_an_answer_that_was_under_way(clock):
+    fence = Fence(clock)
+    fence.renew(1000, 300)
+    fence.shorten(50)
+    fence.renew(1001, 300)
+    assert fence.deadline == 1050
+    fence.renew(1002, 60, lifts=True)  # it knows that we are TERMINATING
+    assert fence.deadline == 1062
+
+
+@pytest.mark.parametrize(
+    ("strategy", "timeout", "grace", "fence"),
+    [
+        ("IMMEDIATELY", 40, 300, 32),
+        ("AFTER_TERMINATION_GRACE_PERIOD", 40, 300, 292),
+        ("AFTER_TERMINATION_GRACE_PERIOD", 40, 10, 32),
+        ("NEVER", 40, 300, None),
+    ],
+)
+def test_who_says_that_it_terminates_counts_on_no_more_than_that_leaves_it(strategy, timeout, grace, fence):
+    assert Config(3, timeout, grace, 30, 30, strategy).last_fence == fence
+
+
+def test_only_the_answer_to_terminating_lifts_a_shortened_fence(heart, server, clock):
+    heart.fence.shorten(5)
+    heart.beat()
+    assert heart.fence.deadline == 1005
+    heart.say("TERMINATING")
+    heart.beat()
+    assert heart.fence.deadline == 1010
+
+
+def test_each_beat_says_what_was_stopped_even_when_that_is_nothing(heart, server):
+    heart.beat()
+    assert server.bodies[-1]["stopped"] == []
+
+
 def test_the_fence_counts_from_the_start_of_the_answered_beat(heart, server, clock):
     server.takes = 4
     heart.beat()
