@@ -1,0 +1,104 @@
+"""The guards that nothing else holds: each of these fails when one condition of one statement is taken out."""
+
+import pytest
+from django.db import transaction
+
+from jobs.models import Attempt, Execution, WorkerJob
+from jobs.services import recovery, sweep
+from jobs.services.check import check
+from liveness.models import Server
+from tests.integration.test_hot_paths import committed, run, someone_waits, submit_many, threads
+from tests.support.clock import Clock
+
+__all__ = ["committed", "threads"]
+
+PAUSED_CLOCK = """
+    create or replace function test_clock.clock_timestamp() returns timestamptz language plpgsql volatile as $$
+    begin
+        if current_setting('test.pauses', true) = 'on' then
+            perform pg_advisory_xact_lock_shared(4711);
+        end if;
+        return pg_catalog.clock_timestamp() + (select by from test_clock.shift);
+    end $$;
+"""
+CLOCK = """
+    create or replace function test_clock.clock_timestamp() returns timestamptz language sql volatile as
+        'select pg_catalog.clock_timestamp() + by from test_clock.shift';
+"""
+
+
+@pytest.mark.parametrize("strategy", ["IMMEDIATELY", "AFTER_TERMINATION_GRACE_PERIOD"])
+def test_what_an_operator_disconnects_moves_no_sooner_than_it_must_have_fenced_itself(
+    worker, submit, api, frozen, strategy
+):
+    submit()
+    config = {"worker_task_restart_strategy": strategy, "termination_grace_period_seconds": 100}
+    one = worker(config=config)
+    one.hold()
+    fence = one.beat(state="RUNNING").json()["fence_after_seconds"]
+    frozen.advance(1)
+    assert api("operator").post(f"/servers/{one.id}/disconnect", {"note": "a test"}).status_code == 200
+    frozen.advance(fence + 45 * 0.2 - 1.002)
+    check()
+    assert Attempt.objects.get().state == "RUNNING"
+    frozen.advance(0.003)
+    check()
+    assert Attempt.objects.get().state == "RESUBMITTED"
+
+
+def test_a_heartbeat_that_is_being_stored_keeps_its_attempt_from_the_sweep(committed, threads):
+    """The lock on the attempt, and the second look at it, in overdue.sql."""
+    submit_many(1)
+    one = committed()
+    attempt = one.hold()["id"]
+    Clock().advance(301)
+    one.beat()
+    with transaction.atomic():
+        one.beat(running=[{"attempt": attempt}])
+        swept = threads(sweep.end_overdue)
+        if not someone_waits(deadline=1):
+            assert swept.result(30) == {}
+    assert swept.result(30) == {}
+    assert Attempt.objects.get().state == "RUNNING"
+
+
+def test_code_that_begins_while_its_loss_is_recovered_is_not_requeued_as_if_it_had_not_begun(
+    committed, threads, caplog
+):
+    """`j.state = a.state` in lost.sql."""
+    submit_many(1)
+    one = committed()
+    attempt = one.hold(running=False)
+    Clock().advance(46)
+    Server.objects.update(state="DISCONNECTED", state_actor="liveness")
+
+    def recover():
+        run("set test.pauses = 'on'")
+        return recovery.recover()
+
+    run(PAUSED_CLOCK)
+    try:
+        with transaction.atomic():
+            run("select pg_advisory_xact_lock(4711)")
+            recovered = threads(recover)  # it has seen a claim, and has not locked the job yet
+            assert someone_waits()
+            run("update jobs_workerjob set state = 'RUNNING'")
+            run("update jobs_attempt set state = 'RUNNING', started_at = pg_catalog.clock_timestamp()")
+        assert "REQUEUED" not in recovered.result(30)
+        assert "A sweep failed" not in caplog.text  # for the trigger would refuse it
+    finally:
+        run(CLOCK)
+    assert Attempt.objects.get(pk=attempt["id"]).state == "RUNNING"
+
+
+def test_a_lost_step_of_an_execution_that_is_being_cancelled_is_not_run_again(worker, submit, api, clock):
+    """`is_stopped` in settle.sql: the two transactions of a cancellation may lie far apart."""
+    client = api("client")
+    step = {"key": "a", "action": {"type": "script", "command": "true"}}
+    assert client.post("/executions", {"name": "x", "steps": [step]}).status_code == 201
+    one = worker(config={"worker_task_restart_strategy": "IMMEDIATELY"})
+    one.hold()
+    Execution.objects.update(state="CANCELLING", cancel_requested_at="2026-01-01T00:00:00Z")
+    one.beat(state="ERROR")
+    recovery.recover()
+    assert WorkerJob.objects.get().state == "CANCELLED"
