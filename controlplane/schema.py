@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pgtrigger
+from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import models
 from django.db.models import Func
 
@@ -72,3 +73,20 @@ class Refusal(pgtrigger.Trigger):
 
     def __init__(self, *, message: str, **options: Any) -> None:
         super().__init__(func=f"RAISE EXCEPTION '{message}';", **options)
+
+
+class BuildIndex(AddIndexConcurrently):
+    """An index on a table that is in use: nobody waits for it. Alone in migrations that are not atomic.
+
+    It waits for whoever uses the table, however long, and holds no lock meanwhile that anybody but another migration
+    would wait for. One that was interrupted leaves an index behind that is no good; the next try removes it.
+    """
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        self._ensure_not_in_transaction(schema_editor)
+        schema_editor.execute("SET lock_timeout = 0; SET statement_timeout = 0")
+        try:
+            schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+        finally:
+            schema_editor.execute("RESET lock_timeout; RESET statement_timeout")

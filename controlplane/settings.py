@@ -8,7 +8,7 @@ import dj_database_url
 import structlog
 from csp.constants import NONE, SELF
 
-from controlplane import postgres, secret_key
+from controlplane import database, postgres, secret_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()
@@ -86,10 +86,11 @@ TEMPLATES = [
 try:
     DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.url(DATA_DIR))}
     pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
+    limited = database.options(DATABASES["default"].get("OPTIONS", {}).get("options", ""))
 except ValueError as error:
     raise SystemExit(
-        f"DATABASE_URL or DATABASE_POOL_SIZE cannot be read: {error}. "
-        "Write DATABASE_URL=postgresql://user:password@host:5432/name and DATABASE_POOL_SIZE=8."
+        f"DATABASE_URL, DATABASE_POOL_SIZE or a DATABASE_…_TIMEOUT cannot be read: {error}. Write "
+        "DATABASE_URL=postgresql://user:password@host:5432/name, DATABASE_POOL_SIZE=8 and DATABASE_LOCK_TIMEOUT=5s."
     ) from None
 # Each web or executor process holds a small pool; the embedded PostgreSQL allows 100 connections in all.
 # A connection is not tried before it is used: that would be a second round trip in each request. And an attempt to
@@ -97,6 +98,7 @@ except ValueError as error:
 pool = {"min_size": 0, "max_size": pool_size, "timeout": 5, "reconnect_timeout": 1}
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
+    **limited,
     "pool": pool_size > 0 and pool,
     "connect_timeout": 5,
     "tcp_user_timeout": 15_000,  # ms; a connection that a firewall has forgotten would hang for a quarter of an hour

@@ -4,9 +4,11 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from controlplane import database
 from controlplane.startup import refuse_wrong_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+database.role = database.WEB
 
 long_way = get_wsgi_application()
 refuse_wrong_settings()

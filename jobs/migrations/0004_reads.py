@@ -3,8 +3,11 @@
 import jobs.states
 from django.db import migrations, models
 
+from controlplane.schema import BuildIndex
+
 
 class Migration(migrations.Migration):
+    atomic = False
 
     dependencies = [
         ('jobs', '0003_executions'),
@@ -12,19 +15,19 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.AddIndex(
+        BuildIndex(
             model_name='attempt',
             index=models.Index(condition=models.Q(('state__in', [jobs.states.AttemptState['RELEASED'], jobs.states.AttemptState['REQUEUED'], jobs.states.AttemptState['RESUBMITTED']])), fields=['finished_at'], name='attempt_interrupted'),
         ),
-        migrations.AddIndex(
+        BuildIndex(
             model_name='workerjob',
             index=models.Index(fields=['state', 'id'], name='job_by_state'),
         ),
-        migrations.AddIndex(
+        BuildIndex(
             model_name='workerjob',
             index=models.Index(condition=models.Q(('state', jobs.states.JobState['PENDING'])), fields=['available_at'], name='job_waiting'),
         ),
-        migrations.AddIndex(
+        BuildIndex(
             model_name='workerjob',
             index=models.Index(condition=models.Q(('kind', jobs.states.JobKind['TRIGGER'])), fields=['id'], name='job_of_trigger'),
         ),

@@ -2,19 +2,22 @@
 
 from django.db import migrations, models
 
+from controlplane.schema import BuildIndex
+
 
 class Migration(migrations.Migration):
+    atomic = False
 
     dependencies = [
         ('jobs', '0006_activity'),
     ]
 
     operations = [
-        migrations.AddIndex(
+        BuildIndex(
             model_name='execution',
             index=models.Index(fields=['state', 'id'], name='execution_by_state'),
         ),
-        migrations.AddIndex(
+        BuildIndex(
             model_name='execution',
             index=models.Index(fields=['name', 'id'], name='execution_by_name'),
         ),

@@ -3,15 +3,18 @@
 import liveness.states
 from django.db import migrations, models
 
+from controlplane.schema import BuildIndex
+
 
 class Migration(migrations.Migration):
+    atomic = False
 
     dependencies = [
         ('liveness', '0003_storage'),
     ]
 
     operations = [
-        migrations.AddIndex(
+        BuildIndex(
             model_name='server',
             index=models.Index(condition=models.Q(('state', liveness.states.ServerState['INACTIVE'])), fields=['state_changed_at'], name='server_inactive'),
         ),

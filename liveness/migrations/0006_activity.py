@@ -2,19 +2,22 @@
 
 from django.db import migrations, models
 
+from controlplane.schema import BuildIndex
+
 
 class Migration(migrations.Migration):
+    atomic = False
 
     dependencies = [
         ('liveness', '0005_tally'),
     ]
 
     operations = [
-        migrations.AddIndex(
+        BuildIndex(
             model_name='serverevent',
             index=models.Index(fields=['at'], name='serverevent_by_time'),
         ),
-        migrations.AddIndex(
+        BuildIndex(
             model_name='serverevent',
             index=models.Index(fields=['server_name'], name='serverevent_by_name'),
         ),

@@ -19,7 +19,8 @@ def install_clock(**_: object) -> None:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
     # Functions are looked up in test_clock before pg_catalog: every statement of the product reads our clock.
-    settings.DATABASES["default"]["OPTIONS"]["options"] = "-c search_path=public,test_clock,pg_catalog"
+    options = settings.DATABASES["default"]["OPTIONS"]
+    options["options"] += " -c search_path=public,test_clock,pg_catalog"
     pre_migrate.connect(install_clock)
     # The password of each test's reader: the hashers for people take a third of a second, on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
