@@ -2,21 +2,23 @@
 
 import os
 import socket
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from celery.schedules import schedule
 from celery.signals import beat_init, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from controlplane import folder_broker
+from controlplane import database, folder_broker
 from controlplane.startup import refuse_wrong_settings
 from liveness.states import ServerType
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
-
-TRIGGERS_INTERVAL = 2  # seconds: how late a slot may be evaluated
+database.role = database.EXECUTOR
 
 app = Celery("controlplane")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -28,6 +30,7 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
     timezone="UTC",
+    beat_scheduler="celery.beat:Scheduler",  # not the one that keeps moments of some clock in a file
 )
 
 
@@ -41,7 +44,6 @@ def use_folder(broker: Path) -> None:
         "control_folder": str(broker / "control"),
         "polling_interval": 0.2,  # seconds: how late a tick may be
     }
-    app.conf.beat_schedule_filename = str(broker / "beat")
 
 
 if settings.CELERY_BROKER_URL.startswith("filesystem:"):
@@ -49,19 +51,32 @@ if settings.CELERY_BROKER_URL.startswith("filesystem:"):
     use_folder(settings.DATA_DIR / "broker")
 
 
+BEGAN = datetime.now(UTC)
+BEGAN_AT = time.monotonic()
+
+
+def steady() -> datetime:
+    """A clock that nobody sets: a scheduler whose machine's clock goes back goes on all the same."""
+    return BEGAN + timedelta(seconds=time.monotonic() - BEGAN_AT)
+
+
 @app.on_after_finalize.connect
 def fill_timetable(sender: Celery, **_: object) -> None:
+    from jobs import tasks
     from jobs.conf import conf as jobs
     from liveness.conf import conf as liveness
 
     for task, interval in {
         "jobs.tasks.check_liveness": liveness().interval,
         "jobs.tasks.sweep_jobs": jobs().sweep_interval,
-        "jobs.tasks.evaluate_triggers": TRIGGERS_INTERVAL,
-        "jobs.tasks.prune": 86400,
+        "jobs.tasks.evaluate_triggers": tasks.TRIGGERS_INTERVAL,
+        "jobs.tasks.prune": tasks.PRUNE_INTERVAL,
     }.items():
-        # A tick that waited longer than an interval is stale news: the next one does its work.
-        sender.add_periodic_task(interval, sender.signature(task), name=task, expires=interval)
+        # How long a tick is kept is for the broker to count, if it can (RabbitMQ): `expires` would be a moment of the
+        # sender's clock, judged by the executor's. What is stale all the same, the task passes over.
+        sender.add_periodic_task(
+            schedule(interval, nowfun=steady, app=sender), sender.signature(task), name=task, expiration=interval
+        )
 
 
 @worker_init.connect

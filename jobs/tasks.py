@@ -1,29 +1,46 @@
-"""What Celery beat drives. Thin: the services do the work."""
+"""What Celery beat drives. Thin: the services do the work.
+
+A tick counts when nobody has begun the task within half its interval: of those that waited in the broker for an
+executor one does, and of those of two schedulers half do.
+"""
 
 from celery import shared_task
 
+from jobs.conf import conf
 from jobs.services import check, retention, sweep, triggers
+from liveness.conf import conf as liveness
+from liveness.services import timetable
+
+TRIGGERS_INTERVAL = 2
+"""Seconds: how late a slot may be evaluated."""
+PRUNE_INTERVAL = 3600
+"""Seconds between the ticks of what is done once a day: so late it may be, and a scheduler need not live for a day."""
+DAY = 86400
 
 
 @shared_task(name="jobs.tasks.check_liveness")
 def check_liveness() -> None:
     """Every LIVENESS["INTERVAL"]."""
-    check.check()
+    if timetable.begins("check_liveness", liveness().interval / 2):
+        check.check()
 
 
 @shared_task(name="jobs.tasks.sweep_jobs")
 def sweep_jobs() -> None:
     """Every JOBS["SWEEP_INTERVAL"]."""
-    sweep.sweep()
+    if timetable.begins("sweep_jobs", conf().sweep_interval / 2):
+        sweep.sweep()
 
 
 @shared_task(name="jobs.tasks.evaluate_triggers")
 def evaluate_triggers() -> None:
-    """Every few seconds: so late a slot may be."""
-    triggers.evaluate_due()
+    """Every few seconds."""
+    if timetable.begins("evaluate_triggers", TRIGGERS_INTERVAL / 2):
+        triggers.evaluate_due()
 
 
 @shared_task(name="jobs.tasks.prune")
 def prune() -> None:
     """Every day."""
-    retention.prune()
+    if timetable.begins("prune", DAY - PRUNE_INTERVAL / 2):
+        retention.prune()

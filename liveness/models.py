@@ -251,12 +251,28 @@ class Clock(models.Model):
     moved_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="When the reading last grew.")
     finished_at = models.DateTimeField(null=True, help_text="When a check last succeeded.")
     took = models.FloatField(null=True, help_text="Seconds that it took.")
+    set_back_by = models.FloatField(
+        db_default=0, help_text="Seconds by which the database's clock went back, and what waits has not followed yet."
+    )
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="clock_one_row")]
 
     def __str__(self) -> str:
         return f"clock at {self.reading}"
+
+
+class Timetable(models.Model):
+    """When each periodic task was begun last, by whichever executor, by the database's clock alone."""
+
+    task = models.TextField(primary_key=True)
+    at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.task} at {self.at}"
 
 
 class Instance(models.Model):

@@ -45,11 +45,9 @@ def web(host: str, port: int) -> Part:
 
 def executor() -> Part:
     work = ["worker", "--pool", "threads", "--concurrency", "4", "--hostname", "executor@%h", "--loglevel", "warning"]
-    # Not the default scheduler, which keeps a file: the timetable stands in the settings.
-    beat = ["--beat", "--scheduler", "celery.beat:Scheduler"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     root = ["-W", "ignore:You're running the worker with superuser"]  # in a container one often is
-    command = [sys.executable, *root, "-m", "celery", "--quiet", "-A", "controlplane.celery", *work, *beat, *quiet]
+    command = [sys.executable, *root, "-m", "celery", "--quiet", "-A", "controlplane.celery", *work, "--beat", *quiet]
     return Part("executor", command, EXECUTOR, killed_after=11)
 
 

@@ -1,7 +1,6 @@
 """Who is not there any more. The steps of the liveness check that need no jobs; jobs/services/check.py joins them."""
 
 import structlog
-from django.db import transaction
 
 from liveness.conf import conf
 from liveness.services.transitions import report
@@ -10,12 +9,14 @@ from liveness.sql import sql
 log = structlog.get_logger()
 
 
-def tick() -> None:
-    """A check begins: observed time advances, if heartbeats can get in."""
+def tick() -> float:
+    """A check begins: observed time advances, if heartbeats can get in. Seconds by which the database's clock was set
+    back, if it was, and what waits for a moment of it has not followed."""
     window = max(conf().interval, 2 * conf().heartbeat_interval)
     clock = sql.row("tick", interval=conf().interval, window=window)
     if clock is not None and not clock.witnessed:
         log.warning("No heartbeat got in lately: observed time stands still, and nobody is disconnected", window=window)
+    return clock.set_back_by if clock is not None else 0
 
 
 def brake() -> None:
@@ -45,11 +46,17 @@ def detect() -> int:
     if not conf().enabled:
         log.warning("LIVENESS is not enabled: silent servers are not disconnected")
         return 0
-    with transaction.atomic():
-        # One reading for both, and nobody goes when the brake cannot be judged.
-        sql.rows("hold_clock")
-        brake()
-        found = sql.sweep("detect", initial_delay=conf().initial_delay, brake_max_hold=conf().brake_max_hold)
+    # Whoever goes was silent by this reading already, so the brake, judged by one that is no earlier, has counted it;
+    # and nobody goes when the brake cannot be judged. No lock is held from one to the other: a process that is
+    # suspended in between would stop the checks of all.
+    [judged] = sql.rows("reading")
+    brake()
+    found = sql.sweep(
+        "detect",
+        reading=judged.reading,
+        initial_delay=conf().initial_delay,
+        brake_max_hold=conf().brake_max_hold,
+    )
     for server in found:
         log.warning(
             f"{server.type.capitalize()} {server.name} heartbeat is stale: last seen {server.silence:.0f} seconds ago",

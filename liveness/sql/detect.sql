@@ -1,5 +1,6 @@
 -- The silent become DISCONNECTED.
-with {{let_go}},
+with {{judged}},
+{{let_go}},
 {{silent}},
 disconnected as (
     update liveness_server s

@@ -1,3 +1,4 @@
-with {{let_go}},
+with {{judged}},
+{{let_go}},
 {{silent}}
 select id from silent

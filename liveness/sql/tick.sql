@@ -17,8 +17,9 @@ update liveness_clock c
        advanced_at = clock_timestamp(),
        moved_at = case when witness.seen and c.witnessed then clock_timestamp() else c.moved_at end,
        credit = %(interval)s * 1.5,
-       witnessed = witness.seen
+       witnessed = witness.seen,
+       -- The database's clock may have been set back, by that and by what had passed since the tick before.
+       set_back_by = c.set_back_by + greatest(extract(epoch from c.tick_at - clock_timestamp()), 0)
   from witness
-    -- The database's clock may have been set back.
  where abs(extract(epoch from clock_timestamp() - c.tick_at)) >= %(interval)s / 2.0
-returning c.tick, c.reading, c.witnessed
+returning c.tick, c.reading, c.witnessed, c.set_back_by

@@ -1,0 +1,23 @@
+"""A scheduler on a machine whose clock is wrong: `python -m tests.support.skewed_beat SECONDS`, or `back`: after two
+seconds it is set back by an hour."""
+
+import sys
+import time
+from datetime import datetime, timedelta
+
+from celery import Celery
+
+wrong, began, now = sys.argv[1], time.monotonic(), Celery.now
+
+
+def skewed(app: Celery) -> datetime:
+    if wrong == "back":
+        return now(app) - timedelta(hours=1 if time.monotonic() - began > 2 else 0)
+    return now(app) + timedelta(seconds=float(wrong))
+
+
+Celery.now = skewed  # type: ignore[method-assign]
+
+from controlplane.celery import app  # noqa: E402 - it is to find the clock as it is here
+
+app.start(["beat", "--scheduler", "celery.beat:Scheduler"])
