@@ -9,7 +9,14 @@ from typing import Any
 
 from celery import Celery
 from celery.schedules import schedule
-from celery.signals import beat_init, worker_init, worker_ready, worker_shutdown, worker_shutting_down
+from celery.signals import (
+    beat_init,
+    setup_logging,
+    worker_init,
+    worker_ready,
+    worker_shutdown,
+    worker_shutting_down,
+)
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
@@ -26,7 +33,6 @@ app.autodiscover_tasks(["jobs"])
 app.conf.update(
     task_ignore_result=True,
     task_default_queue="controlplane",
-    worker_hijack_root_logger=False,
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
     timezone="UTC",
@@ -49,6 +55,12 @@ def use_folder(broker: Path) -> None:
 if settings.CELERY_BROKER_URL.startswith("filesystem:"):
     folder_broker.install()
     use_folder(settings.DATA_DIR / "broker")
+
+
+@setup_logging.connect
+def leave_logging(**_: object) -> None:
+    """Executors and schedulers log like everything else, as LOG_LEVEL says: who answers here keeps Celery from giving
+    the root logger a level of its own."""
 
 
 BEGAN = datetime.now(UTC)

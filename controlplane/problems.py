@@ -46,6 +46,7 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
     match error:
         case Problem():
             body = error.body()
+            say_refused(error, context)
             headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_AFTER)}}.get(
                 error.status, {}
             )
@@ -64,6 +65,15 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
     response = Response(body, status=body["status"], headers=headers)
     response.content_type = CONTENT_TYPE
     return response
+
+
+def say_refused(error: Problem, context: dict[str, Any]) -> None:
+    """A line of the log for each call that is refused; what is wrong with the control plane is logged at its source."""
+    if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        request, view = context["request"], context["view"]
+        of = {name: str(value) for name, value in {**view.kwargs, **error.facts}.items()}
+        said = {**of, "call": f"{request.method} {request.path}", "reason": error.code}
+        log.warning(f"{type(view).__name__} refused: {error.detail}", **said)
 
 
 def database_down(error: Exception, answer: Callable[..., Any]) -> Any:

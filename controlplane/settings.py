@@ -177,6 +177,11 @@ LOGGING = {
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
     "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},
-    # A heartbeat a second from each of a thousand servers is no news; failures are logged at their source.
-    "loggers": {"django_structlog": {"level": "WARNING"}, "django.request": {"level": "ERROR"}},
+    # A heartbeat a second from each of a thousand servers is no news, nor is a tick; failures are logged at their source.
+    "loggers": {
+        "django_structlog": {"level": "WARNING"},
+        "django.request": {"level": "ERROR"},
+        "celery": {"level": "WARNING"},
+        "kombu": {"level": "WARNING"},
+    },
 }

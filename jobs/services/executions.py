@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from jobs import states
-from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, NoFreshWorkers, TryAgain
+from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain
 from jobs.models import Execution
 from jobs.services import submission
 from jobs.sql import sql
@@ -130,8 +130,7 @@ def begin(plans: list[Plan]) -> list[UUID]:
             edges=submission.dumped(rows.edges),
             staleness_multiplier=liveness_conf().staleness_multiplier,
         )
-        if any(row.is_deserted for row in stored):
-            raise NoFreshWorkers
+        submission.refuse_deserted(stored)
         found += dict.fromkeys(row.execution for row in stored)
         plans = children([row.child_of for row in stored if row.child_of])
     return found

@@ -48,11 +48,12 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
         if result.code in ("attempt_superseded", "conflicting_report") and report.event not in UNKEPT
     ]
     keep(late)
-    for result in results:
+    for report, result in zip(refused, results, strict=True):
         if not result.accepted:
+            attempt = attempts.get(report.attempt)
             log.warning(
-                "Report refused", server=str(token.server), attempt=str(result.attempt), state=result.state,
-                reason=result.code,
+                "Report refused", server=str(token.server), job=attempt and str(attempt.job_id),
+                attempt=str(report.attempt), report=str(report.event), state=result.state, reason=result.code,
             )  # fmt: skip
     return results
 

@@ -17,6 +17,9 @@ from jobs.sql import sql
 log = structlog.get_logger()
 
 BATCH = 5000
+LISTED = 100
+"""Jobs of a batch that the log names; the statements tell no more of each sort (sql/passed_on.sql)."""
+UNSAID = ("state", "job_state", "jobs", "listed", "attempts")
 
 
 def recover(batch: int = BATCH) -> dict[str, int]:
@@ -48,7 +51,16 @@ def in_batches(
 
 
 def report(counts: list[Any]) -> None:
-    """One log line for all that ended alike, for they may be a hundred thousand."""
+    """A line of the log for each that ended, and from LISTED of a batch on one for all that ended alike: they may be a
+    hundred thousand."""
+    left = LISTED
     for count in counts:
-        said = {name: value for name, value in count._asdict().items() if name not in cascade.PASSED_ON}
-        log.warning(f"Ended {said.pop('state')}", **said)
+        said = {name: value for name, value in count._asdict().items() if name not in (*cascade.PASSED_ON, *UNSAID)}
+        attempts = getattr(count, "attempts", None)
+        event = f"Attempt {count.state}, job {count.job_state}" if attempts else f"Job {count.state}"
+        for place, job in enumerate(count.listed[:left]):
+            of = {"attempt": str(attempts[place])} if attempts else {}
+            log.warning(event, job=str(job), **of, **said)
+        if (more := count.jobs - len(count.listed[:left])) > 0:
+            log.warning(f"{event}: more of them", jobs=more, **said)
+        left = max(0, left - count.jobs)

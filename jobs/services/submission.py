@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+import structlog
 from django.db import transaction
 
 from jobs import tags
@@ -17,6 +18,8 @@ from jobs.sql import sql
 from jobs.states import JobKind, RetryBackoff, Unmatched
 from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
+
+log = structlog.get_logger()
 
 UNPRINTED = {"key", "require_worker"}
 """How a job is submitted, not what it is: no part of its fingerprint."""
@@ -48,9 +51,15 @@ def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = J
             raise TryAgain
         if bytes(job.fingerprint).hex() != draft["fingerprint"]:
             raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
-    if any(row.is_deserted for row in stored):
-        raise NoFreshWorkers
+    refuse_deserted(stored)
     return [(ids.get(place) or by_key[draft["key"]].pk, place in ids) for place, draft in enumerate(drafts)]
+
+
+def refuse_deserted(stored: list[Any]) -> None:
+    """Take all back where one of them requires a worker and finds none. Raises NoFreshWorkers."""
+    if deserted := sum(row.is_deserted for row in stored):
+        log.warning(NoFreshWorkers.__doc__, reason=NoFreshWorkers.code, jobs=deserted)
+        raise NoFreshWorkers
 
 
 def written(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

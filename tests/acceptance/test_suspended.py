@@ -30,7 +30,7 @@ def fleet_of_two(folder):
     """A web server, which is the witness, and room for executors; `ask` reads the database."""
     with fleet(folder, CELERY_BROKER_URL="filesystem://", DATABASE_IDLE_TIMEOUT="2s") as running:
         running.web()
-        with psycopg.connect(running.env["DATABASE_URL"], autocommit=True) as connection:
+        with running.connected() as connection:
             running.ask = lambda statement: connection.execute(statement).fetchone()
             running.do = connection.execute
             yield running

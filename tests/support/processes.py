@@ -146,6 +146,10 @@ class Fleet:
             CONTROLPLANE_TOKEN=self.token("worker"),
         )  # fmt: skip
 
+    def connected(self) -> psycopg.Connection[Any]:
+        """A connection of its own to the database; to be closed by the caller."""
+        return psycopg.connect(self.env["DATABASE_URL"], autocommit=True)
+
     def token(self, role: str) -> str:
         """An API token of this role, always the same."""
         if role not in self.tokens:
