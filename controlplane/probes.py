@@ -1,5 +1,8 @@
-"""For load balancers and Kubernetes: is this process there, and is it fit for work?"""
+"""For load balancers, Kubernetes and whoever watches: is this process there, is it fit for work, and is the instance?"""
 
+from collections.abc import Callable, Iterator
+
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -14,26 +17,46 @@ def livez(request: HttpRequest) -> HttpResponse:
 
 
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Fit for work, or a 503 with what is wrong."""
-    wrong = problems()
+    """This process is fit for work, or a 503 with what is wrong. What other processes do makes it no less fit: a load
+    balancer that took all web processes out would take the heartbeats with them."""
+    return told(problems(of_process))
+
+
+def healthz(request: HttpRequest) -> HttpResponse:
+    """The whole instance does its work, or a 503 with what is wrong."""
+    return told(problems(of_process, of_instance))
+
+
+def told(wrong: list[str]) -> HttpResponse:
     return JsonResponse({"status": "unready" if wrong else "ok", "problems": wrong}, status=503 if wrong else 200)
 
 
-def problems() -> list[str]:
+def problems(*probes: Callable[[], Iterator[str]]) -> list[str]:
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("show transaction_read_only")
-            if cursor.fetchone()[0] == "on":
-                return ["The database is read-only."]
-        executor = MigrationExecutor(connection)
-        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
-        if missing:
-            return [f"{len(missing)} migrations are not applied: run `manage.py migrate`."]
-        age = selectors.seconds_since_check()
+        return [wrong for probe in probes for wrong in probe()]
     except DatabaseError as error:
         return [f"The database {DEFAULT_DB_ALIAS!r} cannot be reached: {str(error).splitlines()[0]}"]
-    if age is None:
-        return ["No liveness check has run yet: is an executor with beat running?"]
-    if age > 3 * conf().interval:
-        return [f"The last liveness check was {age:.0f} s ago; one is due every {conf().interval:g} s."]
-    return []
+
+
+def of_process() -> Iterator[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("show transaction_read_only")
+        if cursor.fetchone()[0] == "on":
+            yield "The database is read-only."
+    executor = MigrationExecutor(connection)
+    if missing := executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        yield f"{len(missing)} migrations are not applied: run `manage.py migrate`."
+    if not getattr(staticfiles_storage, "hashed_files", True):  # read once, when the process begins
+        yield "There is no list of static files: run `manage.py collectstatic`, then start this process anew."
+
+
+def of_instance() -> Iterator[str]:
+    interval, beats = conf().interval, conf().heartbeat_interval
+    check, standstill = selectors.ages()
+    # What lies in the future: the database's clock was set back, and no check has been since.
+    if check is None:
+        yield "No liveness check has run yet: is an executor with beat running?"
+    elif abs(check) > 3 * interval:
+        yield f"The last liveness check was {check:.0f} s ago; one is due every {interval:g} s."
+    if abs(standstill) > 3 * max(interval, 2 * beats):
+        yield f"Observed time has stood still for {standstill:.0f} s: heartbeats do not get in, or no check runs."

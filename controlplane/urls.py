@@ -16,6 +16,7 @@ urlpatterns = [
     re_path(r"^api/", problems.not_found),
     path("livez", probes.livez),
     path("readyz", probes.readyz),
+    path("healthz", probes.healthz),
     path("metrics", metrics.Metrics.as_view()),
     path("admin/instance/", include("jobs.pages")),
     path("admin/", admin.site.urls),

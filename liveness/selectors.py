@@ -54,9 +54,11 @@ def events_of(server: UUID) -> QuerySet[ServerEvent]:
     return ServerEvent.objects.filter(server_id=server)
 
 
-def seconds_since_check() -> float | None:
-    """Age of the last liveness check that went through; None before the first."""
-    return Clock.objects.values_list(sql.written("check_age", FloatField()), flat=True).get()
+def ages() -> tuple[float | None, float]:
+    """Seconds since a liveness check went through last (None before the first), and since observed time last moved."""
+    check_age = sql.written("check_age", FloatField())
+    standstill = Func("moved_at", template=SILENCE, output_field=FloatField())
+    return Clock.objects.values_list(check_age, standstill).get()
 
 
 def database_time() -> object:

@@ -152,7 +152,8 @@ def test_the_first_run_keeps_its_secrets_and_leaves_nothing_behind_and_the_next_
     assert login.status == 200
     stylesheet = re.search(rb'href="(/static/[^"]+\.css)"', login.data)
     assert first.get(stylesheet[1].decode()).status == 200
-    eventually(lambda: first.get("/readyz").status == 200, within=30, why="a liveness check has run")
+    assert first.get("/readyz").status == 200
+    eventually(lambda: first.get("/healthz").status == 200, within=30, why="a liveness check has run")
     processes = first.processes()
     assert len(processes) > 6
     token = (data_dir / "tokens" / "worker").read_text()

@@ -1,0 +1,82 @@
+"""A web process is ready when it can work; whether the instance is well is another question."""
+
+import pytest
+from django.contrib.staticfiles.storage import staticfiles_storage
+from django.db import connection
+
+from controlplane import probes
+from jobs.services.check import check
+from liveness.models import Clock as ClockRow
+
+pytestmark = pytest.mark.django_db
+
+INTERVAL = 10
+
+
+@pytest.fixture
+def ask(client, monkeypatch):
+    assert staticfiles_storage.exists is not None  # it is made on first use
+    monkeypatch.setattr(staticfiles_storage._wrapped, "hashed_files", {"a.css": "a.1.css"}, raising=False)
+
+    def ask(path):
+        answer = client.get(path)
+        assert (answer.status_code == 200) == (answer.json()["problems"] == [])
+        return answer.json()["problems"]
+
+    return ask
+
+
+@pytest.fixture
+def well(worker, frozen):
+    """Checks run and heartbeats get in."""
+    ClockRow.objects.update(witnessed=True)
+    one = worker()
+    frozen.step(INTERVAL)
+    one.beat()
+    check()
+    return one
+
+
+def test_a_web_process_is_ready_though_no_check_ever_ran(ask):
+    assert ask("/readyz") == []
+    assert "No liveness check has run yet" in ask("/healthz")[0]
+
+
+@pytest.mark.parametrize("step", [3.5 * INTERVAL, -3600])
+def test_the_instance_is_well_while_checks_run(ask, well, frozen, step):
+    assert ask("/healthz") == []
+    frozen.step(2.5 * INTERVAL)
+    assert ask("/healthz") == []
+    frozen.step(step)
+    assert "The last liveness check was" in ask("/healthz")[0]
+    assert ask("/readyz") == []
+
+
+def test_the_instance_is_not_well_while_no_heartbeat_gets_in(ask, well, frozen):
+    for _ in range(5):
+        frozen.step(INTERVAL)
+        check()
+    [problem] = ask("/healthz")
+    assert "Observed time has stood still" in problem
+    assert ask("/readyz") == []
+
+
+def test_a_process_is_not_ready_on_a_read_only_or_an_old_database_or_without_static_files(ask, well):
+    with connection.cursor() as cursor:
+        cursor.execute("savepoint before; set transaction read only")
+        assert ask("/readyz") == ask("/healthz") == ["The database is read-only."]
+        cursor.execute("rollback to before")
+        cursor.execute("delete from django_migrations where app = 'jobs' and name like '0007%'")
+    assert "1 migrations are not applied" in ask("/readyz")[0]
+    staticfiles_storage.hashed_files.clear()
+    assert "collectstatic" in ask("/readyz")[1]
+
+
+def test_without_a_database_the_process_lives_and_is_not_ready(client, monkeypatch):
+    def gone():
+        raise probes.DatabaseError("connection refused")
+        yield
+
+    monkeypatch.setattr(probes, "of_process", gone)
+    assert client.get("/livez").status_code == 200
+    assert client.get("/readyz").status_code == client.get("/healthz").status_code == 503
