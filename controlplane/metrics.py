@@ -31,6 +31,7 @@ from liveness.states import ServerType
 
 COUNTERS: dict[str, tuple[list[str], str]] = {
     "transitions": (["from", "to", "actor"], "Transitions of servers."),
+    "heartbeats": (["result"], "Heartbeats: accepted, or the code with which they were refused; a few seconds late."),
     "attempts": (["end"], "Attempts that ended."),
     "resubmissions": (["cause"], "Running attempts that were taken back: LOST, CRASHED, RELEASED, MOVED."),
     "late_reports": ([], "Reports that were refused and kept: the attempt was no longer its worker's."),

@@ -1,4 +1,4 @@
-"""For load balancers, Kubernetes and whoever watches: is this process there, is it fit for work, and is the instance?"""
+"""For load balancers, Kubernetes and whoever watches: is this process there, is it fit, and is the instance?"""
 
 from collections.abc import Callable, Iterator
 

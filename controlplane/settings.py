@@ -177,7 +177,7 @@ LOGGING = {
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
     "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},
-    # A heartbeat a second from each of a thousand servers is no news, nor is a tick; failures are logged where they are.
+    # A heartbeat a second from each of a thousand servers is no news, nor is a tick; failures are logged at source.
     "loggers": {
         "django_structlog": {"level": "WARNING"},
         "django.request": {"level": "ERROR"},

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from django.db import InterfaceError, OperationalError
 
 from jobs.conf import conf
 from jobs.models import TakenAttempt
@@ -14,6 +15,7 @@ from jobs.sql import sql
 from liveness.models import Server
 from liveness.services import heartbeats
 from liveness.services.heartbeats import Beat
+from liveness.services.results import ACCEPTED, UNAVAILABLE, results
 from liveness.services.tokens import ServerToken
 
 
@@ -40,33 +42,43 @@ class Plain:
 
 def record_plain(beats: list[Plain]) -> list[Any | None]:
     """Hear many servers in one statement: the row of each, or None for one that is to be heard by itself."""
-    rows = sql.prepared(
-        "beats",
-        servers=[beat.token.server for beat in beats],
-        versions=[beat.token.version for beat in beats],
-        states=[beat.state for beat in beats],
-        metrics=[None if beat.metrics is None else orjson.dumps(beat.metrics).decode() for beat in beats],
-    )
+    try:
+        with results.taken() as counts:
+            rows = sql.prepared(
+                "beats",
+                servers=[beat.token.server for beat in beats],
+                versions=[beat.token.version for beat in beats],
+                states=[beat.state for beat in beats],
+                metrics=[None if beat.metrics is None else orjson.dumps(beat.metrics).decode() for beat in beats],
+                **counts,
+            )
+    except (OperationalError, InterfaceError):
+        results.count(UNAVAILABLE, len(beats))
+        raise
     found = {(row.id, row.token_version): row for row in rows}
     heard = [found.get((beat.token.server, beat.token.version)) for beat in beats]
     # Of one server two may be said at once, the one that it RUNS, the other that it ends.
-    return [row if row and beat.state in (None, row.state) else None for row, beat in zip(heard, beats, strict=True)]
+    told = [row if row and beat.state in (None, row.state) else None for row, beat in zip(heard, beats, strict=True)]
+    results.count(ACCEPTED, len(told) - told.count(None))
+    return told
 
 
 def record(token: ServerToken, beat: Beat, held: Held) -> Any:
     """Hear a worker: its row, with the attempts to `cancel` and those it `lost`. See liveness.services.heartbeats."""
 
     def once(token: ServerToken, beat: Beat) -> Any | None:
-        return sql.row(
-            "heartbeat",
-            server=token.server,
-            version=token.version,
-            claimed=held.claimed,
-            running=list(held.running),
-            pids=list(held.running.values()),
-            stopped=held.stopped,
-            **beat.params(),
-        )
+        with results.taken() as counts:
+            return sql.row(
+                "heartbeat",
+                server=token.server,
+                version=token.version,
+                claimed=held.claimed,
+                running=list(held.running),
+                pids=list(held.running.values()),
+                stopped=held.stopped,
+                **beat.params(),
+                **counts,
+            )
 
     def reactivated(server: Server) -> None:
         # What it still lists was not given away meanwhile; of the rest it knows nothing any more.

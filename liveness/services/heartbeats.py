@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 
+from controlplane.problems import Problem
 from liveness import states
 from liveness.errors import (
     IllegalTransition,
@@ -17,6 +18,7 @@ from liveness.errors import (
 )
 from liveness.models import Server, ServerEvent
 from liveness.services import transitions
+from liveness.services.results import ACCEPTED, UNAVAILABLE, results
 from liveness.services.tokens import ServerToken
 from liveness.sql import sql
 from liveness.states import Mover, ServerState
@@ -49,7 +51,8 @@ class Beat:
 
 def beat_once(token: ServerToken, beat: Beat) -> Any | None:
     """The plain beat of a server: its row as it is now, or None when it may not beat."""
-    return sql.row("record", server=token.server, version=token.version, **beat.params())
+    with results.taken() as counts:
+        return sql.row("record", server=token.server, version=token.version, **beat.params(), **counts)
 
 
 def record(
@@ -64,6 +67,24 @@ def record(
     comes back under REACTIVATE_ON_HEARTBEAT. Raises ServerUnknown, TokenRevoked, ServerDisconnected,
     ServerNotRunning, or IllegalTransition, in which case the beat still counts.
     """
+    try:
+        heard = hear(token, beat, once, reactivated)
+    except Problem as refusal:
+        results.count(refusal.code)
+        raise
+    except (OperationalError, InterfaceError):
+        results.count(UNAVAILABLE)
+        raise
+    results.count(ACCEPTED)
+    return heard
+
+
+def hear(
+    token: ServerToken,
+    beat: Beat,
+    once: Callable[[ServerToken, Beat], Any | None],
+    reactivated: Callable[[Server], None],
+) -> Any:
     heard = once(token, beat)
     if heard is not None and (beat.state is None or (beat.state == heard.state and beat.state in SAID)):
         return heard

@@ -21,6 +21,11 @@ beat as (
        and s.state in {{BEATING}}
  returning s.*, {{fence_after}} as fence_after
 ),
+results_counted as (
+    -- Of beats before this one; see services/results.py.
+    insert into liveness_tally (name, labels, number)
+    select 'heartbeats', array[r.result], r.number from unnest(%(results)s::text[], %(counts)s::int[]) as r (result, number)
+),
 beat_noted as (
     insert into liveness_heartbeat (at, server_id, role)
     select last_heartbeat_at, id, 'server' from beat

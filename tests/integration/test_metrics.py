@@ -12,8 +12,9 @@ from controlplane.sql import text
 from jobs.models import LateReport, WorkerJob
 from jobs.services.check import check
 from liveness import selectors
-from liveness.models import ServerEvent, Tally
+from liveness.models import Server, ServerEvent, Tally
 from liveness.services import detection
+from liveness.services import results as module
 from liveness.sql import sql
 
 IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
@@ -83,6 +84,55 @@ def test_what_happened_is_counted(read, story):
     assert seen["detection_seconds_count",] == seen["recovery_seconds_count",] == 1
     assert seen["detection_seconds_sum",] == pytest.approx(47, abs=2)
     assert seen["recovery_seconds_sum",] == pytest.approx(47, abs=2)
+
+
+@pytest.fixture
+def results(monkeypatch):
+    """What heartbeats count: nothing yet, and taken along by the next beat."""
+    monkeypatch.setattr(module, "PAUSE", 0)
+    module.results.__init__()
+    yield module.results
+    module.results.__init__()
+
+
+def test_heartbeats_are_counted_by_how_they_were_answered(read, worker, results):
+    one, gone = worker(name="one"), worker(name="gone")
+    Server.objects.filter(pk=gone.id).update(state="DISCONNECTED")
+    for _ in range(3):
+        one.beat()  # the short way
+        one.beat(running=[])  # the long way
+        gone.beat()
+    one.beat(state="CREATED")
+    one.beat()
+    seen = read()
+    assert seen["heartbeats_total", "server_disconnected"] == 3
+    assert seen["heartbeats_total", "illegal_transition"] == 1
+    assert seen["heartbeats_total", "accepted"] == 2 + 6  # all before the last
+
+
+def test_beats_write_no_row_each_to_be_counted_and_none_is_counted_twice(worker, results, monkeypatch):
+    one = worker()
+    one.beat()
+    Tally.objects.all().delete()
+    monkeypatch.setattr(module, "PAUSE", 1000)
+    for _ in range(20):
+        one.beat()
+    assert not Tally.objects.filter(name="heartbeats").exists()
+    monkeypatch.setattr(module, "PAUSE", 0)
+    one.beat()
+    assert [tally.number for tally in Tally.objects.filter(name="heartbeats")] == [21]
+
+
+def test_counts_that_could_not_be_taken_along_are_by_another_beat(results):
+    results.count("accepted", 2)
+    with pytest.raises(OSError), results.taken() as counts:
+        assert counts == {"results": ["accepted"], "counts": [2]}
+        results.count("accepted")
+        raise OSError
+    with results.taken() as counts:
+        assert counts == {"results": ["accepted"], "counts": [3]}
+    with results.taken() as counts:
+        assert counts == {"results": [], "counts": []}
 
 
 def test_a_job_that_ends_in_quarantine_is_counted(read, worker, submit):
