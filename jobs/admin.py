@@ -59,7 +59,7 @@ class TriggerForm(forms.ModelForm):
         model = Trigger
         fields = (
             "name", "enabled", "cron", "timezone", "interval_seconds", "missed", "action", "payload", "tags",
-            "execution",
+            "priority", "timeout_seconds", "max_retries", "execution",
         )  # fmt: skip
         widgets: ClassVar = {name: forms.TextInput(attrs={"size": 40}) for name in ("name", "cron", "timezone", "tags")}
         help_texts: ClassVar = {

@@ -118,27 +118,25 @@ def unexpired(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def begin(plans: list[Plan]) -> list[UUID]:
-    """Store executions, with the children that begin with them; the ids of those that were not there. In the caller's
-    transaction."""
-    found: list[UUID] = []
-    while plans:
-        rows = written(plans)
-        stored = sql.rows(
-            "execution_submit",
-            executions=submission.dumped(rows.executions),
-            steps=submission.dumped(rows.steps),
-            edges=submission.dumped(rows.edges),
-            staleness_multiplier=liveness_conf().staleness_multiplier,
-        )
-        submission.refuse_deserted(stored)
-        found += dict.fromkeys(row.execution for row in stored)
-        plans = children([row.child_of for row in stored if row.child_of])
-    return found
+    """Store executions, with the children that begin with them; the ids of those of `plans` that were not there. In the
+    caller's transaction."""
+    rows = written(plans)
+    stored = sql.rows(
+        "execution_submit",
+        executions=submission.dumped(rows.executions),
+        steps=submission.dumped(rows.steps),
+        edges=submission.dumped(rows.edges),
+        staleness_multiplier=liveness_conf().staleness_multiplier,
+    )
+    submission.refuse_deserted(stored)
+    begin_children(row.child_of for row in stored if row.child_of)
+    return list(dict.fromkeys(row.execution for row in stored))
 
 
 def begin_children(steps: Iterable[UUID]) -> None:
     """Begin the executions that steps are. In the caller's transaction, which holds their roots."""
-    begin(children(list(steps)))
+    if plans := children(list(steps)):
+        begin(plans)
 
 
 def children(steps: list[UUID]) -> list[Plan]:

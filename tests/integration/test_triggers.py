@@ -1,9 +1,12 @@
 """Triggers: a job for each slot, once; what it answers starts an execution, or not."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise, takewhile
+from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import connection
+from cronsim import CronSim
+from django.db import DataError, connection
 
 from jobs.models import Trigger, TriggerSlot
 from jobs.services import check, executions, sweep, triggers
@@ -143,11 +146,143 @@ def test_one_evaluation_is_in_flight_and_the_slots_that_pass_meanwhile_are_misse
     crew = worker()
     at("2030-06-01T01:00:01Z")
     triggers.evaluate_due()
+    attempt = crew.running().hold()
     at("2030-06-01T03:10:00Z")
-    assert triggers.evaluate_due() == 0
-    answer(crew, {"fire": False})
+    for _ in range(2):
+        assert triggers.evaluate_due() == 0
+        seen = read(trigger)
+        assert outcomes(seen) == [("03:00", "MISSED"), ("02:00", "MISSED"), ("01:00", "EVALUATING")]
+        assert [slot["note"] for slot in seen["slots"]] == ["an evaluation was in flight"] * 2 + [""]
+    crew.complete(attempt, {"fire": False})
     assert triggers.evaluate_due() == 1
-    assert outcomes(read(trigger)) == [("03:00", "EVALUATING"), ("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
+    seen = read(trigger)
+    assert outcomes(seen) == [("03:00", "EVALUATING"), ("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
+    assert seen["next_slot_at"] == "2030-06-01T04:00:00Z"
+
+
+def test_a_slot_that_passed_during_an_evaluation_stays_missed_where_it_is_too_late_and_the_trigger_skips(
+    create, read, at, worker
+):
+    trigger = create(missed="skip")
+    crew = worker()
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    attempt = crew.running().hold()
+    at("2030-06-01T02:10:00Z")
+    triggers.evaluate_due()
+    crew.complete(attempt, {"fire": False})
+    assert triggers.evaluate_due() == 0
+    seen = read(trigger)
+    assert outcomes(seen) == [("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
+    assert seen["next_slot_at"] == "2030-06-01T03:00:00Z"
+
+
+def test_many_triggers_in_flight_do_not_keep_the_scheduler(create, read, at, monkeypatch):
+    monkeypatch.setattr(triggers, "BATCH", 1)
+    for name in ("a", "b"):
+        create(name=name)
+    at("2030-06-01T01:00:01Z")
+    assert triggers.evaluate_due() == 2
+    at("2030-06-01T02:00:01Z")
+    assert triggers.evaluate_due() == 0
+
+
+CHILD = step("child", action={"type": "execution", "name": "inner", "steps": [step("x"), step("y")]})
+
+
+def test_the_execution_of_a_trigger_may_begin_with_steps_that_are_executions(create, read, at, worker, operator):
+    trigger = create(execution={"name": "outer", "steps": [CHILD, {**CHILD, "key": "other"}, step("a")]})
+    crew = worker()
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    answer(crew, {"fire": True})
+    [slot] = read(trigger)["slots"]
+    assert slot["outcome"] == "FIRED"
+    run = operator.get(f"/executions/{slot['execution']}").json()
+    assert (run["name"], [step["state"] for step in run["steps"]]) == ("outer", ["RUNNING", "RUNNING", "PENDING"])
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the disk\0 is full"), DataError("a value is out of range")])
+def test_an_execution_that_cannot_begin_fails_its_slot_and_not_the_workers_report(
+    create, read, at, worker, monkeypatch, error
+):
+    trigger = create()
+    crew = worker()
+
+    def broken(plans):
+        with connection.cursor() as cursor:
+            cursor.execute("create temporary table half_done ()")
+        raise error
+
+    monkeypatch.setattr(executions, "begin", broken)
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    answer(crew, {"fire": True})
+    [slot] = read(trigger)["slots"]
+    assert (slot["outcome"], slot["execution"]) == ("FAILED", None)
+    why = str(error).replace("\0", "")
+    assert slot["note"] == f"its execution could not begin: {type(error).__name__}: {why}"
+    assert "half_done" not in connection.introspection.table_names()
+    at("2030-06-01T02:00:01Z")
+    assert triggers.evaluate_due() == 1
+
+
+def test_an_evaluation_has_the_timeout_the_retries_and_the_priority_of_its_trigger(create, operator, read, at):
+    plain = create()
+    assert (plain["timeout_seconds"], plain["max_retries"], plain["priority"]) == (300, 1, 0)
+    own = create(name="own", timeout_seconds=20, max_retries=3, priority=7)
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    job = operator.get(f"/jobs/{read(own)['slots'][0]['job']}").json()
+    assert (job["timeout_seconds"], job["max_retries"], job["priority"]) == (20, 3, 7)
+
+
+def test_an_evaluation_that_hangs_ends_after_its_tries_and_the_trigger_goes_on(create, read, at, worker, frozen):
+    trigger = create(timeout_seconds=20, max_retries=1)
+    crew = worker()
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    for _ in range(2):
+        crew.running().hold()
+        frozen.advance(100)  # its agent should have ended it long ago
+        crew.running()
+        sweep.sweep()
+        frozen.advance(10)  # between two tries
+    [slot] = read(trigger)["slots"]
+    assert (slot["outcome"], slot["note"]) == ("FAILED", "its job ended FAILED: exceeded its timeout of 20 s")
+    at("2030-06-01T02:00:01Z")
+    assert triggers.evaluate_due() == 1
+
+
+def test_an_evaluation_that_nobody_takes_up_gives_way_to_the_next_slot(create, read, at, settings):
+    settings.JOBS = {"UNMATCHED_AFTER": None}
+    trigger = create(tags=["nobody-has-this"])
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    at("2030-06-01T01:59:59Z")
+    sweep.sweep()
+    assert outcomes(read(trigger)) == [("01:00", "EVALUATING")]
+    at("2030-06-01T02:00:01Z")
+    sweep.sweep()
+    assert triggers.evaluate_due() == 1
+    assert outcomes(read(trigger)) == [("02:00", "EVALUATING"), ("01:00", "FAILED")]
+
+
+def test_a_slot_that_has_come_is_evaluated_before_its_trigger_is_changed(create, read, at, operator):
+    trigger = create()
+    at("2030-06-01T02:00:30Z")
+    assert operator.call("PATCH", f"/triggers/{trigger['id']}", {"cron": "30 * * * *"}).status_code == 200
+    seen = read(trigger)
+    assert outcomes(seen) == [("02:00", "EVALUATING"), ("01:00", "MISSED")]
+    assert seen["next_slot_at"] == "2030-06-01T02:30:00Z"
+
+
+def test_a_trigger_that_cannot_be_evaluated_can_be_changed(create, read, at, operator):
+    trigger = create()
+    Trigger.objects.update(timezone="Gone/Away")
+    at("2030-06-01T02:00:30Z")
+    assert operator.call("PATCH", f"/triggers/{trigger['id']}", {"timezone": "UTC"}).status_code == 200
+    assert read(trigger)["next_slot_at"] == "2030-06-01T03:00:00Z"
 
 
 def test_after_an_outage_the_last_slot_fires_once_and_the_others_are_listed(create, read, at):
@@ -292,6 +427,10 @@ def test_a_trigger_is_changed_and_deleted_and_what_it_started_stays(create, oper
         ({"timezone": "Mars/Olympus"}, "timezone"),
         ({"timezone": "../etc/passwd"}, "timezone"),
         ({"missed": "sometimes"}, "missed"),
+        ({"timeout_seconds": None}, "timeout_seconds"),
+        ({"timeout_seconds": 0}, "timeout_seconds"),
+        ({"max_retries": -1}, "max_retries"),
+        ({"priority": 2**31}, "priority"),
         ({"action": {"type": "execution", "name": "x", "steps": [step("a")]}}, "action"),
         ({"execution": {"name": "x", "steps": [step("a", "a")]}}, "execution"),
         ({"colour": "red"}, "colour"),
@@ -361,6 +500,64 @@ def test_on_the_day_the_clocks_go_back_a_daily_slot_comes_once_and_an_hourly_one
     assert local(nightly, "2026-10-24T12:00:00+00:00", 2) == ["10-25T00:30", "10-26T01:30"]
     hourly = Trigger(cron="0 * * * *", timezone="Europe/Zurich")
     assert local(hourly, "2026-10-24T23:30:00+00:00", 4) == ["10-25T00:00", "10-25T01:00", "10-25T02:00", "10-25T03:00"]
+
+
+@pytest.mark.parametrize("step", [1, 50, 150])
+def test_every_slot_of_the_hour_that_comes_twice_is_evaluated_or_listed_once(create, read, at, worker, step):
+    at("2030-10-26T23:10:00Z")
+    trigger = create(cron="30 * * * *", timezone="Europe/Zurich")
+    crew = worker()
+    for minute in range(step, 151, step):
+        at((datetime(2030, 10, 26, 23, 10, tzinfo=UTC) + timedelta(minutes=minute)).isoformat())
+        if triggers.evaluate_due():
+            answer(crew, {"fire": False})
+    assert [slot[0] for slot in outcomes(read(trigger))] == ["01:30", "00:30", "23:30"]
+
+
+ZONES = (
+    "Africa/Cairo", "Africa/Casablanca", "America/Havana", "America/New_York", "America/Santiago", "America/St_Johns",
+    "Antarctica/Troll", "Asia/Beirut", "Asia/Kathmandu", "Australia/Lord_Howe", "Europe/Dublin", "Europe/Zurich",
+    "Pacific/Chatham", "UTC",
+)  # fmt: skip
+BETWEEN_HOURS = ("Australia/Lord_Howe", "Pacific/Chatham")
+"""Their clocks change by half an hour, or at a quarter to: cronsim may step over a slot if it begins just then."""
+CRONS = ("*/15 * * * *", "30 * * * *", "30 2 * * *", "0,40 0-3 * * *", "*/20 0,23 * * *", "5 */2 * * *")
+
+
+def changes_of_the_clocks(zone, year):
+    hour = datetime(year, 1, 1, tzinfo=UTC)
+    while hour.year == year:
+        following = hour + timedelta(hours=1)
+        if hour.astimezone(zone).utcoffset() != following.astimezone(zone).utcoffset():
+            yield following
+        hour = following
+
+
+@pytest.mark.parametrize("name", ZONES)
+def test_the_slots_of_a_year_are_in_order_and_the_same_wherever_one_begins_to_look(name):
+    zone = ZoneInfo(name)
+    changes, day = changes_of_the_clocks(zone, 2030), timedelta(hours=30)
+    spans = [(change - day, change + day) for change in changes]
+    for cron in CRONS:
+        trigger = Trigger(cron=cron, timezone=name)
+        for start, end in spans or [(datetime(2030, 6, 1, tzinfo=UTC), datetime(2030, 6, 3, 12, tzinfo=UTC))]:
+            whole = list(takewhile(end.__ge__, triggers.slots(trigger, start)))
+            named = list(takewhile(end.__ge__, map(in_utc, CronSim(cron, start.astimezone(zone)))))
+            assert whole == named
+            assert all(one < other for one, other in pairwise([start, *whole]))
+            # As a trigger that is due looks, and one that is made or changed, at any moment.
+            moments = [start + timedelta(minutes=10 * n) for n in range(60 * 6)] if name not in BETWEEN_HOURS else []
+            for moment in [*whole[:-1], *moments]:
+                following = next(triggers.slots(trigger, moment))
+                assert following == next(slot for slot in [*whole, following] if slot > moment), (cron, moment)
+            if cron in ("*/15 * * * *", "30 * * * *") and moments:  # whatever the clocks do, by their hands
+                minutes = {0, 15, 30, 45} if "/" in cron else {30}
+                every = [start + timedelta(minutes=n) for n in range(1, 60 * 60 + 1)]
+                assert whole == [one for one in every if one.astimezone(zone).minute in minutes]
+
+
+def in_utc(slot):
+    return slot.astimezone(UTC)
 
 
 def test_the_slots_of_an_interval_are_counted_from_the_creation():

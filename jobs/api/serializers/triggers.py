@@ -9,7 +9,7 @@ from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.fields import empty
 
-from controlplane.rest import AnyField, SecondsField, StrictSerializer, TextField, YesNoField
+from controlplane.rest import AnyField, SecondsField, StrictSerializer, TextField, WholeField, YesNoField
 from jobs.api.serializers.actions import ActionField, made
 from jobs.api.serializers.executions import Definition
 from jobs.models import Trigger, TriggerSlot
@@ -61,6 +61,13 @@ class TriggerRequest(StrictSerializer):
     action = ActionField(help_text='Its output, like {"fire": true, "inputs": {}}, says whether the execution starts.')
     payload = AnyField(required=False)
     tags = TagList(required=False)
+    priority = WholeField(required=False, help_text="Of its evaluations: higher first.")
+    timeout_seconds = SecondsField(
+        required=False, min_value=0.001, help_text="Of each try of an evaluation; 5 minutes."
+    )
+    max_retries = WholeField(
+        required=False, min_value=0, max_value=1000, help_text="After errors of an evaluation's own code; 1."
+    )
     enabled = YesNoField(required=False)
     missed = serializers.ChoiceField(
         list(Missed), required=False, help_text="What becomes of slots that passed while nobody evaluated."
@@ -94,8 +101,8 @@ class TriggerAnswer(serializers.ModelSerializer):
     class Meta:
         model = Trigger
         fields = (
-            "id", "name", "cron", "interval_seconds", "timezone", "action", "payload", "tags", "enabled", "missed",
-            "execution", "next_slot_at", "created_at", "slots",
+            "id", "name", "cron", "interval_seconds", "timezone", "action", "payload", "tags", "priority",
+            "timeout_seconds", "max_retries", "enabled", "missed", "execution", "next_slot_at", "created_at", "slots",
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0007_execution_lists'),
+        ('jobs', '0008_evaluations'),
     ]
 
     operations = [
