@@ -30,6 +30,8 @@ def environment(data_dir: Path, host: str) -> dict[str, str]:
     """What all parts are told. DATABASE_URL is there already."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     told = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "CONTROLPLANE_DATA_DIR": str(data_dir)}
+    if "CONTROLPLANE_STATE_DIR" not in os.environ:
+        told["CONTROLPLANE_STATE_DIR"] = str(data_dir / "agents")
     if "ALLOWED_HOSTS" not in os.environ:
         told["ALLOWED_HOSTS"] = ",".join(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", reachable(host)]))
     return told

@@ -7,9 +7,11 @@ import os
 import platform
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jobs.agent.allow import Allowances
+from jobs.agent.leftovers import folder_of
 from jobs.agent.tags import tags_for
 
 VERSION = "0.1.0"
@@ -26,6 +28,7 @@ class Options:
     allowances: Allowances
     concurrency: int
     poll: float
+    state: Path
     config: dict[str, Any]
 
     def description(self) -> dict[str, Any]:
@@ -61,6 +64,11 @@ def parser() -> argparse.ArgumentParser:
     add("--timeout", type=float, metavar="SECONDS", help="of silence, after which this worker is disconnected")
     add("--grace", type=float, metavar="SECONDS", help="the termination grace period")
     add("--restart-strategy", choices=STRATEGIES)
+    add(
+        "--state-dir", default=env("CONTROLPLANE_STATE_DIR"), metavar="FOLDER",
+        help="for reports that nobody answered before the end; the next start under the same name sends them "
+        "(or CONTROLPLANE_STATE_DIR; default: ~/.local/state/controlplane-agent)",
+    )  # fmt: skip
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     add("--check", action="store_true", help="exit 0 if the agent of that name is alive and heard, else 1")
     return made
@@ -91,5 +99,6 @@ def options_from(arguments: argparse.Namespace) -> Options:
         allowances=allowances,
         concurrency=arguments.concurrency,
         poll=arguments.poll,
+        state=folder_of(arguments.state_dir, arguments.name),
         config={key: value for key, value in asked.items() if value is not None},
     )

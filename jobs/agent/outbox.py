@@ -24,6 +24,10 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._reports)
 
+    def unanswered(self) -> list[Report]:
+        with self._lock:
+            return list(self._reports)
+
     def put(self, *reports: Report) -> None:
         """Those put together go in one request, if they fit."""
         with self._lock:

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import structlog
 
-from jobs.agent import probe
+from jobs.agent import leftovers, probe
 from jobs.agent.attempts import PATIENCE, Attempts
 from jobs.agent.bell import Bell, Interrupted
 from jobs.agent.courier import Claimed, Courier, Reported
@@ -32,7 +32,8 @@ from jobs.agent.warding import Warding
 from liveness.agent import Client, Fence, Heart, Refused, Server, Unreachable, full_jitter, register
 
 log = structlog.get_logger()
-LAST_WORDS = 3.0  # seconds to be heard once everything has ended
+LAST_WORDS = 3.0  # seconds to be heard once everything has ended; reports have what is left of the grace period
+HEAD_START = 5.0  # seconds for what an agent before us left, before we register
 FORCED_PATIENCE = 1.0  # seconds from SIGTERM to SIGKILL when the grace period is over
 LOOK = 1.0  # seconds: the clocks are looked at at least so often, for select() does not count time asleep
 
@@ -63,7 +64,9 @@ class Worker:
         self._ending: str | None = None  # why: a signal's name, or the code of a refusal
         self._signals = 0
         self._forced = False
-        self._grace_until = self._give_up_at = float("inf")  # monotonic
+        self._grace_until = self._give_up_at = self._claims_until = float("inf")  # monotonic
+        self._left = leftovers.found(options.state, self._client)
+        self._dead = False  # declared so: nothing that we say counts
         self._purged = False
         self.exit_status: int | None = None
 
@@ -73,6 +76,8 @@ class Worker:
         if self._bell.signals:  # it came while an earlier registration was being cleared away
             raise Interrupted(signal.Signals(self._bell.signals[-1]).name)
         try:
+            for left in self._left:
+                left.send(HEAD_START)
             self._server = register(self._client, self._options.token, self._options.description(), time.sleep)
             self._bell.interrupting = False
             log.info(f"Worker registered with ID: {self._server.id}", name=self._options.name, tags=self._options.tags)
@@ -260,7 +265,7 @@ class Worker:
             self._forced, self._grace_until = True, float("inf")
             log.warning("Killing what is left", jobs=self._attempts.live, reason=reason)
             self._attempts.release(reason, FORCED_PATIENCE)
-            self._give_up_at = time.monotonic() + FORCED_PATIENCE + LAST_WORDS
+            self._give_up_at = time.monotonic() + (FORCED_PATIENCE + LAST_WORDS if self._attempts.live else 0)
 
     def _wind_down(self) -> None:
         now = time.monotonic()
@@ -270,12 +275,16 @@ class Worker:
             if now < self._give_up_at:
                 return
         elif self._give_up_at == float("inf"):
-            self._grace_until, self._give_up_at = float("inf"), now + LAST_WORDS
-        unsaid = bool(self._outbox) or self._courier.claiming
-        if unsaid and now < self._give_up_at:
+            self._claims_until = now + LAST_WORDS
+            self._grace_until, self._give_up_at = float("inf"), max(self._grace_until, self._claims_until)
+            self._leave()  # now, for whoever waits for us may have less patience than we
+        claiming = self._courier.claiming
+        if (self._outbox or (claiming and now < self._claims_until)) and now < self._give_up_at:
             return
+        unsaid = bool(self._outbox) or claiming
         log.info(f"Deregistering worker ID: {self._server.id}", why=self._ending, unsent_reports=len(self._outbox))
-        heard = not self._attempts.live and self._say_the_last_word()
+        # Who has ended has its jobs given away at once: not while there is more to say of them.
+        heard = not (self._attempts.live or self._outbox) and self._say_the_last_word()
         graceful = self._ending in ("SIGTERM", "SIGINT") and not self._forced
         self.exit_status = 0 if heard and graceful and not unsaid else 1
 
@@ -300,7 +309,19 @@ class Worker:
                 log.warning("Last heartbeat refused", code=refused.code, detail=refused.detail)
                 return False
 
+    def _leave(self) -> None:
+        """What nobody has answered stays on disk, for the next start."""
+        reports = [] if self._dead else self._outbox.unanswered()
+        try:
+            leftovers.keep(self._options.state, self._server, reports)
+        except OSError as error:
+            log.error("Reports not kept: their jobs run again", reports=len(reports), why=str(error))
+        else:
+            if reports and self.exit_status is not None:
+                log.warning("Reports kept for the next start", reports=len(reports), folder=str(self._options.state))
+
     def _die(self) -> None:
+        self._dead = True
         self._supervisor.kill_all()
         until = time.monotonic() + LAST_WORDS
         while len(self._supervisor) and time.monotonic() < until:
@@ -319,6 +340,10 @@ class Worker:
                 thread.stop()
             elif thread:
                 thread.close()
+        for left in self._left:
+            left.close()
+        if hasattr(self, "_server"):
+            self._leave()
         self._warding.close()
         self._supervisor.kill_all()
         self._folder.cleanup()

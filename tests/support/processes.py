@@ -89,6 +89,7 @@ class Fleet:
             **{key: value for key, value in os.environ.items() if not key.startswith(("LIVENESS_", "JOBS_"))},
             **SHORT,
             "CONTROLPLANE_DATA_DIR": str(folder),
+            "CONTROLPLANE_STATE_DIR": str(folder / "state"),
             "DATABASE_POOL_SIZE": "4",
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",

@@ -194,6 +194,7 @@ class Agent:
         self.environment = {
             **os.environ,
             "CONTROLPLANE_RUNTIME_DIR": str(folder / "run"),
+            "CONTROLPLANE_STATE_DIR": str(folder / "state"),
             "CONTROLPLANE_TOKEN": "secret",
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
         }

@@ -1,0 +1,186 @@
+"""What nobody answers before an agent ends is on disk, and its next start says it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.agent import leftovers
+from jobs.agent.worker import LAST_WORDS
+from liveness.agent import Client, Config, Server
+from tests.support.standin import Refuse, eventually
+
+CONFIG = Config(1.0, 4.0, 5.0, 30.0, 30.0, "IMMEDIATELY")
+
+
+def kept(tmp_path):
+    return list((tmp_path / "state" / "a%2F1").glob("*"))
+
+
+def working(plane, agent, tmp_path, *arguments):
+    """An agent with a job that ends when it is told to: the agent, the attempt, and how to tell it."""
+    worker, go = agent(*arguments), tmp_path / "go"
+    attempt = plane.submit(f"touch {go}.began; while [ ! -e {go} ]; do sleep 0.02; done; echo done")
+    eventually((tmp_path / "go.began").exists)
+    return worker, attempt, go.touch
+
+
+def unheard(plane, agent, tmp_path):
+    """The attempt of an agent that ended before its job's completion was answered."""
+    worker, attempt, finish = working(plane, agent, tmp_path)
+    plane.down = True
+    finish()
+    worker.process.send_signal(signal.SIGTERM)
+    eventually(lambda: kept(tmp_path))
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.exits() == 1
+    return attempt
+
+
+def test_an_agent_told_to_end_while_nobody_answers_keeps_trying_for_its_grace_period(plane, agent, tmp_path):
+    worker, attempt, finish = working(plane, agent, tmp_path, "--grace", "600")
+    plane.down = True
+    worker.process.send_signal(signal.SIGTERM)
+    finish()
+    eventually(lambda: kept(tmp_path), "the report is on disk already")
+    time.sleep(LAST_WORDS + 0.5)  # what it had until then
+    assert worker.process.poll() is None
+    plane.down = False
+    assert worker.exits() == 0
+    assert plane.final(attempt)["event"] == "COMPLETED"
+    assert plane.states()[-1] == "TERMINATED_GRACEFULLY"
+    assert kept(tmp_path) == []
+
+
+def test_what_is_unanswered_after_the_grace_period_is_sent_first_by_the_next_start(plane, agent, tmp_path):
+    worker, attempt, finish = working(plane, agent, tmp_path, "--grace", "0.5")
+    plane.down = True
+    finish()
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.exits() == 1
+    [file] = kept(tmp_path)
+    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
+    assert "secret" not in file.read_text()  # the token of the fleet
+    before = len(plane.calls)
+    plane.down = False
+    agent()
+    eventually(lambda: plane.count("servers") == 2)
+    assert [call for call, _ in plane.calls[before:]][:2] == ["reports", "servers"]
+    assert plane.final(attempt)["output"]["stdout"] == "done\n"
+    eventually(lambda: kept(tmp_path) == [])
+
+
+def test_a_second_signal_ends_it_at_once_and_leaves_the_reports(plane, agent, tmp_path):
+    attempt = unheard(plane, agent, tmp_path)
+    assert len(kept(tmp_path)) == 1
+    plane.down = False
+    agent()
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+
+
+@pytest.mark.parametrize(("status", "code"), [(409, "server_not_running"), (410, "server_unknown"), (401, "")])
+def test_what_was_left_and_is_refused_is_dropped(plane, agent, tmp_path, status, code):
+    unheard(plane, agent, tmp_path)
+
+    def reports(_):
+        raise Refuse(status, code)
+
+    plane.script["reports"] = reports
+    plane.down = False
+    worker = agent()
+    eventually(lambda: kept(tmp_path) == [])
+    eventually(lambda: plane.count("servers") == 2)
+    assert "What was left is dropped" in worker.log
+
+
+def test_what_was_left_and_is_superseded_is_dropped_with_a_line(plane, agent, tmp_path):
+    attempt = unheard(plane, agent, tmp_path)
+
+    def reports(body):
+        return {
+            "results": [
+                {"attempt": report["attempt"], "accepted": False, "code": "attempt_superseded"}
+                for report in body["reports"]
+            ]
+        }
+
+    plane.script["reports"] = reports
+    plane.down = False
+    worker = agent()
+    eventually(lambda: kept(tmp_path) == [])
+    line = f"Report refused attempt={attempt} report=COMPLETED code=attempt_superseded"
+    eventually(lambda: line in " ".join(worker.log.split()))
+
+
+def test_what_was_left_and_is_not_answered_stays_and_is_sent_again(plane, agent, tmp_path):
+    attempt = unheard(plane, agent, tmp_path)
+    worker = agent()
+    eventually(lambda: "unreachable" in worker.log)
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.exits() == 0
+    assert len(kept(tmp_path)) == 1
+    worker = agent()
+    eventually(lambda: worker.log.count("unreachable") > 1)
+    plane.down = False
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+    eventually(lambda: kept(tmp_path) == [])
+
+
+def test_a_server_that_was_declared_dead_leaves_nothing(plane, agent, tmp_path):
+    worker, _, finish = working(plane, agent, tmp_path)
+    tried = []
+
+    def reports(_):
+        tried.append(1)
+        raise Refuse(503)
+
+    def heartbeat(_):
+        if tried:
+            raise Refuse(409, "server_not_running")
+
+    plane.script.update(reports=reports, heartbeat=heartbeat)
+    finish()
+    assert worker.exits() == 1
+    assert kept(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_used_is_said_and_keeps_nobody_from_ending(plane, agent, tmp_path):
+    (tmp_path / "state").touch()
+    worker, _, finish = working(plane, agent, tmp_path)
+    plane.down = True
+    finish()
+    for _ in range(2):
+        worker.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "Reports not kept" in worker.log)
+    assert worker.exits() == 1
+
+
+def test_what_belongs_elsewhere_or_cannot_be_read_is_left_alone(tmp_path):
+    here, there = Client("http://here"), Client("http://there")
+    report = {"attempt": "a", "event": "COMPLETED", "output": "\ud800"}
+    leftovers.keep(tmp_path / "x", Server(there, "one", "token", CONFIG, None, 0.0), [report])
+    (tmp_path / "x" / "two.json").write_text("{")
+    assert leftovers.found(tmp_path / "x", here) == []
+    assert len(leftovers.found(tmp_path / "x", there)) == 1
+    assert json.loads((tmp_path / "x" / "one.json").read_text())["reports"] == [report]
+    assert leftovers.found(tmp_path / "none", here) == []
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "x").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PermissionError):
+        leftovers.keep(tmp_path / "x", Server(Client("http://here"), "one", "t", CONFIG, None, 0.0), [{"attempt": "a"}])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_the_folder_is_one_of_the_name_in_the_state_of_the_user(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert leftovers.folder_of(None, "a/1") == tmp_path / "controlplane-agent" / "a%2F1"
+    assert leftovers.folder_of("/elsewhere", "b") == Path("/elsewhere/b")
+    assert leftovers.folder_of(None, None) == leftovers.folder_of(None, None)
