@@ -275,9 +275,10 @@ class Worker:
             if now < self._give_up_at:
                 return
         elif self._give_up_at == float("inf"):
-            self._claims_until = now + LAST_WORDS
-            self._grace_until, self._give_up_at = float("inf"), max(self._grace_until, self._claims_until)
+            self._grace_until, self._give_up_at = float("inf"), max(self._grace_until, now + LAST_WORDS)
             self._leave()  # now, for whoever waits for us may have less patience than we
+        if self._outbox or self._claims_until == float("inf"):
+            self._claims_until = now + LAST_WORDS  # a claim under way is no reason to wait for longer
         claiming = self._courier.claiming
         if (self._outbox or (claiming and now < self._claims_until)) and now < self._give_up_at:
             return
@@ -293,7 +294,8 @@ class Worker:
         self._heart.stop()
         self._heart.join(self._client.timeout)  # its beat must not follow ours
         state = "TERMINATED_FORCED" if self._forced else "TERMINATED_GRACEFULLY"
-        failures, until = 0, max(self._give_up_at, time.monotonic() + 1)
+        now = time.monotonic()
+        failures, until = 0, max(now + 1, min(now + LAST_WORDS, self._give_up_at))
         while True:
             try:
                 self._server.beat({"state": state})

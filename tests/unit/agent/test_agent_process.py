@@ -542,8 +542,8 @@ def test_a_signal_before_registration_ends_it_at_once(plane, agent):
     assert "Received SIGTERM signal" in worker.log
 
 
-def test_an_unreachable_control_plane_does_not_keep_a_worker_from_ending(plane, agent):
-    worker = agent()
+def test_an_unreachable_control_plane_does_not_keep_a_worker_with_nothing_to_say_from_ending(plane, agent):
+    worker = agent("--grace", "600")
     eventually(lambda: plane.count("claims"))
     plane.down = True
     worker.process.send_signal(signal.SIGTERM)
