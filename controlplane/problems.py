@@ -13,10 +13,13 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
 
+from controlplane import database
+
 log = structlog.get_logger()
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER = 2
+SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class Problem(Exception):
@@ -59,7 +62,7 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
         case PermissionDenied():
             body = document(403, "forbidden", str(error) or "This is not allowed.")
         case OperationalError() | InterfaceError():
-            return database_down(error, Response)
+            return database_down(error, Response, is_unknown=may_have_changed(context["request"]))
         case _:
             return None
     response = Response(body, status=body["status"], headers=headers)
@@ -76,11 +79,23 @@ def say_refused(error: Problem, context: dict[str, Any]) -> None:
         log.warning(f"{type(view).__name__} refused: {error.detail}", **said)
 
 
-def database_down(error: Exception, answer: Callable[..., Any]) -> Any:
-    log.error("The database cannot be reached", error=str(error).strip().split("\n")[0])
-    detail = "The database cannot be reached just now; nothing was changed. Try again."
+NOTHING_CHANGED = "The database cannot be reached just now; nothing was changed. Try again."
+OUTCOME_UNKNOWN = (
+    "The database was lost in the middle of this call: it may have been done, or not. Look before you try again; "
+    "with the same Idempotency-Key, request_id or instance_id, and of a report or a heartbeat, the same again is safe."
+)
+
+
+def may_have_changed(request: Any) -> bool:
+    """Whether the request that this thread answers may have changed something before the database was lost."""
+    return request.method not in SAFE and database.may_have_changed()
+
+
+def database_down(error: Exception, answer: Callable[..., Any], *, is_unknown: bool) -> Any:
+    log.error("The database cannot be reached", error=str(error).strip().split("\n")[0], outcome_unknown=is_unknown)
+    code, detail = ("outcome_unknown", OUTCOME_UNKNOWN) if is_unknown else ("database_unavailable", NOTHING_CHANGED)
     return answer(
-        document(503, "database_unavailable", detail),
+        document(503, code, detail),
         status=503,
         headers={"Retry-After": str(RETRY_AFTER)},
         content_type=CONTENT_TYPE,
@@ -94,11 +109,12 @@ class DatabaseDown:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        database.watch()
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if isinstance(error, OperationalError | InterfaceError):
-            return database_down(error, JsonResponse)
+            return database_down(error, JsonResponse, is_unknown=may_have_changed(request))
         return None
 
 

@@ -92,6 +92,7 @@ except ValueError as error:
         f"DATABASE_URL, DATABASE_POOL_SIZE or a DATABASE_…_TIMEOUT cannot be read: {error}. Write "
         "DATABASE_URL=postgresql://user:password@host:5432/name, DATABASE_POOL_SIZE=8 and DATABASE_LOCK_TIMEOUT=5s."
     ) from None
+DATABASES["default"]["ENGINE"] = "controlplane.database"
 # Each web or executor process holds a small pool; the embedded PostgreSQL allows 100 connections in all.
 # A connection is not tried before it is used: that would be a second round trip in each request. And an attempt to
 # connect is given up soon: while one waits out its back-off, the pool makes no other, though the database is back.

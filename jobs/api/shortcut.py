@@ -17,6 +17,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 from django.http import HttpResponse, JsonResponse
 from django.http.request import split_domain_port, validate_host
 
+from controlplane import database
 from controlplane.problems import Problem, database_down
 from controlplane.rest import JSONRenderer
 from controlplane.together import Together
@@ -57,8 +58,13 @@ def with_shortcut(application: Application) -> Application:
 
 def heard_together(beats: list[Plain]) -> list[Any | None]:
     """In one statement; the connection goes back to the pool, as at the end of each request."""
+    database.watch()
     try:
         return heartbeats.record_plain(beats)
+    except (OperationalError, InterfaceError) as error:
+        # The others, whose statement it was as well, are in threads that cannot know.
+        vars(error)["is_unknown"] = database.may_have_changed()
+        raise
     finally:
         if not connection.in_atomic_block:
             close_old_connections()
@@ -69,7 +75,7 @@ def heard(hear: Callable[[Plain], Any | None], beat: Plain) -> HttpResponse | No
         row = hear(beat)
     except (OperationalError, InterfaceError) as error:
         # The long way would wait for the database once more, and every thread with it.
-        return database_down(error, JsonResponse)
+        return database_down(error, JsonResponse, is_unknown=getattr(error, "is_unknown", True))
     except (DatabaseError, TimeoutError):
         return None
     return HttpResponse(write(told(row)), content_type="application/json") if row else None

@@ -1,0 +1,57 @@
+"""PostgreSQL as Django has it, which also knows whether anything may have been changed since somebody asked.
+
+Who loses the connection in the middle of COMMIT cannot know whether it was done, and what was committed before that
+stays. A statement to which the database itself said no has changed nothing, nor has one in a transaction that did not
+come to its COMMIT.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import Error
+from django.db.backends.postgresql import base
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    may_have_changed = False
+    """Since it was set to False."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._has_written = False  # in the transaction that is open
+        self.execute_wrappers.append(self._noting)
+
+    def _noting(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if isinstance(sql, str) and sql.lstrip()[:6].upper() == "SELECT":
+            return execute(sql, params, many, context)
+        if not self.autocommit:
+            self._has_written = True
+            return execute(sql, params, many, context)
+        with self._in_doubt():
+            return execute(sql, params, many, context)
+
+    @contextmanager
+    def _in_doubt(self) -> Iterator[None]:
+        before, self.may_have_changed = self.may_have_changed, True
+        try:
+            yield
+        except Error as error:
+            if getattr(error.__cause__, "sqlstate", None):
+                self.may_have_changed = before
+            raise
+
+    def _commit(self) -> Any:
+        if not self._has_written:
+            return super()._commit()  # type: ignore[misc]
+        self._has_written = False
+        with self._in_doubt():
+            return super()._commit()  # type: ignore[misc]
+
+    def _rollback(self) -> Any:
+        self._has_written = False
+        return super()._rollback()  # type: ignore[misc]
+
+    def connect(self) -> None:
+        self._has_written = False
+        super().connect()
