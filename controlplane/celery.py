@@ -20,12 +20,12 @@ from celery.signals import (
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from controlplane import database, folder_broker
+from controlplane import database_limits, folder_broker
 from controlplane.startup import refuse_wrong_settings
 from liveness.states import ServerType
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
-database.role = database.EXECUTOR
+database_limits.role = database_limits.EXECUTOR
 
 app = Celery("controlplane")
 app.config_from_object("django.conf:settings", namespace="CELERY")

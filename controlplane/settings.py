@@ -8,7 +8,7 @@ import dj_database_url
 import structlog
 from csp.constants import NONE, SELF
 
-from controlplane import database, postgres, secret_key
+from controlplane import database_limits, postgres, secret_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()
@@ -86,7 +86,7 @@ TEMPLATES = [
 try:
     DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.url(DATA_DIR))}
     pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
-    limited = database.options(DATABASES["default"].get("OPTIONS", {}).get("options", ""))
+    limited = database_limits.options(DATABASES["default"].get("OPTIONS", {}).get("options", ""))
 except ValueError as error:
     raise SystemExit(
         f"DATABASE_URL, DATABASE_POOL_SIZE or a DATABASE_…_TIMEOUT cannot be read: {error}. Write "

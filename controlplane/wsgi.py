@@ -4,11 +4,11 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from controlplane import database
+from controlplane import database_limits
 from controlplane.startup import refuse_wrong_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
-database.role = database.WEB
+database_limits.role = database_limits.WEB
 
 long_way = get_wsgi_application()
 refuse_wrong_settings()

@@ -8,7 +8,7 @@ from django.db import connection, migrations, models, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
-from controlplane import database
+from controlplane import database_limits
 from controlplane.schema import BuildIndex
 from liveness.services import detection
 from tests.integration import test_hot_paths as hot
@@ -24,57 +24,57 @@ def connected():
     """Connects as a process of some role does; reads one setting of the session."""
 
     def connected(role, monkeypatch):
-        monkeypatch.setattr(database, "role", role)
+        monkeypatch.setattr(database_limits, "role", role)
         given = {name: connection.settings_dict[name.upper()] for name in ("user", "host", "port")}
         return psycopg.connect(
             dbname=connection.settings_dict["NAME"], password=connection.settings_dict["PASSWORD"] or None,
-            **{name: value for name, value in given.items() if value}, **database.options(),
+            **{name: value for name, value in given.items() if value}, **database_limits.options(),
         )  # fmt: skip
 
     return connected
 
 
-@pytest.mark.parametrize("role", [database.WEB, database.EXECUTOR, database.COMMAND])
+@pytest.mark.parametrize("role", [database_limits.WEB, database_limits.EXECUTOR, database_limits.COMMAND])
 def test_every_role_has_limits_on_its_connections(db, connected, monkeypatch, role):
     with connected(role, monkeypatch) as session:
-        shown = [session.execute(f"show {name}").fetchone()[0] for name in database.PARAMETERS]
+        shown = [session.execute(f"show {name}").fetchone()[0] for name in database_limits.PARAMETERS]
         keepalive = session.execute("show tcp_keepalives_idle").fetchone()[0]
     statement, lock, idle = shown
     assert lock != "0"
     assert idle != "0"
-    assert statement != "0" or role == database.COMMAND
+    assert statement != "0" or role == database_limits.COMMAND
     assert keepalive in ("0", "10"), "0 over a socket of this machine"
 
 
 def test_a_web_process_gives_up_sooner_than_an_executor():
-    roles = database.DEFAULTS[database.WEB], database.DEFAULTS[database.EXECUTOR]
+    roles = database_limits.DEFAULTS[database_limits.WEB], database_limits.DEFAULTS[database_limits.EXECUTOR]
     assert all(web <= executor for web, executor in zip(*roles, strict=True))
 
 
 def test_the_environment_sets_the_limits_and_what_makes_no_sense_is_refused(monkeypatch):
-    monkeypatch.setattr(database, "role", database.COMMAND)
+    monkeypatch.setattr(database_limits, "role", database_limits.COMMAND)
     monkeypatch.setenv("DATABASE_LOCK_TIMEOUT", "90s")
     monkeypatch.setenv("DATABASE_IDLE_TIMEOUT", "none")
-    assert database.limits() == (None, 90, None)
-    assert "-c lock_timeout=90000 " in database.options()["options"]
+    assert database_limits.limits() == (None, 90, None)
+    assert "-c lock_timeout=90000 " in database_limits.options()["options"]
     for nonsense in ("soon", "0", "-1"):
         monkeypatch.setenv("DATABASE_LOCK_TIMEOUT", nonsense)
         with pytest.raises(ValueError, match="DATABASE_LOCK_TIMEOUT"):
-            database.limits()
+            database_limits.limits()
 
 
 def test_what_the_address_of_the_database_says_counts_and_without_limits_nothing_is_asked(monkeypatch):
-    assert database.options("-c lock_timeout=1")["options"].endswith(" -c lock_timeout=1")
-    for variable in database.VARIABLES:
+    assert database_limits.options("-c lock_timeout=1")["options"].endswith(" -c lock_timeout=1")
+    for variable in database_limits.VARIABLES:
         monkeypatch.setenv(variable, "none")
-    assert "options" not in database.options()
+    assert "options" not in database_limits.options()
 
 
 def test_a_transaction_that_stands_still_is_ended_and_its_locks_with_it(db, connected, monkeypatch):
     lock = "lock table liveness_clock in access exclusive mode"
-    with connected(database.COMMAND, monkeypatch) as other:
+    with connected(database_limits.COMMAND, monkeypatch) as other:
         monkeypatch.setenv("DATABASE_IDLE_TIMEOUT", "0.2s")
-        suspended = connected(database.EXECUTOR, monkeypatch)
+        suspended = connected(database_limits.EXECUTOR, monkeypatch)
         suspended.execute(lock)
         other.execute(lock)
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
