@@ -95,6 +95,14 @@ class TextField(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class NoteField(TextField):
+    """Why somebody does it by hand; kept with who and when."""
+
+    def __init__(self, **options: Any) -> None:
+        said = {"default": "", "allow_blank": True, "max_length": 1000, "help_text": "Why; kept with who and when."}
+        super().__init__(**{**said, **options})
+
+
 @extend_schema_field({"type": ["object", "array", "string", "number", "boolean"], "description": "Any JSON."})
 class AnyField(serializers.JSONField):
     """Whatever JSON it is, null too."""

@@ -94,7 +94,7 @@ class NotCordoned(Problem):
 
 
 class ServerDraining(Problem):
-    """This server is being drained: it gets no new work until it is undrained."""
+    """This server is being drained; undrain it first."""
 
     code = "server_draining"
 

@@ -1,13 +1,16 @@
 """Recovery by hand, as Horsies has it: list what is stale, requeue stale claims, fail stale runners."""
 
+import math
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import SecondsField, StrictSerializer
+from controlplane.rest import NoteField, SecondsField, StrictSerializer
 from jobs.conf import conf
 from jobs.services import sweep
 from liveness.api.access import RoleCall
@@ -15,9 +18,45 @@ from liveness.models import Role
 from liveness.services.operations import actor
 
 
+class PlaceField(serializers.CharField):
+    """Where the page before ended: when the last attempt of it was alive, and its id."""
+
+    def to_internal_value(self, data: Any) -> tuple[float, UUID]:
+        alive, _, id = str(data).partition("_")
+        try:
+            place = float(alive), UUID(id)
+        except ValueError:
+            raise serializers.ValidationError("This is no `next` of a page before.") from None
+        if not math.isfinite(place[0]):
+            raise serializers.ValidationError("This is no `next` of a page before.")
+        return place
+
+
+class AgeField(serializers.FloatField):
+    """Seconds, in an address."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, min_value=0, max_value=366 * 86400, **options)
+
+    def to_internal_value(self, data: Any) -> float:
+        value = super().to_internal_value(data)
+        if not math.isfinite(value):
+            self.fail("invalid")
+        return value
+
+
 class StaleFilter(StrictSerializer):
-    claimed_older_than_seconds = serializers.FloatField(required=False, min_value=0, max_value=366 * 86400)
-    running_older_than_seconds = serializers.FloatField(required=False, min_value=0, max_value=366 * 86400)
+    older_than_seconds = AgeField(help_text="Without a sign of life for longer than this; the settings say, unless.")
+    claimed_older_than_seconds = AgeField(help_text="The same, for claimed ones alone.")
+    running_older_than_seconds = AgeField(help_text="The same, for running ones alone.")
+    cursor = PlaceField(required=False, help_text="`next` of the page before.")
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+    def threshold(self, kind: str, usual: float) -> float:
+        """Of claimed or of running attempts."""
+        said = self.validated_data
+        seconds: float = said.get(f"{kind}_older_than_seconds", said.get("older_than_seconds", usual))
+        return seconds
 
 
 class StaleAttempt(serializers.Serializer):
@@ -33,11 +72,12 @@ class StaleAttempt(serializers.Serializer):
 
 class StaleList(serializers.Serializer):
     items = StaleAttempt(many=True)
-    next = serializers.CharField(allow_null=True)
+    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
 
 
 class Threshold(StrictSerializer):
     older_than_seconds = SecondsField(help_text="Without a sign of life for longer than this.")
+    note = NoteField()
 
 
 class Count(serializers.Serializer):
@@ -51,14 +91,19 @@ class Stale(RoleCall):
 
     @extend_schema(parameters=[StaleFilter], responses=StaleList)
     def get(self, request: Request) -> Response:
-        """Live attempts without a sign of life for longer than the thresholds, at most 500, the most silent first."""
+        """Live attempts without a sign of life for longer than the thresholds, the most silent first, by the page."""
         asked = StaleFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
+        limit = asked.validated_data["limit"]
         found = sweep.stale(
-            asked.validated_data.get("claimed_older_than_seconds", conf().claimed_stale_after),
-            asked.validated_data.get("running_older_than_seconds", conf().running_stale_after),
+            asked.threshold("claimed", conf().claimed_stale_after),
+            asked.threshold("running", conf().running_stale_after),
+            limit + 1,
+            asked.validated_data.get("cursor", (None, None)),
         )
-        return Response({"items": [self.written(row) for row in found], "next": None})
+        page = found[:limit]
+        cursor = f"{page[-1].alive!r}_{page[-1].id}" if len(found) > limit else None
+        return Response({"items": [self.written(row) for row in page], "next": cursor})
 
     def written(self, row: Any) -> dict[str, Any]:
         return {
@@ -78,11 +123,11 @@ class ByHand(RoleCall):
 
     roles = {"POST": {Role.OPERATOR}}
 
-    def older_than(self, request: Request) -> float:
+    def act(self, request: Request, way: Callable[..., int]) -> Response:
         said = Threshold(data=request.data)
         said.is_valid(raise_exception=True)
-        seconds: float = said.validated_data["older_than_seconds"]
-        return seconds
+        count = way(said.validated_data["older_than_seconds"], actor(self.token.name), said.validated_data["note"])
+        return Response({"count": count})
 
 
 class RequeueStaleClaimed(ByHand):
@@ -91,8 +136,7 @@ class RequeueStaleClaimed(ByHand):
     @extend_schema(request=Threshold, responses=Count)
     def post(self, request: Request) -> Response:
         """Give stale claims back to the queue: their code never began."""
-        count = sweep.requeue_stale_claimed(self.older_than(request), actor(self.token.name))
-        return Response({"count": count})
+        return self.act(request, sweep.requeue_stale_claimed)
 
 
 class FailStaleRunning(ByHand):
@@ -101,5 +145,4 @@ class FailStaleRunning(ByHand):
     @extend_schema(request=Threshold, responses=Count)
     def post(self, request: Request) -> Response:
         """Fail stale running attempts and their jobs with WORKER_CRASHED."""
-        count = sweep.fail_stale_running(self.older_than(request), actor(self.token.name))
-        return Response({"count": count})
+        return self.act(request, sweep.fail_stale_running)

@@ -1,32 +1,34 @@
 """What the two commands that recover by hand have in common."""
 
-import getpass
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.progress import Progress
 
 from controlplane.durations import seconds
+from jobs.conf import conf
 from jobs.services import sweep
-from liveness.services.operations import actor
+from liveness.management.operator_command import OperatorCommand
 
 
-class StaleCommand(BaseCommand):
+class StaleCommand(OperatorCommand):
     """Acts on every live attempt of one state without a sign of life for --older-than; with a bar on a terminal."""
 
     state: str
     act: Callable[..., int]
-    default: float
+    setting: str
+    """The threshold of the sweep, which holds here too unless another is said."""
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--older-than", metavar="5m", default=self.default, help="default: %(default)s s")
+        parser.add_argument("--older-than", metavar="5m", help=f'default: JOBS["{self.setting.upper()}"]')
+        parser.add_argument("--note", default="", help="why; kept with who and when")
         parser.add_argument("--dry-run", action="store_true", help="only count")
 
-    def handle(self, *, older_than: Any, dry_run: bool, **options: Any) -> None:
+    def handle(self, *, older_than: str | None, dry_run: bool, note: str, **options: Any) -> None:
         try:
-            threshold = seconds(older_than)
+            threshold = getattr(conf(), self.setting) if older_than is None else seconds(older_than)
         except ValueError as error:
             raise CommandError(f"--older-than: {error}") from None
         if threshold is None:
@@ -37,5 +39,5 @@ class StaleCommand(BaseCommand):
             return
         with Progress(disable=not sys.stderr.isatty(), transient=True) as bar:
             task = bar.add_task(self.help, total=found)
-            count = type(self).act(threshold, actor(getpass.getuser()), lambda done: bar.advance(task, done))
+            count = type(self).act(threshold, self.actor, note, lambda done: bar.advance(task, done))
         self.stdout.write(f"done: {count}")

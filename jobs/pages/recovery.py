@@ -19,7 +19,6 @@ from jobs.states import AttemptState
 from liveness.pages.actions import NoteForm, actor
 from liveness.pages.reading import HtmxRequest, for_readers, page, permitted
 from liveness.pages.words import counted
-from liveness.services.operations import note_event
 
 PERMISSION = "jobs.recover_workerjob"
 LONGEST = 366 * 86400
@@ -119,9 +118,7 @@ def by_hand(request: HtmxRequest, name: str) -> HttpResponse:
 
 def done(request: HttpRequest, way: ByHand, older_than: float, note: str) -> HttpResponse:
     user: Any = request.user
-    by = actor(request)
-    note_event(way.name.replace("-", "_"), by, f"{note} (silent for more than {older_than:g} s)")
-    count = way.act(older_than, by)
+    count = way.act(older_than, actor(request), note)
     LogEntry.objects.create(
         user_id=user.pk, action_flag=CHANGE, object_repr=f"{count} attempts", change_message=f"{way.label}: {note}"
     )

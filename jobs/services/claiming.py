@@ -10,7 +10,7 @@ from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, 
 from jobs.sql import sql
 from liveness import states
 from liveness.conf import conf
-from liveness.errors import ServerDisconnected, ServerDraining, ServerNotRunning, ServerUnknown, TokenRevoked
+from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
 from liveness.models import Instance, Server
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState, ServerType
@@ -81,7 +81,9 @@ def refuse(token: ServerToken) -> Never:
     if server.state != ServerState.RUNNING:
         raise NotRunningYet(f"This server is {server.state}; it gets work while it is RUNNING.")
     if server.drain_deadline is not None:
-        raise ServerDraining
+        raise ServerCordoned(
+            f"This server is being drained by {server.cordoned_by}: it gets no work until it is undrained."
+        )
     if server.cordoned_by is not None:
         raise ServerCordoned(f"This server is cordoned by {server.cordoned_by}: {server.cordon_reason}")
     raise HeartbeatStale

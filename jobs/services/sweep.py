@@ -7,6 +7,7 @@ a sweep that was interrupted is finished by the next.
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.db import DatabaseError
@@ -15,6 +16,7 @@ from controlplane import sql as database
 from jobs.conf import conf
 from jobs.services import cancellation, cascade, recovery, repair
 from jobs.sql import sql
+from liveness.services.operations import note_event
 
 log = structlog.get_logger()
 
@@ -64,19 +66,37 @@ def end_overdue() -> dict[str, int]:
     )
 
 
-def requeue_stale_claimed(older_than: float, actor: str, progress: Callable[[int], None] = lambda count: None) -> int:
+def requeue_stale_claimed(
+    older_than: float, actor: str, note: str = "", progress: Callable[[int], None] = lambda count: None
+) -> int:
     """Requeue every claim without a sign of life for `older_than` seconds, whatever the settings say; how many."""
-    return sum(end({**NOTHING, "claimed_stale_after": older_than}, actor, by_hand=True, progress=progress).values())
+    return by_hand("claimed", older_than, actor, note, progress)
 
 
-def fail_stale_running(older_than: float, actor: str, progress: Callable[[int], None] = lambda count: None) -> int:
+def fail_stale_running(
+    older_than: float, actor: str, note: str = "", progress: Callable[[int], None] = lambda count: None
+) -> int:
     """Fail every running attempt, and its job, without a sign of life for `older_than` seconds; how many."""
-    return sum(end({**NOTHING, "running_stale_after": older_than}, actor, by_hand=True, progress=progress).values())
+    return by_hand("running", older_than, actor, note, progress)
 
 
-def stale(claimed: float, running: float, limit: int = 500) -> list[Any]:
-    """The live attempts without a sign of life for so many seconds, the most silent first."""
-    return sql.rows("stale", claimed_stale_after=claimed, running_stale_after=running, limit=limit)
+def by_hand(kind: str, older_than: float, actor: str, note: str, progress: Callable[[int], None]) -> int:
+    """End the stale attempts of one kind, with an event that says who wanted it, and why."""
+    action = {"claimed": "requeue_stale_claimed", "running": "fail_stale_running"}[kind]
+    note_event(action, actor, f"{note} (silent for more than {older_than:g} s)".lstrip())
+    thresholds = {**NOTHING, f"{kind}_stale_after": older_than}
+    return sum(end(thresholds, actor, by_hand=True, progress=progress).values())
+
+
+def stale(
+    claimed: float, running: float, limit: int = 500, after: tuple[float | None, UUID | None] = (None, None)
+) -> list[Any]:
+    """The live attempts without a sign of life for so many seconds, the most silent first; those after the one that was
+    `alive` then and has this id."""
+    alive, id = after
+    return sql.rows(
+        "stale", claimed_stale_after=claimed, running_stale_after=running, limit=limit, alive=alive, after=id
+    )
 
 
 def count_stale(older_than: float) -> dict[str, int]:

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from controlplane.rest import IdField, PageFilter, SecondsField, StrictSerializer, TextField, WholeField
 from liveness import selectors
 from liveness.conf import conf, timeout_problems
-from liveness.models import Instance, Server
+from liveness.models import Instance, Server, ServerEvent
 from liveness.services.registration import Registration
 from liveness.states import RestartStrategy, ServerState, ServerType
 
@@ -152,7 +152,23 @@ class Event(serializers.Serializer):
 
 class EventList(serializers.Serializer):
     items = Event(many=True)
-    next = serializers.CharField(allow_null=True)
+    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+
+
+class EventFilter(StrictSerializer):
+    """Which page of events, oldest first."""
+
+    cursor = serializers.IntegerField(
+        default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the page before."
+    )
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+    def page(self, events: QuerySet[ServerEvent]) -> dict[str, Any]:
+        """The page of these events, with the cursor of the next; null: there is none."""
+        said = self.validated_data
+        found = list(events.filter(pk__gt=said["cursor"]).order_by("pk")[: said["limit"] + 1])
+        items = found[: said["limit"]]
+        return {"items": items, "next": str(items[-1].pk) if len(found) > len(items) else None}
 
 
 class ServerList(serializers.Serializer):

@@ -14,6 +14,7 @@ from liveness.api.access import RoleCall, credential
 from liveness.api.serializers import (
     ActionRequest,
     DrainRequest,
+    EventFilter,
     EventList,
     MaintenanceAnswer,
     RegistrationAnswer,
@@ -87,10 +88,12 @@ class ServerEvents(RoleCall):
 
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
-    @extend_schema(responses=EventList)
+    @extend_schema(parameters=[EventFilter], responses=EventList)
     def get(self, request: Request, server: UUID) -> Response:
-        """The transitions of a server, oldest first; events outlive servers."""
-        return Response(EventList({"items": selectors.events_of(server)[:500], "next": None}).data)
+        """The transitions of a server and what was done to it, oldest first, a page at a time; they outlive it."""
+        asked = EventFilter(data=request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        return Response(EventList(asked.page(selectors.events_of(server))).data)
 
 
 class OperatorCall(RoleCall):

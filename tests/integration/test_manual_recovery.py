@@ -4,6 +4,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from jobs.models import Attempt
+from liveness.models import ServerEvent
 
 
 @pytest.fixture
@@ -71,3 +72,28 @@ def test_the_commands_count_show_and_do_it(silent, capsys):
 def test_a_command_says_what_is_wrong_with_its_threshold(db, written):
     with pytest.raises(CommandError, match="--older-than"):
         call_command("fail_stale_running", "--older-than", written)
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "kind"),
+    [
+        ("requeue_stale_claimed", "CLAIMED_STALE_AFTER", "CLAIMED"),
+        ("fail_stale_running", "RUNNING_STALE_AFTER", "RUNNING"),
+    ],
+)
+def test_a_command_without_a_threshold_goes_by_the_setting(silent, settings, command, key, kind):
+    settings.JOBS = {key: "110s"}
+    call_command(command)
+    assert state(silent[kind]) == kind
+    settings.JOBS = {key: "90s"}
+    call_command(command)
+    assert state(silent[kind]) in ("REQUEUED", "FAILED")
+
+
+def test_who_recovers_by_hand_and_why_is_kept(api, silent):
+    api("operator").post("/recovery/requeue-stale-claimed", {"older_than_seconds": 90, "note": "the rack burns"})
+    call_command("fail_stale_running", "--older-than", "90s", "--note", "it does")
+    told = list(ServerEvent.objects.filter(server_id=None).values_list("action", "actor", "reason"))
+    assert told[0] == ("requeue_stale_claimed", "operator:a operator", "the rack burns (silent for more than 90 s)")
+    assert told[1][0] == "fail_stale_running"
+    assert told[1][2] == "it does (silent for more than 90 s)"

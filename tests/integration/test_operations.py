@@ -239,7 +239,7 @@ def test_a_released_brake_is_not_released_again(operator):
     ("name", "undo", "code"),
     [
         ("cordon", "uncordon", "server_cordoned"),
-        ("drain", "undrain", "server_draining"),
+        ("drain", "undrain", "server_cordoned"),
         ("maintenance_enter", "maintenance_exit", "maintenance"),
     ],
 )

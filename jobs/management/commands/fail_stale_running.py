@@ -1,4 +1,3 @@
-from jobs.conf import Jobs
 from jobs.management.stale_command import StaleCommand
 from jobs.services import sweep
 from jobs.states import AttemptState
@@ -8,4 +7,4 @@ class Command(StaleCommand):
     help = "Fail running attempts without a sign of life, and their jobs, with WORKER_CRASHED."
     state = AttemptState.RUNNING
     act = sweep.fail_stale_running
-    default = Jobs.running_stale_after
+    setting = "running_stale_after"

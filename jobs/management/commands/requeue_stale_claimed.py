@@ -1,4 +1,3 @@
-from jobs.conf import Jobs
 from jobs.management.stale_command import StaleCommand
 from jobs.services import sweep
 from jobs.states import AttemptState
@@ -8,4 +7,4 @@ class Command(StaleCommand):
     help = "Give claims without a sign of life back to the queue: their code never began."
     state = AttemptState.CLAIMED
     act = sweep.requeue_stale_claimed
-    default = Jobs.claimed_stale_after
+    setting = "claimed_stale_after"
