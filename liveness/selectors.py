@@ -41,11 +41,13 @@ BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
 
 
 def servers() -> QuerySet[Server]:
-    """Servers with `silence` in seconds and whether they are `fresh`, at this read."""
+    """Servers with `silence` in seconds, whether they are `fresh`, and whether `late`: alive, and for two intervals not
+    heard; at this read."""
     heard = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(heard, template=SILENCE, output_field=FloatField()),
         fresh=sql.written("fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
+        late=sql.written("late", BooleanField()),
     )
 
 
@@ -78,8 +80,7 @@ def seconds_to(moment: str, **params: Any) -> Written:
 def judged() -> QuerySet[Server]:
     """Servers as `servers()` has them, with what a reader asks next, in seconds by the database's clock:
     `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
-    `moves_in` (its running attempts; None: never), and `check_age`; whether it is `late` (alive, and not fresh)
-    and `braked`; `now`."""
+    `moves_in` (its running attempts; None: never), and `check_age`; whether it is `braked`; `now`."""
     return servers().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
@@ -88,7 +89,6 @@ def judged() -> QuerySet[Server]:
         moves_in=seconds_to("moves_at"),
         overdue_in=seconds_to("overdue_at", initial_delay=conf().initial_delay),
         braked=sql.written("braked", BooleanField()),
-        late=sql.written("late", BooleanField()),
         check_age=sql.written("check_age", FloatField()),
     )
 

@@ -21,7 +21,7 @@ from liveness.services.operations import actor
 class PlaceField(serializers.CharField):
     """Where the page before ended: when the last attempt of it was alive, and its id."""
 
-    def to_internal_value(self, data: Any) -> tuple[float, UUID]:
+    def to_internal_value(self, data: Any) -> Any:
         alive, _, id = str(data).partition("_")
         try:
             place = float(alive), UUID(id)

@@ -15,7 +15,7 @@ from liveness import states
 from liveness.states import ServerState, ServerType
 
 LOST = [ServerState.DISCONNECTED, ServerState.ERROR]
-NEEDS_ATTENTION = Q(state__in=LOST) | Q(state__in=states.ALIVE, fresh=False)
+NEEDS_ATTENTION = Q(state__in=LOST) | Q(late=True)
 
 EVERY_ENDED = "ended"
 """In place of a state: every one of those that are over."""

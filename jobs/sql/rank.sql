@@ -3,6 +3,6 @@
     when s.state = 'INACTIVE' then 3
     when s.state in ('DISCONNECTED', 'ERROR') then 0
     when s.state not in {{ALIVE}} then 1
-    when s.fresh then 2
-    else 0
+    when s.late then 0
+    else 2
 end)

@@ -2,5 +2,5 @@
 (case
     when s.state = 'INACTIVE' then null
     when s.state not in {{ALIVE}} then s.state_changed_observed + s.termination_grace_period
-    when not s.fresh then s.heard_observed + s.timeout
+    when s.late then s.heard_observed + s.timeout
 end)

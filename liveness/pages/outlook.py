@@ -13,7 +13,7 @@ from liveness.states import RestartStrategy, ServerState, ServerType
 
 
 def drawn(server: Any) -> dict[str, Any]:
-    """A server as the tables show it. A silent one is never drawn as well: freshness is judged at this read."""
+    """A server as the tables show it. A silent one is never drawn as well: it is judged at this read."""
     beats = server.state in states.BEATING
     return {
         "it": server,

@@ -123,7 +123,7 @@ def test_the_first_page_shows_the_gaps_in_the_heartbeats_of_every_server_on_it(r
 def test_a_silent_server_is_never_drawn_as_running(reader, worker, clock):
     silent = worker()
     page = f"/admin/instance/servers/{silent.id}/"
-    clock.advance(8)
+    clock.advance(5)
     assert 'class="badge s-RUNNING"' in reader.get(page, headers=HTMX).content.decode()
     clock.advance(2)
     seen = reader.get(page, headers=HTMX).content.decode()
