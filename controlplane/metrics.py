@@ -106,6 +106,14 @@ def instance() -> Iterator[Metric]:
     for state in JobState:
         jobs.add_metric([state], figures["counts"].get(state, 0))
     yield jobs
+    flagged = GaugeMetricFamily(
+        "controlplane_flagged_jobs",
+        f"Jobs that stand still until somebody sees to them; of one set of tags at most {selectors.COUNTED}.",
+        labels=["flag"],
+    )
+    for flag, count in figures["flags"].items():
+        flagged.add_metric([flag], count)
+    yield flagged
     yield gauge("oldest_pending_seconds", "For how long the oldest waiting job could be had.", figures["waiting"] or 0)
     yield gauge("observed_clock_lag_seconds", "Since observed time last moved.", figures["observed_lag"])
     yield gauge("check_duration_seconds", "Of the last liveness check that went through.", figures["took"])

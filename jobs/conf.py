@@ -1,6 +1,7 @@
 """`JOBS` in Django settings; each key also from the environment as JOBS_KEY."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from controlplane.conf import Conf, Seconds
 from jobs.states import OnWorkerLost
@@ -22,6 +23,8 @@ class Jobs:
     """False: stale runners stay until an operator acts."""
     unmatched_after: Seconds | None = 30
     """A job that no alive worker may run is failed after waiting so long. None: it waits for ever."""
+    wait_after_loss: bool = True
+    """A job that a worker had that is gone waits for another, flagged. False: it is failed as any other."""
     cancel_timeout: Seconds = 60
     """A worker that does not confirm a cancellation for so long has it done for it."""
     on_worker_lost: OnWorkerLost = OnWorkerLost.RESUBMIT
@@ -41,3 +44,8 @@ class Jobs:
 
 
 conf = Conf(Jobs, "JOBS")
+
+
+def waiting() -> dict[str, Any]:
+    """What sql/waits.sql asks: for how long a job waits that no alive worker may run."""
+    return {"unmatched_after": conf().unmatched_after, "wait_after_loss": conf().wait_after_loss}

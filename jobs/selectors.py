@@ -1,6 +1,7 @@
 """Reads for the API and the pages."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -28,11 +29,12 @@ from django.db.models.functions import Coalesce
 from controlplane.schema import ClockTimestamp
 from controlplane.sql import Written
 from jobs import states
+from jobs.conf import conf, waiting
 from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.sql import sql
-from jobs.states import JobState
+from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
 from liveness.models import Server
@@ -81,16 +83,35 @@ def figures() -> dict[str, Any]:
     """How it stands, by the database's clock `now`: one query.
 
     `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
-    job could have been claimed, `waiting`; what holds for the whole instance, `brakes` and `maintenance`; when the last
+    job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
+    a state are counted); what holds for the whole instance, `brakes` and `maintenance`; when the last
     check went through, `finished` (`check_age` ago), and how long it `took`; the `observed` clock, how long ago it last
     moved, `observed_lag`, and whether heartbeats get in, `witnessed`.
     """
-    row = sql.rows("figures", ended=sorted(states.TERMINAL), counted=COUNTED)[0]
+    row = sql.rows("figures", ended=sorted(states.TERMINAL), counted=COUNTED, only=None, looked=COUNTED, **waiting())[0]
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in AS_JSON}
-    return {**row._asdict(), **read, "counts": read["counts"] or {}, "about": read["about"] or []}
+    flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
+    return {**row._asdict(), **read, "counts": read["counts"] or {}, "about": read["about"] or [], "flags": flags}
 
 
-AS_JSON = {"counts", "about", "brakes", "maintenance"}
+AS_JSON = {"counts", "about", "brakes", "maintenance", "flags"}
+
+
+def with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
+    """Jobs with why they stand still, `flags`: nearly always nothing."""
+    found: list[Any] = list(jobs)
+    hanging = [job.pk for job in found if may_stand_still(job)]
+    flags = {row.id: row.flag for row in sql.rows("flags", only=hanging, looked=None, **waiting())} if hanging else {}
+    for job in found:
+        job.flags = [flags[job.pk]] if job.pk in flags else []
+    return found
+
+
+def may_stand_still(job: WorkerJob) -> bool:
+    """Whether it is worth asking: not of what was submitted just now, which fails when nobody comes for it."""
+    if job.state == JobState.PENDING:
+        return job.attempt_count > 0 or job.unmatched == Unmatched.WAIT or conf().unmatched_after is None
+    return job.state == JobState.RUNNING
 
 
 def holders() -> QuerySet[Server]:

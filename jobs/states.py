@@ -59,6 +59,15 @@ QUARANTINED = ("RESUBMISSIONS_EXHAUSTED", "WORKER_CRASHED")
 """The codes of FAILED jobs whose workers died of them, or so it seems: somebody should look at them."""
 
 
+class Flag(StrEnum):
+    """Why a job stands still until somebody sees to it."""
+
+    HELD_BY_LOST_SERVER = "held_by_lost_server"  # it is RUNNING on a server that is lost, under NEVER
+    WAITS_FOR_TAGS = "waits_for_tags"  # no alive worker has its tags, and it waits for one
+    REFUSED_BY_ALL = "refused_by_all"  # every alive worker that has them gave it back as not allowed
+    WAITS_AFTER_LOSS = "waits_after_loss"  # it would have failed, but a worker that had it is gone, and more may come
+
+
 class JobKind(StrEnum):
     TASK = "TASK"
     TRIGGER = "TRIGGER"

@@ -113,6 +113,11 @@ class Server(models.Model):
         ]
         indexes = [
             models.Index(fields=["state"], name="server_not_inactive", condition=~Q(state=ServerState.INACTIVE)),
+            models.Index(
+                fields=["id"],
+                name="server_keeps_jobs",
+                condition=Q(worker_task_restart_strategy=RestartStrategy.NEVER) & ~Q(state__in=sorted(states.ALIVE)),
+            ),
             models.Index(fields=["state_changed_at"], name="server_inactive", condition=Q(state=ServerState.INACTIVE)),
         ]
         triggers = [

@@ -68,6 +68,11 @@ class InstanceAnswer(serializers.Serializer):
         child=serializers.CharField(),
         help_text="States of jobs that have ended, so many that their number is what the database's statistics say.",
     )
+    flagged = serializers.DictField(
+        source="flags",
+        child=serializers.IntegerField(),
+        help_text="Jobs that stand still until somebody sees to them, by flag.",
+    )
     oldest_pending_seconds = serializers.FloatField(source="waiting", allow_null=True)
     observed_clock = ObservedClock(source="*")
     last_check = LastCheck(source="*")

@@ -34,7 +34,6 @@ from jobs.api.serializers.workers import (
     told,
 )
 from jobs.conf import conf
-from jobs.models import WorkerJob
 from jobs.services import claiming, heartbeats, interventions, reporting, submission
 from jobs.services.reports import Result
 from liveness.api import views as liveness
@@ -161,6 +160,7 @@ class Jobs(JobCall):
         wanted = said.validated_data if many else [self.with_key(said.validated_data)]
         submitted = submission.submit(self.token, wanted)
         stored = selectors.jobs().in_bulk([job for job, _ in submitted])
+        selectors.with_flags(stored.values())
         items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
         is_new = any(new for _, new in submitted)
         return Response({"items": items} if many else items[0], status=201 if is_new else 200)
@@ -172,10 +172,10 @@ class Job(JobCall):
     @extend_schema(responses=JobAnswer)
     def get(self, request: Request, job: UUID) -> Response:
         """A job with its attempts, its timeline and the reports that came too late."""
-        try:
-            return Response(JobAnswer(selectors.seen_by(self.owner).get(pk=job)).data)
-        except WorkerJob.DoesNotExist:
-            raise Http404("No job of yours has this id.") from None
+        found = selectors.with_flags(selectors.seen_by(self.owner).filter(pk=job))
+        if not found:
+            raise Http404("No job of yours has this id.")
+        return Response(JobAnswer(found[0]).data)
 
 
 class Placement(JobCall):
@@ -200,7 +200,8 @@ class Intervention(JobCall):
         return f"{self.token.role}:{self.token.name}"
 
     def answer(self, job: UUID, status: int = 200) -> Response:
-        return Response(JobAnswer(selectors.jobs().get(pk=job)).data, status=status)
+        [found] = selectors.with_flags(selectors.jobs().filter(pk=job))
+        return Response(JobAnswer(found).data, status=status)
 
 
 class Cancel(Intervention):

@@ -127,6 +127,7 @@ class WorkerJob(models.Model):
                 condition=Q(state__in=TERMINAL, passed_on=False)
                 & (Q(execution__isnull=False) | Q(kind=JobKind.TRIGGER)),
             ),
+            models.Index(fields=["id"], name="job_refused", condition=Q(state=JobState.PENDING) & ~Q(refused_by=[])),
             models.Index(fields=["execution"], name="job_blocked", condition=Q(state=JobState.BLOCKED)),
             models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),
         ]

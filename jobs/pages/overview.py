@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from jobs import selectors
 from jobs.happenings import activity
 from jobs.pages.filters import JobFilter
-from jobs.states import JobState
+from jobs.states import Flag, JobState
 from liveness import selectors as liveness
 from liveness.conf import conf
 from liveness.pages.heartbeats import BEATS, strip_of
@@ -52,11 +52,35 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "has_jobs": bool(figures["counts"]),
         "has_workers": any(row["type"] == ServerType.WORKER for row in [*by_type, *map(vars, servers)]),
         "brakes": figures["brakes"] or [],
+        "flags": [flag_told(flag, count) for flag, count in figures["flags"].items() if count],
         "maintenance": figures["maintenance"],
         "witnessed": figures["witnessed"],
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
     return page(request, "overview", shown)
+
+
+FLAGS_SAID = {
+    Flag.HELD_BY_LOST_SERVER: (
+        "RUNNING on a server that is lost, whose restart strategy is NEVER: fail it or resubmit it by hand",
+        JobState.RUNNING,
+    ),
+    Flag.WAITS_FOR_TAGS: ("waiting for tags that no worker alive has", JobState.PENDING),
+    Flag.REFUSED_BY_ALL: ("waiting though every worker alive that has the tags refused it", JobState.PENDING),
+    Flag.WAITS_AFTER_LOSS: ("waiting for another worker: one that had it is gone", JobState.PENDING),
+}
+
+
+def flag_told(flag: str, count: int) -> dict[str, Any]:
+    """How many jobs stand still, why, and where to find them."""
+    said, state = FLAGS_SAID[Flag(flag)]
+    jobs = f"{count}{'+' if count >= selectors.COUNTED else ''} job{'' if count == 1 else 's'}"
+    return {
+        "flag": flag,
+        "jobs": jobs,
+        "said": said,
+        "url": f"{reverse('instance:jobs')}?{urlencode({'state': state})}",
+    }
 
 
 def listed(server: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import structlog
 from django.db import DatabaseError
 
 from controlplane import sql as database
-from jobs.conf import conf
+from jobs.conf import conf, waiting
 from jobs.services import cancellation, cascade, recovery, repair
 from jobs.sql import sql
 from liveness.services.operations import note_event
@@ -132,9 +132,8 @@ def expire() -> dict[str, int]:
 
 def give_up() -> dict[str, int]:
     """Jobs that no alive worker may run are FAILED after UNMATCHED_AFTER; how many."""
-    after = conf().unmatched_after
-    if after is None:
+    if conf().unmatched_after is None:
         return {}
     return recovery.in_batches(
-        lambda: sql.sweep("give_up", then=cascade.run_counted, batch=BATCH, unmatched_after=after)
+        lambda: sql.sweep("give_up", then=cascade.run_counted, batch=BATCH, looked=None, **waiting())
     )

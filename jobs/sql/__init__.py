@@ -4,6 +4,6 @@ from controlplane.sql import Statements, define
 from jobs import states
 from liveness import sql as liveness_sql  # noqa: F401 - names the lists of states that these statements share
 
-define(LIVE=states.LIVE, OPEN=states.OPEN, TERMINAL=states.TERMINAL, OVER=states.OVER)
+define(LIVE=states.LIVE, OPEN=states.OPEN, TERMINAL=states.TERMINAL, INTERRUPTED=states.INTERRUPTED, OVER=states.OVER)
 
 sql = Statements("jobs")

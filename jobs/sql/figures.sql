@@ -1,6 +1,9 @@
 -- How it stands, in one row. What lives is counted. What has ended may be millions: it is counted up to `counted`, and
--- beyond that the planner's statistics say about how many there are (`about`).
-with guessed as (
+-- beyond that the planner's statistics say about how many there are (`about`). Flagged are those that stand still.
+with recursive {{tag_sets}},
+{{unmatched}},
+{{flagged}},
+guessed as (
     select common.state, (c.reltuples * common.share)::bigint as jobs
       from pg_class c
       join pg_stats s on s.schemaname = c.relnamespace::regnamespace::text and s.tablename = c.relname
@@ -29,6 +32,7 @@ select clock_timestamp() as now,
        extract(epoch from clock_timestamp() - clock.finished_at)::float8 as check_age, clock.took,
        extract(epoch from clock.finished_at)::float8 as finished,
        (select jsonb_object_agg(state, jobs) from figures where jobs > 0) as counts,
+       (select jsonb_object_agg(flag, jobs) from (select flag, count(*) as jobs from flagged group by flag) f) as flags,
        (select jsonb_agg(state) from figures where is_full) as about,
        (select extract(epoch from clock_timestamp() - min(available_at))::float8
           from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp()) as waiting,

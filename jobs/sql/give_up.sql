@@ -1,14 +1,15 @@
 -- Nobody can run them: they fail; how many, by the tags that nobody has.
 with recursive {{tag_sets}},
 {{unmatched}},
+{{hung}},
 given_up as (
     update jobs_workerjob j
        set state = 'FAILED', finished_at = clock_timestamp(),
            error = jsonb_build_object(
                'code', 'NO_MATCHING_WORKER', 'message', 'No active worker with required tags to run this step',
                'required_tags', to_jsonb(j.required_tags))
-      from unmatched
-     where j.id = unmatched.id
+      from hung
+     where j.id = hung.id
  returning j.id as job_id, j.state, j.required_tags, j.error ->> 'message' as reason, j.execution_id, j.step, j.kind
 ),
 noted as (

@@ -1,3 +1,4 @@
 with recursive {{tag_sets}},
-{{unmatched}}
-select id from unmatched
+{{unmatched}},
+{{hung}}
+select id from hung

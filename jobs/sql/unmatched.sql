@@ -1,23 +1,29 @@
--- Pending jobs that waited too long and that no alive worker has the tags for: one that is stale, cordoned, draining or
--- full counts as a match, for it may come back. Judged once per set of tags, not once per job.
-hopeless as (
+-- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
+-- A worker that is stale, cordoned, draining or full counts, for it may come back. Judged once per set of tags, of which
+-- `looked` jobs are looked at (null: all), and one by one where a job was refused, which few are.
+hopeless as materialized (
     select tag_sets.tags from tag_sets
-     where tag_sets.tags is not null
+     -- What has the empty tag is dispatched by the control plane itself.
+     where tag_sets.tags <> array['']
        and not exists (
            select from liveness_server s
             where s.type = 'WORKER' and s.state in {{ALIVE}} and tag_sets.tags <@ s.tags)
 ),
 unmatched as (
-    select j.id
+    select tagged.*
       from hopeless
-      join jobs_workerjob j on j.state = 'PENDING' and j.required_tags = hopeless.tags
-     cross join liveness_clock clock
-     where j.unmatched = 'fail'
-       and clock.reading - j.pending_observed > %(unmatched_after)s
-       and j.available_at < clock_timestamp() - make_interval(secs => %(unmatched_after)s)
-       and not exists (select from liveness_instance where maintenance_since is not null)
+     cross join lateral (
+           select j.* from jobs_workerjob j
+            where j.state = 'PENDING' and j.required_tags = hopeless.tags
+              and (%(only)s::uuid[] is null or j.id = any(%(only)s))
+            limit %(looked)s) tagged
+     union all
+    select j.*
+      from jobs_workerjob j
+     where j.state = 'PENDING' and j.refused_by <> '{}' and j.required_tags not in (select tags from hopeless)
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
-     order by j.id
-     limit %(batch)s
-       for update of j skip locked
+       and not exists (
+           select from liveness_server s
+            where s.type = 'WORKER' and s.state in {{ALIVE}} and j.required_tags <@ s.tags
+              and s.id <> all(j.refused_by))
 )

@@ -235,7 +235,8 @@ def test_the_wait_for_a_match_begins_when_the_job_is_available(submit, clock):
     assert sweep.sweep()["unmatched"] == {"FAILED": 1}
 
 
-def test_a_job_that_waits_again_after_a_loss_waits_anew_for_a_match(worker, submit, clock):
+def test_a_job_that_waits_again_after_a_loss_waits_anew_for_a_match(worker, submit, clock, settings):
+    settings.JOBS = {"WAIT_AFTER_LOSS": False}
     submit()
     one = worker(config={"worker_task_restart_strategy": "IMMEDIATELY"})
     pass_time(clock, 100, one)

@@ -19,7 +19,7 @@ from controlplane.rest import (
 from jobs import reach, selectors
 from jobs.api.serializers.actions import ActionField
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
+from jobs.states import Flag, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
 
 
@@ -105,12 +105,18 @@ class JobAnswer(serializers.ModelSerializer):
     attempts = AttemptAnswer(many=True)
     timeline = serializers.SerializerMethodField()
     late_reports = LateReportAnswer(many=True)
+    flags = serializers.ListField(
+        child=serializers.ChoiceField(list(Flag)),
+        help_text="Why it stands still until somebody sees to it: held_by_lost_server (RUNNING on a server that is"
+        " lost, under NEVER), waits_for_tags (no alive worker has its tags), refused_by_all (every alive worker that"
+        " has them gave it back as not allowed), waits_after_loss (a worker that had it is gone; it waits for more).",
+    )
     execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")
 
     class Meta:
         model = WorkerJob
         fields = (
-            "id", "kind", "state", "action", "payload", "tags", "required_tags", "priority", "timeout_seconds",
+            "id", "kind", "state", "flags", "action", "payload", "tags", "required_tags", "priority", "timeout_seconds",
             "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
             "resubmissions", "retries", "resubmission_of", "cancel_requested_at", "execution", "step", "key", "output",
             "error", "created_at", "available_at", "good_until", "finished_at", "attempts", "timeline", "late_reports",
@@ -155,7 +161,8 @@ class JobFilter(PageFilter):
             jobs = jobs.filter(kind=said["kind"])
         if "tag" in said:
             jobs = jobs.filter(required_tags__contains=[said["tag"]])
-        return super().page(jobs, floor)
+        page = super().page(jobs, floor)
+        return {**page, "items": selectors.with_flags(page["items"])}
 
 
 class NoFields(StrictSerializer):
