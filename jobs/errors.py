@@ -1,6 +1,9 @@
 """What can be refused; each class says what happened, in words its caller can act on."""
 
+from collections.abc import Iterable
 from typing import Any
+
+import orjson
 
 from controlplane.problems import Problem
 
@@ -94,6 +97,67 @@ class NoFreshWorkers(Problem):
         return {**super().body(), "title": self.detail}
 
 
+class NoEligibleWorkers(NoFreshWorkers):
+    """No worker that is heard may run this just now."""
+
+    code = "no_eligible_workers"
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), "title": self.__doc__}
+
+
+class NoMatchingWorkers(NoEligibleWorkers):
+    """No active worker with required tags to run this step"""
+
+    code = "no_matching_workers"
+
+
+class WorkersInMaintenance(NoEligibleWorkers):
+    """Maintenance: no worker gets new work"""
+
+    code = "workers_in_maintenance"
+
+
+class WorkersNotRunning(NoEligibleWorkers):
+    """No worker with the required tags is RUNNING yet"""
+
+    code = "workers_not_running"
+
+
+class WorkersCordoned(NoEligibleWorkers):
+    """Every worker with the required tags is cordoned or being drained"""
+
+    code = "workers_cordoned"
+
+
+class WorkersWithoutRoom(NoEligibleWorkers):
+    """Every worker with the required tags has a max_concurrent of 0"""
+
+    code = "workers_without_room"
+
+
+IN_THE_WAY: dict[str, type[NoEligibleWorkers]] = {
+    "tags": NoMatchingWorkers,
+    "maintenance": WorkersInMaintenance,
+    "state": WorkersNotRunning,
+    "cordon": WorkersCordoned,
+    "capacity": WorkersWithoutRoom,
+}
+"""By the filter that rules all workers out."""
+
+
+def refuse_deserted(stored: Iterable[Any]) -> None:
+    """Raises what is in the way of the first row that requires a worker and finds none: `in_the_way`."""
+    for row in stored:
+        if row.in_the_way is not None:
+            found = orjson.loads(row.in_the_way)
+            filter, tags = found["filter"], found["tags"]
+            if filter == "freshness":
+                raise NoFreshWorkers(filter=filter, required_tags=tags)
+            problem = IN_THE_WAY[filter]
+            raise problem(f"{problem.__doc__}: {', '.join(tags)} ({filter}).", filter=filter, required_tags=tags)
+
+
 class TryAgain(Problem):
     """The job that had this key has just been removed; the same call again makes a new one."""
 
@@ -121,7 +185,7 @@ class ExecutionRunning(Problem):
 
 
 class StepHasChild(Problem):
-    """This step is an execution itself: act on that."""
+    """It is an execution itself: act on that."""
 
     code = "step_has_child"
 

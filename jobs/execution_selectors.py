@@ -21,7 +21,7 @@ COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')
 def executions(owner: UUID | None = None) -> QuerySet[Execution]:
     """Executions of one owner or (None) of all, with `counts` of their steps by state, their `parent`, and `now`."""
     parent = WorkerJob.objects.filter(pk=OuterRef("parent_step_id")).values(
-        said=JSONObject(execution="execution_id", step="step")
+        said=JSONObject(job="pk", execution="execution_id", step="step")
     )
     reached = Execution.objects.all() if owner is None else Execution.objects.filter(owner=owner)
     return reached.defer("definition", "fingerprint").annotate(

@@ -31,7 +31,7 @@ from controlplane.sql import Written
 from jobs import states
 from jobs.conf import conf, waiting
 from jobs.errors import JobNotWaiting, JobUnknown
-from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.sql import sql
 from jobs.states import Flag, JobState, Unmatched
@@ -40,11 +40,14 @@ from liveness.conf import conf as liveness_conf
 from liveness.models import Server
 from liveness.states import ServerState
 
+CHILD = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
+
 
 def jobs() -> QuerySet[WorkerJob]:
-    """Jobs with their attempts, these with their servers, and the reports that came too late."""
+    """Jobs with their attempts, these with their servers, the reports that came too late, and the execution that each
+    is, `child_execution`."""
     attempts = Attempt.objects.select_related("server").order_by("number")
-    return WorkerJob.objects.prefetch_related(
+    return WorkerJob.objects.annotate(child_execution=CHILD).prefetch_related(
         Prefetch("attempts", attempts), Prefetch("late_reports", LateReport.objects.order_by("id"))
     )
 
@@ -271,7 +274,7 @@ def told(job: UUID, lines: int) -> Any | None:
     were refused, `late`, and `now`; None when there is none."""
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
     found = what_applies(WorkerJob.objects.prefetch_related(attempts)).annotate(
-        now=ClockTimestamp(), late=Func(F("pk"), template=LATE, output_field=JSONField())
+        now=ClockTimestamp(), late=Func(F("pk"), template=LATE, output_field=JSONField()), child_execution=CHILD
     )
     return with_log(found, lines).filter(pk=job).first()
 

@@ -19,5 +19,7 @@ def of_action(action: dict[str, Any]) -> list[str]:
 
 
 def required(action: dict[str, Any], explicit: list[str]) -> list[str]:
-    """Every tag that a worker must have, sorted, each once."""
+    """Every tag that a worker must have, sorted, each once. What is an execution no worker has, whatever its tags."""
+    if action["type"] == "execution":
+        return of_action(action)
     return sorted({*explicit, *of_action(action)})

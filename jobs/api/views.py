@@ -12,15 +12,13 @@ from rest_framework.response import Response
 
 from controlplane.rest import StrictSerializer
 from jobs import selectors
+from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
 from jobs.api.serializers.jobs import (
-    SUBMISSION,
     SUBMITTED,
     FailRequest,
     JobAnswer,
     JobFilter,
-    JobList,
     JobPage,
-    JobRequest,
     NoFields,
     PlacementAnswer,
 )
@@ -155,7 +153,7 @@ class Jobs(JobCall):
         many = isinstance(request.data, list)
         if many and self.idempotency_key() is not None:
             raise serializers.ValidationError({"Idempotency-Key": ["For a list, give each job its own `key`."]})
-        said = JobList(data=request.data) if many else JobRequest(data=request.data)
+        said = JobList(data=request.data) if many else SubmissionRequest(data=request.data)
         said.is_valid(raise_exception=True)
         wanted = said.validated_data if many else [self.with_key(said.validated_data)]
         submitted = submission.submit(self.token, wanted)

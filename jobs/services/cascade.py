@@ -50,7 +50,7 @@ def move_on(found: Iterable[UUID]) -> None:
     while look or is_told:
         rows = sql.rows("cascade", executions=look, roots=roots, output_limit=SIZE_LIMIT)
         executions.begin_children([row.id for row in rows if row.what == "begins"])
-        look = sorted({row.execution for row in rows if row.what == "returns"})
+        look = sorted({row.execution for row in rows if row.what == "returns" and row.execution})
         is_told = any(row.what == "ended child" for row in rows)
         for row in rows:
             if row.what in ("ended", "ended child"):

@@ -12,11 +12,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from jobs import states
-from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain
+from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain, refuse_deserted
 from jobs.models import Execution
-from jobs.services import submission
+from jobs.services import drafts
 from jobs.sql import sql
-from jobs.states import Unmatched
 from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
 
@@ -55,9 +54,10 @@ def submit(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
     """An execution with all of its steps: its id, and whether it is new.
 
     `definition` is what the serializer let through. The same key again finds the same execution. Raises KeyTaken when
-    its content is another, and NoFreshWorkers when it requires a worker and for one of its steps none is eligible.
+    its content is another, and what is in the way when it requires a worker and for one of its steps, or of its
+    children's, none is eligible.
     """
-    content = {name: value for name, value in definition.items() if name not in submission.UNPRINTED}
+    content = {name: value for name, value in definition.items() if name not in drafts.UNPRINTED}
     plan = Plan(
         content,
         owner.pk,
@@ -71,7 +71,7 @@ def submit(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
     known = Execution.objects.filter(owner=owner, key=plan.key).first()
     if known is None:
         raise TryAgain
-    if bytes(known.fingerprint).hex() != submission.fingerprint(content):
+    if bytes(known.fingerprint).hex() != drafts.fingerprint(content):
         raise KeyTaken(f"The key {plan.key!r} was used before, with other content.", execution=str(known.pk))
     return known.pk, False
 
@@ -123,18 +123,19 @@ def begin(plans: list[Plan]) -> list[UUID]:
     rows = written(plans)
     stored = sql.rows(
         "execution_submit",
-        executions=submission.dumped(rows.executions),
-        steps=submission.dumped(rows.steps),
-        edges=submission.dumped(rows.edges),
+        executions=drafts.dumped(rows.executions),
+        steps=drafts.dumped(rows.steps),
+        edges=drafts.dumped(rows.edges),
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
-    submission.refuse_deserted(stored)
+    refuse_deserted(stored)
     begin_children(row.child_of for row in stored if row.child_of)
     return list(dict.fromkeys(row.execution for row in stored))
 
 
 def begin_children(steps: Iterable[UUID]) -> None:
-    """Begin the executions that steps are. In the caller's transaction, which holds their roots."""
+    """Begin the executions that waiting steps, or jobs, are. In the caller's transaction, which holds the roots of
+    steps."""
     if plans := children(list(steps)):
         begin(plans)
 
@@ -168,7 +169,7 @@ def written(plans: list[Plan]) -> Rows:
                 "rerun_of": plan.rerun_of,
                 "name": plan.definition["name"],
                 "key": plan.key,
-                "fingerprint": submission.fingerprint(plan.definition),
+                "fingerprint": drafts.fingerprint(plan.definition),
                 "definition": plan.definition,
                 "inputs": plan.inputs,
                 "open_steps": len(steps),
@@ -194,10 +195,10 @@ def written(plans: list[Plan]) -> Rows:
 
 def handed_on(definition: dict[str, Any], inputs: Any) -> int:
     """Bytes of the payloads that an execution and its children would store."""
-    own = len(submission.dumped(inputs))
+    own = len(drafts.dumped(inputs))
     total = 0
-    for step in [*definition["steps"], *definition.get("on_error", [])]:
-        total += len(submission.dumped(step["payload"])) if "payload" in step else own
+    for step in drafts.parts(definition):
+        total += len(drafts.dumped(step["payload"])) if "payload" in step else own
         if step["action"]["type"] == "execution":
             total += handed_on(step["action"], step.get("payload", inputs))
     return total
@@ -205,8 +206,5 @@ def handed_on(definition: dict[str, Any], inputs: Any) -> int:
 
 def as_job(step: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """A step as the job that it is. Without a payload it gets the inputs of the execution."""
-    is_execution = step["action"]["type"] == "execution"
-    job = submission.content({"payload": plan.inputs, **step})
-    if is_execution:
-        return {**job, "unmatched": Unmatched.WAIT, "timeout_seconds": None, "require_worker": False}
-    return {**job, "require_worker": plan.require_worker}
+    job = drafts.content({"payload": plan.inputs, **step})
+    return {**job, "needs": drafts.needed(step) if plan.require_worker else None}

@@ -28,7 +28,7 @@ from jobs.errors import (
     TryAgain,
 )
 from jobs.models import WorkerJob
-from jobs.services import cancellation, cascade
+from jobs.services import cancellation, cascade, executions
 from jobs.sql import sql
 from jobs.states import JobKind, JobState
 
@@ -36,8 +36,8 @@ log = structlog.get_logger()
 
 
 def cancel(job: UUID, by: str, owner: UUID | None = None) -> None:
-    """A waiting job is CANCELLED now; a live one when its worker confirms, unless it completes first; a step that is
-    an execution when that is.
+    """A waiting job is CANCELLED now; a live one when its worker confirms, unless it completes first; what is an
+    execution when that is.
 
     Asking again changes nothing.
     """
@@ -66,6 +66,9 @@ def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = No
         event="MOVED", error=None, actor=by, reason=f"resubmitted by {name(by)}", key=key,
     )  # fmt: skip
     if copied:
+        if copied[0].is_execution:
+            with transaction.atomic():
+                executions.begin_children([copied[0].id])
         log.info("Job submitted again", job=str(job), actor=by, new=str(copied[0].id))
         return copied[0].id, True
     if moved:
@@ -137,7 +140,7 @@ def is_open(job: Any) -> bool:
 def refusal(job: Any) -> Problem:
     """Why nothing applies to a job that does not wait."""
     if job.child is not None and job.state not in states.TERMINAL:
-        return StepHasChild(f"This step is the execution {job.child}: act on that.", child=str(job.child))
+        return StepHasChild(f"It is the execution {job.child}: act on that.", child=str(job.child))
     if job.is_cancelling and job.state in states.LIVE:
         return CancelRequested(state=job.state)
     return JobEnded(f"This job is {job.state}: nothing changes it any more.", state=job.state)

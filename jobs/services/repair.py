@@ -25,6 +25,7 @@ def repair() -> dict[str, int]:
         for row in torn:
             mend(row.id)
         count, after = count + len(torn), torn[-1].id
+    count += sum(mend_job(row.id, row.child) for row in sql.rows("job_torn", batch=BATCH))
     cancellation.halt()
     if evaluations := [row.id for row in sql.rows("trigger_torn", batch=BATCH)]:
         triggers.follow_up(evaluations)
@@ -39,3 +40,16 @@ def mend(execution: UUID) -> None:
     executions.begin_children([row.child_of for row in changed if row.child_of])
     cascade.move_on([execution])
     log.warning("Execution repaired", execution=str(execution))
+
+
+@transaction.atomic
+def mend_job(job: UUID, child: UUID | None) -> bool:
+    """A job that is an execution begins, or ends as its child did."""
+    if child is None:
+        executions.begin_children([job])
+    else:
+        sql.rows("cascade_lock", executions=[child])
+        sql.rows("job_mend", child=child)
+        cascade.move_on([child])
+    log.warning("Job repaired", job=str(job))
+    return True

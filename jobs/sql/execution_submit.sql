@@ -41,9 +41,7 @@ edges as (
 ),
 {{deserted}}
 select planned.place, begun.id as execution, step.id as child_of,
-       exists (select from said
-                where said.execution = begun.id and require_worker
-                  and said.required_tags in (select * from deserted)) as is_deserted
+       (select min({{in_the_way}}::text) from said where said.execution = begun.id)::jsonb as in_the_way
   from planned
   join begun on begun.id = planned.id
   left join said step on step.execution = begun.id and step.action ->> 'type' = 'execution' and step.waits_for = 0

@@ -1,5 +1,5 @@
 -- Store jobs in the order given. One whose key is known is left out: the caller finds the job that has it.
--- One that needs a worker and finds none is marked for the caller to take all back.
+-- One that needs a worker and finds none says what is in the way, for the caller to take all back.
 with said as materialized (
     select uuid7() as id, r.*
       from jsonb_to_recordset(%(jobs)s::jsonb) as r(place int, key text, fingerprint text, {{job_said}})
@@ -13,5 +13,5 @@ stored as (
  returning id
 ),
 {{deserted}}
-select said.place, stored.id, said.require_worker and said.required_tags in (select * from deserted) as is_deserted
+select said.place, stored.id, {{in_the_way}} as in_the_way, said.action ->> 'type' = 'execution' as is_execution
   from stored join said using (id)

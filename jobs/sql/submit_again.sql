@@ -13,9 +13,9 @@ with copied as (
      where j.id = %(job)s and {{interrupt_reach}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'
        and j.execution_id is null and j.kind = 'TASK'
         on conflict (owner_id, key) where key is not null do nothing
-    returning id
+    returning id, action ->> 'type' = 'execution' as is_execution
 ),
 heir as (
     update jobs_takenattempt t set job_id = copied.id from copied where t.job_id = %(job)s
 )
-select id from copied
+select id, is_execution from copied

@@ -140,7 +140,8 @@ def test_a_cancellation_goes_down_five_levels(begin, do, submitter):
 def test_the_parent_of_a_child_is_said(begin, submitter):
     run = begin(step("child", action=nested(1)))
     child = run.step("child")["child"]
-    assert submitter.get(f"/executions/{child}").json()["parent"] == {"execution": run.id, "step": "child"}
+    parent = {"execution": run.id, "step": "child", "job": run.step("child")["job"]}
+    assert submitter.get(f"/executions/{child}").json()["parent"] == parent
 
 
 def queries(call):

@@ -290,16 +290,40 @@ def maintain(clock, one):
 DRAIN = {"drain_deadline": "2100-01-01T00:00:00Z", "drain_until_observed": 1e9}
 
 
-@pytest.mark.parametrize("happens", [
-    stale, maintain, update(state="MAINTENANCE"), update(cordoned_by="operator:o"), update(**DRAIN),
-    update(tags=["python"]), update(max_concurrent=0),
-], ids=["stale", "maintenance", "own maintenance", "cordoned", "draining", "tags", "no room ever"])  # fmt: skip
+def both(*changes):
+    return lambda clock, one: [change(clock, one) for change in changes]
+
+
+def assert_in_the_way(answer, filter, code):
+    body = answer.json()
+    assert (answer.status_code, body["code"], body["filter"]) == (503, code, filter)
+    assert body["required_tags"] == ["script"]
+    if code == "no_fresh_workers":
+        assert_no_worker(answer)
+    else:
+        assert NO_WORKER not in (body["title"], body["detail"])
+        assert filter in body["detail"]
+
+
+@pytest.mark.parametrize(("happens", "filter", "code"), [
+    (stale, "freshness", "no_fresh_workers"),
+    (both(stale, maintain), "freshness", "no_fresh_workers"),
+    (maintain, "maintenance", "workers_in_maintenance"),
+    (update(state="MAINTENANCE"), "maintenance", "workers_in_maintenance"),
+    (update(cordoned_by="operator:o"), "cordon", "workers_cordoned"),
+    (update(**DRAIN), "cordon", "workers_cordoned"),
+    (update(tags=["python"]), "tags", "no_matching_workers"),
+    (update(max_concurrent=0), "capacity", "workers_without_room"),
+], ids=["stale", "stale and in maintenance", "maintenance", "own maintenance", "cordoned", "draining", "tags",
+        "no room ever"])  # fmt: skip
 @pytest.mark.parametrize("many", [False, True])
-def test_a_job_that_requires_a_worker_is_refused_when_none_is_eligible(client, worker, clock, happens, many):
+def test_a_job_that_requires_a_worker_is_refused_with_the_filter_that_is_in_the_way(
+    client, worker, clock, happens, filter, code, many
+):
     one = worker(config={"heartbeat_interval_seconds": 10, "timeout_seconds": 45})
     body = job(require_worker=True, key="k")
     happens(clock, one)
-    assert_no_worker(client.post("/jobs", [job(), body] if many else body))
+    assert_in_the_way(client.post("/jobs", [job(), body] if many else body), filter, code)
     assert not WorkerJob.objects.exists()
     assert client.post("/jobs", job(require_worker=False)).status_code == 201
 
@@ -307,6 +331,19 @@ def test_a_job_that_requires_a_worker_is_refused_when_none_is_eligible(client, w
 def test_a_server_that_is_no_worker_is_none(client, api):
     Worker.register(api("worker"), type="EXECUTOR")
     assert_no_worker(client.post("/jobs", job(require_worker=True)))
+
+
+def test_a_worker_that_is_heard_and_not_yet_running_is_named_as_such(client, api):
+    Worker.register(api("worker")).beat()
+    assert_in_the_way(client.post("/jobs", job(require_worker=True)), "state", "workers_not_running")
+
+
+def test_of_several_workers_the_filter_is_named_that_ruled_out_the_last(client, worker, clock):
+    worker(name="other", tags=["python"]), worker(name="asleep", max_concurrent=1)
+    clock.advance(20)
+    cordoned = worker(name="cordoned")
+    cordoned.beat(schedulable=False, reason="its probe fails")
+    assert_in_the_way(client.post("/jobs", job(require_worker=True)), "cordon", "workers_cordoned")
 
 
 def test_a_full_worker_is_one_to_wait_for(client, worker):
@@ -322,7 +359,7 @@ def test_each_job_of_a_list_requires_a_worker_of_its_own(client, worker):
     worker(tags=["script", "a"])
     needs = [job(require_worker=True, tags=[tag]) for tag in "ab"]
     assert client.post("/jobs", needs[:1]).status_code == 201
-    assert_no_worker(client.post("/jobs", needs))
+    assert client.post("/jobs", needs).json()["code"] == "no_matching_workers"
     assert client.post("/jobs", [needs[0], job(tags=["b"])]).status_code == 201
     assert WorkerJob.objects.count() == 3
 

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from controlplane.rest import AnyField, IdField, PageFilter, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, reach
 from jobs.api.serializers.actions import ACTIONS, ActionField
-from jobs.api.serializers.jobs import JobRequest, ServerName
+from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many
 from jobs.models import Execution, ExecutionEvent, WorkerJob
 from jobs.services import executions
 from jobs.states import EventCode, ExecutionState
@@ -51,21 +51,17 @@ class HookRequest(JobRequest):
     require_worker = None  # type: ignore[assignment]
 
 
-class StepRequest(JobRequest):
-    key = KeyField(help_text="Its name in the execution, once in it.")
+class TaskRequest(JobRequest):
+    """A job, or a step, which may be an execution of its own."""
+
     action = StepActionField()
-    depends_on = serializers.ListField(
-        child=TextField(), required=False, max_length=graph.STEPS_LIMIT, help_text="Keys of steps that end before."
-    )
-    continue_on_failure = YesNoField(required=False, help_text="What depends on it runs all the same.")
-    require_worker = None  # type: ignore[assignment]
 
     def validate(self, job: dict[str, Any]) -> dict[str, Any]:
         job = super().validate(job)
         if job["action"]["type"] != "execution":
             return job
         problems = {
-            field: [f"A step that is an execution has no {field}: {why}."]
+            field: [f"What is an execution has no {field}: {why}."]
             for field, why in {
                 "timeout_seconds": "give it to the action",
                 "max_retries": "give them to its steps",
@@ -75,10 +71,19 @@ class StepRequest(JobRequest):
             if field in job
         }
         if not isinstance(job.get("payload", {}), dict):
-            problems["payload"] = ["Of a step that is an execution it is an object: its inputs."]
+            problems["payload"] = ["Of what is an execution it is an object: its inputs."]
         if problems:
             raise serializers.ValidationError(problems)
         return job
+
+
+class StepRequest(TaskRequest):
+    key = KeyField(help_text="Its name in the execution, once in it.")
+    depends_on = serializers.ListField(
+        child=TextField(), required=False, max_length=graph.STEPS_LIMIT, help_text="Keys of steps that end before."
+    )
+    continue_on_failure = YesNoField(required=False, help_text="What depends on it runs all the same.")
+    require_worker = None  # type: ignore[assignment]
 
 
 class Definition(StrictSerializer):
@@ -105,6 +110,13 @@ class Definition(StrictSerializer):
         return definition
 
 
+def refuse_too_much(field: str, definition: dict[str, Any], inputs: dict[str, Any]) -> None:
+    """Raises ValidationError when the steps would store too much of what they are handed."""
+    if (size := executions.handed_on(definition, inputs)) > executions.HANDED_ON_LIMIT:
+        why = f"Handed to every step without a payload they are {size} bytes; at most {executions.HANDED_ON_LIMIT}."
+        raise serializers.ValidationError({field: [why]})
+
+
 class ChildAction(Definition):
     type = serializers.ChoiceField(["execution"])
 
@@ -118,11 +130,28 @@ class ExecutionRequest(Definition):
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         definition = super().validate(definition)
-        size = executions.handed_on(definition, definition.get("inputs", {}))
-        if size > executions.HANDED_ON_LIMIT:
-            why = f"Handed to every step without a payload they are {size} bytes; at most {executions.HANDED_ON_LIMIT}."
-            raise serializers.ValidationError({"inputs": [why]})
+        refuse_too_much("inputs", definition, definition.get("inputs", {}))
         return definition
+
+
+class SubmissionRequest(TaskRequest):
+    """A job of its own."""
+
+    def validate(self, job: dict[str, Any]) -> dict[str, Any]:
+        job = super().validate(job)
+        if job["action"]["type"] == "execution":
+            refuse_too_much("payload", job["action"], job.get("payload", {}))
+        return job
+
+
+class JobList(serializers.ListSerializer):
+    """Up to 1000 jobs; errors say which by its place."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(child=SubmissionRequest(), max_length=1000, **options)
+
+
+SUBMISSION = one_or_many("Submission", SubmissionRequest, SubmissionRequest(many=True))
 
 
 class StepAnswer(serializers.ModelSerializer):
@@ -144,8 +173,9 @@ class StepAnswer(serializers.ModelSerializer):
 
 
 class Parent(serializers.Serializer):
-    execution = serializers.UUIDField()
-    step = serializers.CharField()
+    job = serializers.UUIDField()
+    execution = serializers.UUIDField(allow_null=True, help_text="Null: the job is no step.")
+    step = serializers.CharField(allow_null=True)
 
 
 class ExecutionSummary(serializers.ModelSerializer):

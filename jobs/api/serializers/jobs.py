@@ -50,13 +50,6 @@ class JobRequest(StrictSerializer):
         return job
 
 
-class JobList(serializers.ListSerializer):
-    """Up to 1000 jobs; errors say which by its place."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(child=JobRequest(), max_length=1000, **options)
-
-
 class ServerName(serializers.Serializer):
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -112,14 +105,16 @@ class JobAnswer(serializers.ModelSerializer):
         " has them gave it back as not allowed), waits_after_loss (a worker that had it is gone; it waits for more).",
     )
     execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")
+    child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
 
     class Meta:
         model = WorkerJob
         fields = (
             "id", "kind", "state", "flags", "action", "payload", "tags", "required_tags", "priority", "timeout_seconds",
             "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
-            "resubmissions", "retries", "resubmission_of", "cancel_requested_at", "execution", "step", "key", "output",
-            "error", "created_at", "available_at", "good_until", "finished_at", "attempts", "timeline", "late_reports",
+            "resubmissions", "retries", "resubmission_of", "cancel_requested_at", "execution", "step", "child", "key",
+            "output", "error", "created_at", "available_at", "good_until", "finished_at", "attempts", "timeline",
+            "late_reports",
         )  # fmt: skip
 
     @extend_schema_field(TimelineEntry(many=True))
@@ -203,5 +198,4 @@ def one_or_many(name: str, one: Any, many: Any) -> PolymorphicProxySerializer:
     return PolymorphicProxySerializer(name, serializers=[one, many], resource_type_field_name=None, many=False)
 
 
-SUBMISSION = one_or_many("Submission", JobRequest, JobRequest(many=True))
 SUBMITTED = one_or_many("Submitted", JobAnswer, JobAnswers)

@@ -1,0 +1,65 @@
+"""What was submitted, as it is stored: the content of a job, and by what it is known again."""
+
+import hashlib
+import json
+from typing import Any
+
+import orjson
+
+from jobs import tags
+from jobs.conf import conf
+from jobs.states import RetryBackoff, Unmatched
+
+UNPRINTED = {"key", "require_worker"}
+"""How a job is submitted, not what it is: no part of its fingerprint."""
+
+
+def content(job: dict[str, Any]) -> dict[str, Any]:
+    """What a job is, with the defaults of what it does not say."""
+    is_execution = job["action"]["type"] == "execution"
+    return {
+        "fingerprint": fingerprint(job),
+        "action": job["action"],
+        "payload": job.get("payload"),
+        "tags": job.get("tags", []),
+        "required_tags": tags.required(job["action"], job.get("tags", [])),
+        "priority": job.get("priority", 0),
+        "timeout_seconds": None if is_execution else job.get("timeout_seconds", conf().default_timeout),
+        "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
+        "unmatched": Unmatched.WAIT if is_execution else job.get("unmatched", Unmatched.FAIL),
+        "max_retries": job.get("max_retries", 0),
+        "retry_delay_seconds": job.get("retry_delay_seconds", 0),
+        "retry_backoff": job.get("retry_backoff", RetryBackoff.FIXED),
+        "retry_on": job.get("retry_on"),
+        "good_until": job.get("good_until"),
+        "available_at": job.get("available_at"),
+        "needs": needed(job) if job.get("require_worker") else None,
+    }
+
+
+def needed(job: dict[str, Any]) -> list[list[str]]:
+    """The tags that a worker must have to run a job; of an execution those of each of its steps and hooks, and of
+    theirs."""
+    action = job["action"]
+    if action["type"] != "execution":
+        return [tags.required(action, job.get("tags", []))]
+    return [needs for step in parts(action) for needs in needed(step)]
+
+
+def parts(definition: dict[str, Any]) -> list[dict[str, Any]]:
+    """The steps and hooks of an execution."""
+    return [*definition["steps"], *definition.get("on_error", [])]
+
+
+def fingerprint(submitted: dict[str, Any]) -> str:
+    """SHA-256 of what was submitted, in hexadecimal: whether it is the same again."""
+    kept = {field: value for field, value in submitted.items() if field not in UNPRINTED}
+    return hashlib.sha256(dumped(kept).encode()).hexdigest()
+
+
+def dumped(data: Any) -> str:
+    """JSON with sorted keys."""
+    try:
+        return orjson.dumps(data, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # a whole number beyond 64 bits: as such PostgreSQL keeps a large float
+        return json.dumps(data, sort_keys=True, default=str)
