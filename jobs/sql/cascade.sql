@@ -57,7 +57,9 @@ closing as materialized (
                 when failed.count > 0 then jsonb_build_object(
                     'code', 'STEPS_FAILED',
                     'message', format('%%s of its steps did not complete: %%s', failed.count, failed.named),
-                    'steps', failed.steps) end as error
+                    'steps', failed.steps) end as error,
+           coalesce(failed.steps, '[]') as failed,
+           e.state <> 'CANCELLING' and failed.count > 0 or {{timed_out}} as calls_hooks
       from counted
       join jobs_execution e on e.id = counted.id and e.open_steps <= counted.steps
      cross join lateral (
@@ -87,12 +89,12 @@ advanced as (
 ),
 hooked as (
     update jobs_workerjob h
-       set state = case closing.state when 'FAILED' then 'PENDING' else 'SKIPPED' end, waits_for = 0,
-           finished_at = case when closing.state <> 'FAILED' then closing.at end,
-           passed_on = closing.state <> 'FAILED',
+       set state = case when closing.calls_hooks then 'PENDING' else 'SKIPPED' end, waits_for = 0,
+           finished_at = case when not closing.calls_hooks then closing.at end,
+           passed_on = not closing.calls_hooks,
            payload = h.payload || jsonb_build_object(
                'execution', jsonb_build_object('id', closing.id, 'name', closing.name),
-               'failed', closing.error -> 'steps', 'error', closing.error - 'steps',
+               'failed', closing.failed, 'error', closing.error - 'steps',
                'duration_seconds', extract(epoch from closing.at - closing.created_at)),
            pending_observed = observed_now(), available_at = greatest(h.available_at, closing.at)
       from closing

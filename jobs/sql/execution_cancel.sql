@@ -14,7 +14,7 @@ stopped as (
        set state = 'CANCELLING', cancel_requested_at = clock_timestamp(), error = stopping.error
       from (select id, (array_agg(error order by error ->> 'code'))[1] as error from stopping group by id) stopping
      where e.id = stopping.id
- returning e.id
+ returning e.id, {{timed_out}} as calls_hooks
 ),
 noted as (
     insert into jobs_executionevent (execution_id, code, line)
@@ -25,6 +25,6 @@ cancelled as (
     update jobs_workerjob j
        set state = 'CANCELLED', finished_at = clock_timestamp(), passed_on = j.is_hook
       from stopped
-     where j.execution_id = stopped.id and j.state = 'BLOCKED'
+     where j.execution_id = stopped.id and j.state = 'BLOCKED' and not (j.is_hook and stopped.calls_hooks)
 )
 select id from stopped

@@ -5,6 +5,7 @@ with stray as (
        set state = 'CANCELLED', finished_at = clock_timestamp(), passed_on = j.is_hook
       from jobs_execution e
      where e.id = %(execution)s and e.state = 'CANCELLING' and j.execution_id = e.id and j.state = 'BLOCKED'
+       and not (j.is_hook and {{timed_out}})
 ),
 waiting as (
     update jobs_workerjob j

@@ -141,6 +141,59 @@ def test_an_execution_at_its_timeout_is_cancelled_with_its_children(begin, do, f
     assert [event["code"] for event in run.events()] == ["EXECUTION_TIMEOUT"]
 
 
+TELL = {"key": "tell", "action": SCRIPT, "payload": {"to": "ops"}}
+
+
+def test_the_timeout_of_an_execution_runs_its_hooks_which_are_told_of_it(begin, do, frozen):
+    run = begin(step("a"), step("b", unmatched="wait", tags=["rare"]), on_error=[TELL], timeout_seconds=100)
+    attempt = do.take()["a"]
+    do.crew.start(attempt)
+    frozen.advance(100)
+    do.crew.beat()
+    sweep.sweep()
+    assert (run.state, run.step("tell")["state"]) == ("CANCELLING", "BLOCKED")
+    do.crew.report({"attempt": attempt["id"], "event": "CANCELLED"})
+    assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
+    told = do.take()["tell"]["job"]["payload"]
+    assert told["to"] == "ops"
+    assert told["error"] == {"code": "EXECUTION_TIMEOUT", "message": "exceeded its timeout of 100 s"}
+    assert {(row["step"], row["state"]) for row in told["failed"]} == {("a", "CANCELLED"), ("b", "CANCELLED")}
+    assert told["execution"]["id"] == run.id
+    do("tell")
+    assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "COMPLETED")
+
+
+def test_the_timeout_of_an_execution_of_which_nothing_runs_runs_its_hooks_at_once(begin, do, frozen):
+    run = begin(step("a", unmatched="wait", tags=["rare"]), on_error=[TELL], timeout_seconds=100)
+    frozen.advance(100)
+    sweep.sweep()
+    assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
+    do("tell")
+
+
+def test_a_hook_survives_a_repair_of_the_execution_that_timed_out(begin, do, frozen):
+    run = begin(step("a"), on_error=[TELL], timeout_seconds=100)
+    attempt = do.take()["a"]
+    do.crew.start(attempt)
+    frozen.advance(100)
+    sweep.sweep()
+    sql("update jobs_workerjob set state = 'CANCELLED', attempt_id = null, finished_at = now() where step = 'a'")
+    sweep.sweep()
+    assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
+
+
+def test_when_a_person_cancels_no_hook_runs_nor_those_of_children_when_a_parent_times_out(begin, frozen):
+    run = begin(step("a", unmatched="wait"), on_error=[TELL])
+    run.cancel()
+    assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "CANCELLED")
+    inner = {"type": "execution", "name": "inner", "steps": [step("x", unmatched="wait")], "on_error": [TELL]}
+    run = begin(step("child", action=inner), timeout_seconds=100)
+    frozen.advance(100)
+    sweep.sweep()
+    child = type(run)(run.client, run.step("child")["child"])
+    assert (run.state, child.state, child.step("tell")["state"]) == ("CANCELLED", "CANCELLED", "CANCELLED")
+
+
 def test_an_execution_just_before_its_timeout_runs_on(begin, frozen):
     run = begin(step("a", unmatched="wait"), timeout_seconds=100)
     frozen.advance(99.9)
