@@ -18,7 +18,7 @@ from jobs.api.serializers.executions import (
     ExecutionPage,
     ExecutionRequest,
 )
-from jobs.api.serializers.jobs import NoFields
+from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.views import KEY, Intervention, JobCall
 from jobs.errors import ExecutionUnknown
 from jobs.services import cancellation, executions
@@ -55,22 +55,24 @@ class Execution(JobCall):
 class Cancel(Intervention):
     """`POST /executions/{id}/cancel`."""
 
-    @extend_schema(request=NoFields, responses=ExecutionAnswer)
+    @extend_schema(request=NoteRequest, responses=ExecutionAnswer)
     def post(self, request: Request, execution: UUID) -> Response:
         """Cancel what waits now, and ask the workers of what is live to; with all children."""
-        self.said(request, NoFields)
+        why = self.said(request, NoteRequest)["note"]
         cancellation.cancel(execution, self.by, self.owner)
+        self.note("cancel_execution", f"execution {execution}", why)
         return Response(ExecutionAnswer(selectors.execution(execution)).data)
 
 
 class Rerun(Intervention):
     """`POST /executions/{id}/rerun`."""
 
-    @extend_schema(parameters=[KEY], request=NoFields, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
+    @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request, execution: UUID) -> Response:
         """The same once more from its beginning, as a new execution."""
-        self.said(request, NoFields)
+        why = self.said(request, NoteRequest)["note"]
         begun, is_new = executions.rerun(execution, self.owner, self.idempotency_key())
+        self.note("rerun_execution", f"execution {execution}", why)
         return Response(ExecutionAnswer(selectors.execution(begun)).data, status=201 if is_new else 200)
 
 

@@ -10,12 +10,13 @@ from rest_framework.response import Response
 from controlplane.rest import PageFilter
 from jobs import execution_selectors as selectors
 from jobs import models
-from jobs.api.serializers.jobs import NoFields
+from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerPage, TriggerRequest
 from jobs.errors import TriggerUnknown
-from jobs.services import triggers
+from jobs.services import noting, triggers
 from liveness.api.access import RoleCall
 from liveness.models import Role
+from liveness.services.operations import actor
 
 
 class TriggerCall(RoleCall):
@@ -31,6 +32,9 @@ class TriggerCall(RoleCall):
         if found is None:
             raise TriggerUnknown
         return found
+
+    def note(self, action: str, name: str, why: str) -> None:
+        noting.note(action, f"trigger {name}", actor(self.token.name), why)
 
 
 class Triggers(TriggerCall):
@@ -48,7 +52,9 @@ class Triggers(TriggerCall):
         """Create a trigger; its first slot is the next one of its schedule."""
         said = TriggerRequest(data=request.data)
         said.is_valid(raise_exception=True)
+        why = said.validated_data.pop("note", "")
         created = triggers.create(said.validated_data)
+        self.note("create_trigger", created.name, why)
         return Response(TriggerAnswer(self.found(created.pk)).data, status=201)
 
 
@@ -65,23 +71,31 @@ class Trigger(TriggerCall):
         """Change some fields of a trigger; its next slot is counted from now."""
         said = TriggerRequest(self.found(trigger), data=request.data, partial=True)
         said.is_valid(raise_exception=True)
-        triggers.change(trigger, said.validated_data)
+        why = said.validated_data.pop("note", "")
+        changed = triggers.change(trigger, said.validated_data)
+        self.note("change_trigger", changed.name, why)
         return Response(TriggerAnswer(self.found(trigger)).data)
 
-    @extend_schema(responses={204: None})
+    @extend_schema(parameters=[NoteRequest], responses={204: None})
     def delete(self, request: Request, trigger: UUID) -> Response:
         """Delete a trigger; the executions that it started stay."""
+        said: Any = NoteRequest(data=request.query_params.dict())
+        said.is_valid(raise_exception=True)
+        found = self.found(trigger)
         triggers.delete(trigger)
+        self.note("delete_trigger", found.name, said.validated_data["note"])
         return Response(status=204)
 
 
 class Evaluate(TriggerCall):
     """`POST /triggers/{id}/evaluate`."""
 
-    @extend_schema(request=NoFields, responses={201: SlotAnswer})
+    @extend_schema(request=NoteRequest, responses={201: SlotAnswer})
     def post(self, request: Request, trigger: UUID) -> Response:
         """Have a trigger evaluated now, whatever its schedule says."""
-        said: Any = NoFields(data=request.data)
+        said: Any = NoteRequest(data=request.data)
         said.is_valid(raise_exception=True)
-        slot = triggers.evaluate(trigger, f"{self.token.role}:{self.token.name}")
+        found = self.found(trigger)
+        slot = triggers.evaluate(trigger, actor(self.token.name))
+        self.note("evaluate_trigger", found.name, said.validated_data["note"])
         return Response(SlotAnswer(slot).data, status=201)

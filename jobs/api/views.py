@@ -19,7 +19,7 @@ from jobs.api.serializers.jobs import (
     JobAnswer,
     JobFilter,
     JobPage,
-    NoFields,
+    NoteRequest,
     PlacementAnswer,
 )
 from jobs.api.serializers.workers import (
@@ -32,7 +32,7 @@ from jobs.api.serializers.workers import (
     told,
 )
 from jobs.conf import conf
-from jobs.services import claiming, heartbeats, interventions, reporting, submission
+from jobs.services import claiming, heartbeats, interventions, noting, reporting, submission
 from jobs.services.reports import Result
 from liveness.api import views as liveness
 from liveness.api.access import RoleCall, ServerCall
@@ -197,6 +197,9 @@ class Intervention(JobCall):
     def by(self) -> str:
         return f"{self.token.role}:{self.token.name}"
 
+    def note(self, action: str, of: str, why: str) -> None:
+        noting.note(action, of, self.by, why)
+
     def answer(self, job: UUID, status: int = 200) -> Response:
         [found] = selectors.with_flags(selectors.jobs().filter(pk=job))
         return Response(JobAnswer(found).data, status=status)
@@ -205,25 +208,27 @@ class Intervention(JobCall):
 class Cancel(Intervention):
     """`POST /jobs/{id}/cancel`."""
 
-    @extend_schema(request=NoFields, responses=JobAnswer)
+    @extend_schema(request=NoteRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
         """Cancel a waiting job now; ask the worker of a live one to."""
-        self.said(request, NoFields)
+        why = self.said(request, NoteRequest)["note"]
         interventions.cancel(job, self.by, self.owner)
+        self.note("cancel_job", f"job {job}", why)
         return self.answer(job)
 
 
 class Resubmit(Intervention):
     """`POST /jobs/{id}/resubmit`."""
 
-    @extend_schema(parameters=[KEY], request=NoFields, responses={200: JobAnswer, 201: JobAnswer})
+    @extend_schema(parameters=[KEY], request=NoteRequest, responses={200: JobAnswer, 201: JobAnswer})
     def post(self, request: Request, job: UUID) -> Response:
         """Take a live job from its worker (200); submit one that ended without success anew (201).
 
         The new one has the key of an Idempotency-Key header: the same call again answers the same job (200).
         """
-        self.said(request, NoFields)
+        why = self.said(request, NoteRequest)["note"]
         now, is_new = interventions.resubmit(job, self.by, self.owner, self.idempotency_key())
+        self.note("resubmit_job", f"job {job}", why)
         return self.answer(now, status=201 if is_new else 200)
 
 
@@ -233,6 +238,8 @@ class Fail(Intervention):
     @extend_schema(request=FailRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
         """Fail a job that waits or is live, for good."""
-        reason = self.said(request, FailRequest).get("reason", "")
+        said = self.said(request, FailRequest)
+        reason = said.get("reason") or said["note"]
         interventions.fail(job, self.by, reason, self.owner)
+        self.note("fail_job", f"job {job}", said["note"] or reason)
         return self.answer(job)

@@ -14,10 +14,9 @@ from jobs.errors import (
     JobWaiting,
     NotQuarantined,
 )
-from jobs.services import cancellation, executions, interventions, quarantine
+from jobs.services import cancellation, executions, interventions, noting, quarantine
 from jobs.states import ExecutionState, JobState
 from liveness.pages.actions import Action
-from liveness.services.operations import note_event
 
 
 def may_cancel(job: Any) -> None:
@@ -59,7 +58,7 @@ def noted(action: str, act: Callable[[UUID, str, str], Any], noun: str = "job") 
 
     def done(id: UUID, by: str, note: str) -> Any:
         found = act(id, by, note)
-        note_event(action, by, note, server_name=f"{noun} {id}")
+        noting.note(action, f"{noun} {id}", by, note)
         return found
 
     return done

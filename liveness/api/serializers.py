@@ -210,7 +210,15 @@ class DrainRequest(ActionRequest):
 
 
 class ReleaseRequest(StrictSerializer):
-    reason = TextField(max_length=1000)
+    """Why an operator does it, in either word."""
+
+    reason = TextField(required=False, max_length=1000)
+    note = TextField(required=False, max_length=1000)
+
+    def validate(self, said: dict[str, Any]) -> dict[str, Any]:
+        if not said:
+            raise serializers.ValidationError({"reason": ["This field is required."]})
+        return {"reason": said.get("reason") or said["note"]}
 
 
 class ReleaseAnswer(serializers.Serializer):

@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from controlplane.rest import (
     AnyField,
+    NoteField,
     PageFilter,
     SecondsField,
     StrictSerializer,
@@ -160,12 +161,16 @@ class JobFilter(PageFilter):
         return {**page, "items": selectors.with_flags(page["items"])}
 
 
-class NoFields(StrictSerializer):
-    """Of a call that takes nothing."""
+class NoteRequest(StrictSerializer):
+    """Of a call that is made by hand."""
+
+    note = NoteField()
 
 
-class FailRequest(StrictSerializer):
-    reason = TextField(required=False, allow_blank=True, max_length=1000)
+class FailRequest(NoteRequest):
+    reason = TextField(
+        required=False, allow_blank=True, max_length=1000, help_text="Of the job's error; the note unless given."
+    )
 
 
 class Candidate(serializers.Serializer):

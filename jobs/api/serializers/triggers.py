@@ -9,7 +9,7 @@ from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.fields import empty
 
-from controlplane.rest import AnyField, SecondsField, StrictSerializer, TextField, WholeField, YesNoField
+from controlplane.rest import AnyField, NoteField, SecondsField, StrictSerializer, TextField, WholeField, YesNoField
 from jobs.api.serializers.actions import ActionField, made
 from jobs.api.serializers.executions import Definition
 from jobs.models import Trigger, TriggerSlot
@@ -73,6 +73,7 @@ class TriggerRequest(StrictSerializer):
         list(Missed), required=False, help_text="What becomes of slots that passed while nobody evaluated."
     )
     execution = Template()
+    note = NoteField(write_only=True)
 
     def validate(self, said: dict[str, Any]) -> dict[str, Any]:
         cron, interval = (said.get(name, getattr(self.instance, name, None)) for name in ("cron", "interval_seconds"))

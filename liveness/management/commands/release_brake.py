@@ -12,7 +12,7 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--type", choices=list(ServerType), type=str.upper, help="all unless given")
-        parser.add_argument("--reason", default="", help="why; kept with who and when")
+        parser.add_argument("--reason", "--note", default="", help="why; kept with who and when")
 
     def handle(self, *, type: str | None, reason: str, **options: Any) -> None:
         with self.refusals():
