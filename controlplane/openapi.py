@@ -7,7 +7,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 PROBLEMS = {
     "400": "The request is not valid; `errors` says where.",
     "401": "The token is missing, unknown, expired or revoked.",
-    "403": "A token of another role, or another server's.",
+    "403": "A token of another role, or another server's; or a session without its CSRF token.",
     "404": "There is nothing with this id, or nothing of yours.",
     "405": "The call does not exist in this method.",
     "409": "It does not apply now; `code` says why.",

@@ -127,7 +127,7 @@ CONTENT_SECURITY_POLICY = {
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["liveness.api.authentication.Bearer"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["liveness.api.authentication.Bearer", "jobs.api.sessions.StaffSession"],
     "DEFAULT_PERMISSION_CLASSES": [],
     "DEFAULT_PARSER_CLASSES": ["controlplane.rest.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["controlplane.rest.JSONRenderer"],

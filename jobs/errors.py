@@ -38,6 +38,13 @@ class NotRunningYet(Problem):
     code = "server_not_running"
 
 
+class CsrfFailed(Problem):
+    """A call with the session of a browser needs its CSRF token."""
+
+    status = 403
+    code = "csrf_failed"
+
+
 class KeyTaken(Problem):
     """This key was used before, for a job with other content."""
 

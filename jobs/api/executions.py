@@ -22,6 +22,7 @@ from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.views import KEY, Intervention, JobCall
 from jobs.errors import ExecutionUnknown
 from jobs.services import cancellation, executions
+from liveness.api.access import credential
 
 
 class Executions(JobCall):
@@ -39,7 +40,7 @@ class Executions(JobCall):
         """Begin an execution: all of its steps at once, or nothing."""
         said = ExecutionRequest(data=request.data)
         said.is_valid(raise_exception=True)
-        id, is_new = executions.submit(self.token, self.with_key(said.validated_data))
+        id, is_new = executions.submit(credential(request).submitter, self.with_key(said.validated_data))
         return Response(ExecutionAnswer(selectors.execution(id)).data, status=201 if is_new else 200)
 
 

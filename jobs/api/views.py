@@ -35,7 +35,7 @@ from jobs.conf import conf
 from jobs.services import claiming, heartbeats, interventions, noting, reporting, submission
 from jobs.services.reports import Result
 from liveness.api import views as liveness
-from liveness.api.access import RoleCall, ServerCall
+from liveness.api.access import RoleCall, ServerCall, credential
 from liveness.models import Role
 
 KEY = OpenApiParameter(
@@ -156,7 +156,7 @@ class Jobs(JobCall):
         said = JobList(data=request.data) if many else SubmissionRequest(data=request.data)
         said.is_valid(raise_exception=True)
         wanted = said.validated_data if many else [self.with_key(said.validated_data)]
-        submitted = submission.submit(self.token, wanted)
+        submitted = submission.submit(credential(request).submitter, wanted)
         stored = selectors.jobs().in_bulk([job for job, _ in submitted])
         selectors.with_flags(stored.values())
         items = JobAnswer([stored[job] for job, _ in submitted], many=True).data

@@ -23,6 +23,11 @@ class Credential:
             raise WrongRole("A server token is good for its own server's calls only; this needs an API token.")
         return tokens.find(self.text)
 
+    @property
+    def submitter(self) -> ApiToken:
+        """Whose the jobs are that are submitted with it."""
+        return self.api_token
+
 
 class Bearer(BaseAuthentication):
     """`Authorization: Bearer TOKEN`."""

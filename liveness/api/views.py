@@ -51,8 +51,8 @@ class Registration(Servers):
     def post(self, request: Request) -> Response:
         """Register a process; the same instance id again finds the same server."""
         text = credential(request).text
-        if text.startswith(tokens.SERVER_PREFIX):
-            raise WrongRole("Servers register with an API token of role worker, not with a server token.")
+        if not text or text.startswith(tokens.SERVER_PREFIX):
+            raise WrongRole("Servers register with an API token of role worker, not with a server token or a session.")
         said = RegistrationRequest(data=request.data)
         said.is_valid(raise_exception=True)
         server, is_new = registration.register(text, said.registration())

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.core import signing
 from django.db.models import F, Q
+from django.utils.crypto import salted_hmac
 
 from controlplane.schema import ClockTimestamp
 from liveness.errors import TokenExpired, TokenRefused, TokenRevoked
@@ -36,6 +37,14 @@ def create(name: str, role: str, expires_in: float | None = None) -> str:
     expires_at = None if expires_in is None else ClockTimestamp() + timedelta(seconds=expires_in)
     ApiToken.objects.create(name=name, role=Role(role), prefix=text[:11], digest=digest(text), expires_at=expires_at)
     return text
+
+
+def of_session(user: int, name: str, role: str) -> ApiToken:
+    """Whose the jobs are that somebody submits who is signed in: a token that nobody can say, for its digest is that of
+    no text."""
+    unsaid = salted_hmac("liveness.session", str(user), algorithm="sha256").digest()
+    token, _ = ApiToken.objects.get_or_create(digest=unsaid, defaults={"name": name, "role": role, "prefix": "session"})
+    return token
 
 
 def digest(text: str) -> bytes:

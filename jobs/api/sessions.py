@@ -1,0 +1,71 @@
+"""Staff who are signed in may call the API from their browser, with the session of the admin and its CSRF token.
+
+Whoever may take every action of the Instance pages is an operator, who may view servers a viewer. What asks for one
+permission at a time are the pages: the API has roles.
+"""
+
+from functools import cache, cached_property
+from typing import Any
+
+from django.apps import apps
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.request import Request
+
+from jobs.errors import CsrfFailed
+from liveness.api.authentication import Credential
+from liveness.errors import WrongRole
+from liveness.models import ApiToken, Role
+from liveness.services import tokens
+
+VIEW = "liveness.view_server"
+
+
+@cache
+def operating() -> frozenset[str]:
+    """The permissions of all actions of the Instance pages."""
+    return frozenset(
+        f"{label}.{name}"
+        for label in ("liveness", "jobs")
+        for model in apps.get_app_config(label).get_models()
+        for name, _ in model._meta.permissions
+    )
+
+
+class SessionCredential(Credential):
+    """Of somebody who is signed in; he has no token of his own."""
+
+    def __init__(self, user: Any) -> None:
+        super().__init__("")
+        self.user = user
+
+    @cached_property
+    def api_token(self) -> ApiToken:
+        """What a token of his would be. Raises WrongRole."""
+        return ApiToken(name=self.user.get_username(), role=self.role)
+
+    @property
+    def submitter(self) -> ApiToken:
+        return tokens.of_session(self.user.pk, self.user.get_username(), self.role)
+
+    @cached_property
+    def role(self) -> Role:
+        if self.user.has_perms(operating()):
+            return Role.OPERATOR
+        if self.user.has_perm(VIEW):
+            return Role.VIEWER
+        raise WrongRole(f"This needs the permission {VIEW}, or those of all actions of an operator.")
+
+
+class StaffSession(SessionAuthentication):
+    """The session of a member of staff; of others it is none. What changes something needs the CSRF token."""
+
+    def authenticate(self, request: Request) -> tuple[Any, SessionCredential] | None:
+        user = getattr(request._request, "user", None)
+        if user is None or not (user.is_active and user.is_staff):
+            return None
+        try:
+            self.enforce_csrf(request)
+        except PermissionDenied as refused:
+            raise CsrfFailed(f"{refused.detail} Send the cookie csrftoken as the header X-CSRFToken.") from None
+        return user, SessionCredential(user)
