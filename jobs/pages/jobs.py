@@ -19,9 +19,9 @@ from jobs.pages.actions import DISMISS, JOB_ACTIONS
 from jobs.pages.filters import JobFilter, as_uuid
 from jobs.pages.listing import at_least, listed
 from jobs.pages.overview import about, counted
-from jobs.pages.told import action_said, job_told
+from jobs.pages.told import FLAGS_SAID, action_said, job_told
 from jobs.pages.unknown import HOME, unknown
-from jobs.states import JobState, Unmatched
+from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.pages.actions import offered
 from liveness.pages.reading import HtmxRequest, for_readers, page
@@ -77,6 +77,7 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
     found: Any = selectors.told(job, LINES_SHOWN)
     if found is None:
         return unknown(request, "job")
+    selectors.with_flags([found])
     late = [Late(row["number"], datetime.fromisoformat(row["at"]), row["event"], row["reason"]) for row in found.late]
     shown = {
         "title": f"Job {str(found.pk)[-12:]}",
@@ -88,6 +89,7 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
         "chart": lanes(found, late),
         "timeline": [(entry, moment(entry["at"], found.now)) for entry in selectors.timeline(found)],
         "reports": [(row, moment(report.at, found.now)) for row, report in zip(found.late, late, strict=True)],
+        "flags": [FLAGS_SAID[Flag(flag)][0] for flag in found.flags],
         "placement": placement(found),
         "holder": next((attempt for attempt in found.attempts.all() if attempt.finished_at is None), None),
         "actions": [
@@ -110,7 +112,7 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
 def given_up(job: Any) -> str | None:
     """After how long a job that nobody may run is FAILED."""
     after = conf().unmatched_after
-    return None if after is None or job.unmatched == Unmatched.WAIT else duration(after)
+    return None if after is None or job.unmatched == Unmatched.WAIT or job.flags else duration(after)
 
 
 def placement(job: Any) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 from jobs import selectors
 from jobs.happenings import activity
 from jobs.pages.filters import JobFilter
+from jobs.pages.told import FLAGS_SAID
 from jobs.states import Flag, JobState
 from liveness import selectors as liveness
 from liveness.conf import conf
@@ -58,17 +59,6 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
     return page(request, "overview", shown)
-
-
-FLAGS_SAID = {
-    Flag.HELD_BY_LOST_SERVER: (
-        "RUNNING on a server that is lost, whose restart strategy is NEVER: fail it or resubmit it by hand",
-        JobState.RUNNING,
-    ),
-    Flag.WAITS_FOR_TAGS: ("waiting for tags that no worker alive has", JobState.PENDING),
-    Flag.REFUSED_BY_ALL: ("waiting though every worker alive that has the tags refused it", JobState.PENDING),
-    Flag.WAITS_AFTER_LOSS: ("waiting for another worker: one that had it is gone", JobState.PENDING),
-}
 
 
 def flag_told(flag: str, count: int) -> dict[str, Any]:

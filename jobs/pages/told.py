@@ -2,9 +2,22 @@
 
 from typing import Any
 
+from jobs.states import Flag, JobState
 from liveness.pages.words import ago
 
 LONGEST = 80
+
+
+FLAGS_SAID = {
+    Flag.HELD_BY_LOST_SERVER: (
+        "RUNNING on a server that is lost, whose restart strategy is NEVER: fail it or resubmit it by hand",
+        JobState.RUNNING,
+    ),
+    Flag.WAITS_FOR_TAGS: ("waiting for tags that no worker alive has", JobState.PENDING),
+    Flag.REFUSED_BY_ALL: ("waiting though every worker alive that has the tags refused it", JobState.PENDING),
+    Flag.WAITS_AFTER_LOSS: ("waiting for another worker: one that had it is gone", JobState.PENDING),
+}
+"""Why a job stands still, and in which state such a job is."""
 
 
 def action_said(action: dict[str, Any]) -> str:

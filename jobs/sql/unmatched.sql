@@ -16,6 +16,8 @@ unmatched as (
            select j.* from jobs_workerjob j
             where j.state = 'PENDING' and j.required_tags = hopeless.tags
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
+            -- Along job_to_claim, whatever the statistics say.
+            order by j.priority desc, j.available_at, j.id
             limit %(looked)s) tagged
      union all
     select j.*

@@ -200,3 +200,14 @@ def test_the_refused_are_found_by_an_index(submit, worker):
         cursor.execute("set local enable_seqscan = off")
         cursor.execute("explain select id from jobs_workerjob j where j.state = 'PENDING' and j.refused_by <> '{}'")
         assert "job_refused" in str(cursor.fetchall())
+
+
+def test_the_page_of_a_job_says_why_it_stands_still_and_not_that_it_will_fail(worker, submit, clock, client, db):
+    job = submit(tags=["gpu"])
+    one = worker(tags=GPU, config={"worker_task_restart_strategy": "IMMEDIATELY"})
+    one.hold()
+    lose(one, clock)
+    client.force_login(User.objects.create_superuser("ada"))
+    seen = client.get(f"/admin/instance/jobs/{job['id']}/").content.decode()
+    assert "waiting for another worker: one that had it is gone" in seen
+    assert "NO_MATCHING_WORKER" not in seen
