@@ -71,12 +71,11 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
 
 
 def say_refused(error: Problem, context: dict[str, Any]) -> None:
-    """A line of the log for each call that is refused; what is wrong with the control plane is logged at its source."""
-    if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        request, view = context["request"], context["view"]
-        of = {name: str(value) for name, value in {**view.kwargs, **error.facts}.items()}
-        said = {**of, "call": f"{request.method} {request.path}", "reason": error.code}
-        log.warning(f"{type(view).__name__} refused: {error.detail}", **said)
+    """A line of the log for each call that is refused."""
+    request, view = context["request"], context["view"]
+    of = {name: str(value) for name, value in {**view.kwargs, **error.facts}.items()}
+    said = {**of, "call": f"{request.method} {request.path}", "reason": error.code}
+    log.warning(f"{type(view).__name__} refused: {error.detail}", **said)
 
 
 NOTHING_CHANGED = "The database cannot be reached just now; nothing was changed. Try again."

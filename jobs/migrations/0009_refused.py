@@ -10,8 +10,8 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ('jobs', '0007_execution_lists'),
-        ('liveness', '0007_keeps_jobs'),
+        ('jobs', '0008_evaluations'),
+        ('liveness', '0008_keeps_jobs'),
     ]
 
     operations = [

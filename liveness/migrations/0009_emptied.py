@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('liveness', '0007_timetable'),
+        ('liveness', '0008_keeps_jobs'),
     ]
 
     operations = [

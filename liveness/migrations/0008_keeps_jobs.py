@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ('liveness', '0006_activity'),
+        ('liveness', '0007_timetable'),
     ]
 
     operations = [
