@@ -35,6 +35,7 @@ COUNTERS: dict[str, tuple[list[str], str]] = {
     "attempts": (["end"], "Attempts that ended."),
     "resubmissions": (["cause"], "Running attempts that were taken back: LOST, CRASHED, RELEASED, MOVED."),
     "late_reports": ([], "Reports that were refused and kept: the attempt was no longer its worker's."),
+    "rows_left_out": (["step"], "Rows that could not be written, each time that it was tried."),
     "quarantined": ([], "Jobs that failed with RESUBMISSIONS_EXHAUSTED or WORKER_CRASHED."),
 }
 HISTOGRAMS = {

@@ -7,7 +7,7 @@ makes such a piece an expression of the ORM.
 
 import re
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -15,9 +15,11 @@ from typing import Any
 
 import psycopg
 import structlog
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Field, Func
 from psycopg.rows import namedtuple_row
+
+from controlplane import apart
 
 log = structlog.get_logger()
 
@@ -74,6 +76,7 @@ class Statements:
     def __init__(self, app: str) -> None:
         self.app = app
 
+    @apart.unringed
     def sets(self, *names: str, **params: Any) -> list[list[Any]]:
         """Run the statements in one round trip; the rows of each, as named tuples.
 
@@ -106,33 +109,40 @@ class Statements:
             cursor.execute(text(self.app, name), params)
             return cursor.fetchall()
 
-    def sweep(self, name: str, then: Callable[[list[Any]], object] = len, **params: Any) -> list[Any]:
-        """The rows of a sweeping statement. When one of its rows makes it fail, each row for itself, the bad left out.
+    def sweep(
+        self, name: str, then: Callable[[list[Any]], object] = len, left_out: list[Any] | None = None, **params: Any
+    ) -> list[Any]:
+        """The rows of a sweeping statement. When one of its rows makes it fail, those that can be written without it.
 
         What follows from the rows, `then` does in the same transaction. Beside `name` there is `name_due`, which
-        only lists the ids it is about to touch, and both obey `only` (ids, or null for all).
+        only lists the ids it is about to touch, and both obey `only` (ids, or null for all). The ids of those that
+        could not be written are added to `left_out`; of a sweep in batches the next one passes them by.
         """
-        try:
+        bad: list[Any] = [] if left_out is None else left_out
+
+        def do(only: Sequence[Any] | None) -> list[Any]:
             with by_key():
-                rows = self.rows(name, only=None, **params)
+                rows = self.rows(name, only=None if only is None else list(only), **params)
                 then(rows)
-                return rows
-        except OperationalError:
-            raise
-        except DatabaseError:
-            log.exception("A sweep failed; trying each row for itself", sweep=name)
-        with by_key():
-            due = [row.id for row in self.rows(f"{name}_due", only=None, **params)]
-        found = []
-        for id in due:
+            return rows
+
+        def leave_out(id: Any, error: DatabaseError) -> list[Any]:
+            apart.named(name, id, error)
+            bad.append(id)
+            return []
+
+        if not bad:
             try:
-                with transaction.atomic():
-                    rows = self.rows(name, only=[id], **params)
-                    then(rows)
-                found += rows
+                return apart.unringed(do)(None)
             except DatabaseError as error:
-                log.error("A row is left out of the sweep", sweep=name, row=str(id), error=str(error))
-        return found
+                if apart.is_cut_off(error):
+                    raise
+                log.exception("A sweep failed; trying without what cannot be written", sweep=name)
+        room = {"batch": params["batch"] + len(bad)} if "batch" in params else {}
+        with by_key():
+            due = [row.id for row in self.rows(f"{name}_due", only=None, **{**params, **room})]
+        ids = [id for id in due if id not in set(bad)][: params.get("batch")]
+        return apart.halved(apart.unringed(do), ids, leave_out) if ids else []
 
     def written(self, name: str, output_field: "Field[Any, Any]", **params: Any) -> Written:
         """The piece `name` as an expression of the ORM."""
@@ -154,8 +164,3 @@ def by_key() -> Iterator[None]:
         with connection.cursor() as cursor:
             cursor.execute("set local enable_hashjoin = off; set local enable_mergejoin = off; set local jit = off")
         yield
-
-
-def is_down(error: DatabaseError) -> bool:
-    """Whether the database is away altogether: then no other step can do better than the one that failed."""
-    return isinstance(error, OperationalError) and (connection.connection is None or not connection.is_usable())

@@ -238,6 +238,24 @@ class Tally(models.Model):
         return f"{self.name}{self.labels}: {self.number:g}"
 
 
+class LeftOut(models.Model):
+    """A row that could not be written, of jobs or of servers: the rest went on without it."""
+
+    step = models.TextField(help_text="What was to be done to it.")
+    row = models.TextField(help_text="Its id.")
+    error = models.TextField()
+    at = models.DateTimeField(db_default=ClockTimestamp(), help_text="When last.")
+    times = models.IntegerField(db_default=1)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["step", "row"], name="leftout_once")]
+        default_permissions = ()
+        verbose_name_plural = "left out"
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.row}"
+
+
 class Clock(models.Model):
     """One row: observed time, which passes only while heartbeats can get in.
 

@@ -1,16 +1,16 @@
 """Executions are ended: by hand, or by their timeout. With an execution its children end, as many levels as there are.
 
-In two transactions: first the execution is CANCELLING, so that nothing of it begins any more; then its jobs are
-cancelled one after the other, as any job is. When the last of them has ended it is CANCELLED. A crash between the
-two is finished by the sweep.
+In two transactions: first the execution is CANCELLING, and nothing of it is given out or begins any more (claim.sql,
+start.sql); then its jobs are cancelled, a batch at a time. When the last of them has ended it is CANCELLED. A crash
+between the two is finished by the sweep.
 """
 
 from uuid import UUID
 
 import orjson
 import structlog
-from django.db import transaction
 
+from controlplane.apart import atomic, for_itself
 from jobs import states
 from jobs.errors import ExecutionEnded, ExecutionUnknown
 from jobs.models import Execution
@@ -34,24 +34,24 @@ def cancel(execution: UUID, by: str, owner: UUID | None = None) -> None:
         found.refresh_from_db(fields=["state"])
         if found.state in states.OVER:
             raise ExecutionEnded(f"This execution is {found.state}: nothing changes it any more.", state=found.state)
-    halt([found.root_id])
+    halt(found.root_id)
     log.info("Execution cancelled", execution=str(execution), actor=by)
 
 
 def time_out() -> dict[str, int]:
     """Executions past their timeout_seconds are cancelled, with EXECUTION_TIMEOUT; how many, if any."""
-    count = 0
-    while due := sql.rows("execution_overdue", batch=BATCH):
+    count, after = 0, UUID(int=0)
+    while due := sql.rows("execution_overdue", batch=BATCH, after=after):
         for row in due:
             message = f"exceeded its timeout of {row.timeout_seconds:g} s"
-            count += len(stop([row.id], "EXECUTION_TIMEOUT", message))
-            log.warning("Execution timed out", execution=str(row.id), reason=message)
-        if len(due) < BATCH:
-            break
+            with for_itself("executions timed out", row.id):
+                count += len(stop([row.id], "EXECUTION_TIMEOUT", message))
+                log.warning("Execution timed out", execution=str(row.id), reason=message)
+        after = due[-1].id
     return {"CANCELLING": count} if count else {}
 
 
-@transaction.atomic
+@atomic
 def stop(executions: list[UUID], code: str, message: str) -> list[UUID]:
     """Running executions are CANCELLING, and their children; which."""
     sql.rows("cascade_lock", executions=executions)
@@ -61,19 +61,30 @@ def stop(executions: list[UUID], code: str, message: str) -> list[UUID]:
     return stopped
 
 
-def halt(roots: list[UUID] | None = None) -> int:
-    """Cancel the jobs of executions that are CANCELLING, in some trees or in all; how many."""
-    count = 0
-    while True:
-        with transaction.atomic():
-            rows = sql.rows("execution_halt", roots=roots, batch=BATCH)
-            cascade.move_on({row.execution for row in rows})
-        count += len(rows)
-        if len(rows) < BATCH:
-            return count
+def halt_all() -> None:
+    """Cancel the jobs of all executions that are CANCELLING: of each tree for itself."""
+    after = UUID(int=0)
+    while trees := sql.rows("execution_halting", batch=BATCH, after=after):
+        for tree in trees:
+            with for_itself("executions cancelled", tree.id):
+                halt(tree.id)
+        after = trees[-1].id
 
 
-@transaction.atomic
+def halt(root: UUID) -> None:
+    """Cancel the jobs of the executions of a tree that are CANCELLING."""
+    while halt_some(root) == BATCH:
+        pass
+
+
+@atomic
+def halt_some(root: UUID) -> int:
+    rows = sql.rows("cascade_lock", "execution_halt", executions=[root], root=root, batch=BATCH)
+    cascade.move_on({row.execution for row in rows})
+    return len(rows)
+
+
+@atomic
 def cancel_blocked(step: UUID, execution: UUID) -> bool:
     """A step that waits for others is CANCELLED; whether it still did."""
     sql.rows("cascade_lock", executions=[execution])

@@ -3,8 +3,11 @@
 Always in the transaction in which it ended; what a crash or a hand in the database has torn all the same, the sweep
 finds by state and passes on in the same way (jobs/services/repair.py).
 
-Locks: the root of a tree of executions is locked after jobs, and whoever has it waits for no job that somebody
-else may hold: BLOCKED steps and those that run a child change under it alone.
+Locks are taken in one order everywhere: servers, the roots of trees of executions, jobs, attempts, and last the slots
+of triggers, each by id; sweeps skip what is locked. The lock of a root is that of all in its tree that no worker holds:
+executions, BLOCKED steps, those that run a child, those that have ended. So whoever is about to end a step takes the
+root first, in the same round trip, and `move_on`, which asks for it again, waits for nobody. The lock of a job is that
+of its live attempt; a heartbeat, which has no job, skips an attempt that is locked.
 """
 
 from collections.abc import Iterable

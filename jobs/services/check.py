@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from django.db import DatabaseError
 
-from controlplane import sql as database
+from controlplane.apart import is_down
 from jobs.services import clock, recovery, taken
 from jobs.sql import sql
 from liveness.services import detection
@@ -39,7 +39,7 @@ def check() -> dict[str, Any]:
         try:
             done[name] = step()
         except DatabaseError as error:
-            if database.is_down(error):
+            if is_down(error):
                 raise CheckFailed("The database cannot be reached: " + str(error).strip().split("\n")[0]) from None
             log.exception("A step of the liveness check failed", step=name)
             failed.append(name)

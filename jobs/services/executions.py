@@ -8,9 +8,9 @@ from uuid import UUID
 
 import orjson
 import structlog
-from django.db import transaction
 from django.utils import timezone
 
+from controlplane.apart import atomic
 from jobs import states
 from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain, refuse_deserted
 from jobs.models import Execution
@@ -49,7 +49,7 @@ class Rows:
     edges: list[dict[str, Any]] = field(default_factory=list)
 
 
-@transaction.atomic
+@atomic
 def submit(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
     """An execution with all of its steps: its id, and whether it is new.
 
@@ -76,7 +76,7 @@ def submit(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
     return known.pk, False
 
 
-@transaction.atomic
+@atomic
 def rerun(execution: UUID, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
     """An execution that has ended once more from its beginning, as a new one: its id, and whether it is new.
 

@@ -85,6 +85,7 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
         if not held.is_complete:
             return
         ended = sql.rows(
+            "unlisted_roots",
             "unlisted",
             server=server.pk,
             listed=[*held.claimed, *held.running],

@@ -6,13 +6,14 @@ whose jobs alone are reached (None: all are), and raises JobUnknown or the 409 t
 is changed then.
 """
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import orjson
 import structlog
-from django.db import transaction
 
+from controlplane.apart import atomic
 from controlplane.problems import Problem
 from jobs import states
 from jobs.conf import conf
@@ -114,26 +115,32 @@ def act(statements: list[str], job: UUID, owner: UUID | None, **said: Any) -> tu
     """The job as it was found, and the rows of each statement on it. Raises JobUnknown."""
 
     def attempt(*, with_consequences: bool) -> tuple[Any, list[list[Any]]]:
+        roots = ["interrupt_root"] * with_consequences
         found, *done = sql.sets(
-            "interrupt_lock", *statements, job=job, owner=owner, with_consequences=with_consequences,
+            *roots, "interrupt_lock", *statements, job=job, owner=owner, with_consequences=with_consequences,
             max_resubmissions=conf().max_resubmissions, **said,
-        )  # fmt: skip
+        )[len(roots):]  # fmt: skip
         if not found:
             raise JobUnknown
         return found[0], done
 
     before, done = attempt(with_consequences=False)
     if is_open(before) and (before.execution is not None or before.kind == JobKind.TRIGGER):
-        with transaction.atomic():
-            before, done = attempt(with_consequences=True)
-            if is_open(before):
-                cascade.run([before])
+        return with_consequences(attempt)
+    return before, done
+
+
+@atomic
+def with_consequences(attempt: Callable[..., tuple[Any, list[list[Any]]]]) -> tuple[Any, list[list[Any]]]:
+    """The same once more, and what it moves on."""
+    before, done = attempt(with_consequences=True)
+    if is_open(before):
+        cascade.run([before])
     return before, done
 
 
 def is_open(job: Any) -> bool:
-    """Whether a job waits or is live. The others belong to whoever has the root of their tree: to wait for that while
-    holding one of them would be a ring."""
+    """Whether a job waits or is live; the others move nothing on."""
     return job.state == JobState.PENDING or job.is_held
 
 

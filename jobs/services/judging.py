@@ -5,9 +5,9 @@ from uuid import UUID
 
 import orjson
 import structlog
-from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
+from controlplane.apart import atomic
 from jobs import states
 from jobs.models import Attempt, LateReport, LogLine
 from jobs.services.reports import Event, Report, Result, too_large
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 UNKEPT = {Event.PROGRESS, Event.LOG}  # when they come too late
 
 
-@transaction.atomic
+@atomic
 def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
     """Why the fence let none of these through: said before and applied then, or too late."""
     server = Server.objects.filter(pk=token.server).first()

@@ -28,25 +28,24 @@ def recover(batch: int = BATCH) -> dict[str, int]:
     Any number may run at once: what one holds, the others skip.
     """
 
-    def sweep() -> list[Any]:
-        return sql.sweep("recover", then=cascade.run_counted, batch=batch, max_resubmissions=conf().max_resubmissions)
-
-    return in_batches(sweep, batch)
+    return in_batches("recover", batch, max_resubmissions=conf().max_resubmissions)
 
 
 def in_batches(
-    sweep: Callable[[], list[Any]], batch: int = BATCH, progress: Callable[[int], None] = lambda count: None
+    name: str, batch: int = BATCH, progress: Callable[[int], None] = lambda count: None, **said: Any
 ) -> dict[str, int]:
     """Sweep, each time in a transaction of its own, until a batch is not full; how many ended how."""
     ended: Counter[str] = Counter()
+    left_out: list[Any] = []
     while True:
-        counts = sweep()
+        known = len(left_out)
+        counts = sql.sweep(name, then=cascade.run_counted, left_out=left_out, batch=batch, **said)
         report(counts)
         for count in counts:
             ended[count.state] += count.jobs
         done = sum(count.jobs for count in counts)
         progress(done)
-        if done < batch:
+        if done < batch and len(left_out) == known:
             return dict(ended)
 
 

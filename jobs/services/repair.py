@@ -8,8 +8,8 @@ never began, jobs that go on though their execution is being cancelled. One that
 from uuid import UUID
 
 import structlog
-from django.db import transaction
 
+from controlplane.apart import atomic, for_itself
 from jobs.services import cancellation, cascade, executions, triggers
 from jobs.sql import sql
 
@@ -23,16 +23,27 @@ def repair() -> dict[str, int]:
     count, after = 0, UUID(int=0)
     while torn := sql.rows("execution_torn", batch=BATCH, after=after):
         for row in torn:
-            mend(row.id)
-        count, after = count + len(torn), torn[-1].id
-    count += sum(mend_job(row.id, row.child) for row in sql.rows("job_torn", batch=BATCH))
-    cancellation.halt()
-    if evaluations := [row.id for row in sql.rows("trigger_torn", batch=BATCH)]:
-        triggers.follow_up(evaluations)
+            with for_itself("executions repaired", row.id):
+                mend(row.id)
+                count += 1
+        after = torn[-1].id
+    after = UUID(int=0)
+    while torn := sql.rows("job_torn", batch=BATCH, after=after):
+        for row in torn:
+            with for_itself("jobs repaired", row.id):
+                count += mend_job(row.id, row.child)
+        after = torn[-1].id
+    cancellation.halt_all()
+    after = UUID(int=0)
+    while evaluations := [row.id for row in sql.rows("trigger_torn", batch=BATCH, after=after)]:
+        for evaluation in evaluations:
+            with for_itself("evaluations followed up", evaluation):
+                triggers.follow_up([evaluation])
+        after = evaluations[-1]
     return {"REPAIRED": count} if count else {}
 
 
-@transaction.atomic
+@atomic
 def mend(execution: UUID) -> None:
     """Count anew what the steps of an execution wait for, then pass on what has ended."""
     sql.rows("cascade_lock", executions=[execution])
@@ -42,7 +53,7 @@ def mend(execution: UUID) -> None:
     log.warning("Execution repaired", execution=str(execution))
 
 
-@transaction.atomic
+@atomic
 def mend_job(job: UUID, child: UUID | None) -> bool:
     """A job that is an execution begins, or ends as its child did."""
     if child is None:

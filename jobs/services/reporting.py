@@ -3,14 +3,15 @@
 At-least-once execution, at-most-once acceptance. What is refused is kept and shown, never applied.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 import orjson
 import structlog
-from django.db import transaction
+from django.db import DatabaseError
 
+from controlplane.apart import atomic, halved, named
 from jobs import states
 from jobs.conf import conf
 from jobs.models import Attempt
@@ -26,13 +27,19 @@ log = structlog.get_logger()
 
 STATEMENTS = {Event.STARTED: "start", Event.PROGRESS: "progress", Event.LOG: "log"}  # the others: "finish"
 LINES_KEPT = 10_000  # of an attempt
+NOT_STORED, STOPPED = "not_stored", "execution_stopped"
 
 
 def record(token: ServerToken, reports: list[Report]) -> list[Result]:
-    """Apply each report for itself, in one round trip unless some are refused; a result for each, in order."""
+    """Apply each report for itself, in one round trip unless some are refused; a result for each, in order.
+
+    One that the database does not take is `not_stored`, and what its call says of the same attempt after it: to be
+    said again.
+    """
     results: list[Result] = []
+    unstored: set[UUID] = set()
     for run in runs(reports):
-        results += apply(token, run)
+        results += apply(token, run, unstored)
     return results
 
 
@@ -52,23 +59,59 @@ def runs(reports: Iterable[Report]) -> Iterator[list[Report]]:
         yield run
 
 
-def apply(token: ServerToken, run: list[Report]) -> list[Result]:
-    """A result for each report, in order."""
-    applied = write(token, run)
-    refused = [place for place, state in enumerate(applied) if state is None]
-    ends = [place for place in refused if run[place].event in ENDS]
-    if of_steps := consequential(token, {run[place].attempt for place in ends}):
-        held_back = [place for place in ends if run[place].attempt in of_steps]
-        with transaction.atomic():
-            again = write(token, [run[place] for place in held_back], with_consequences=True)
+def apply(token: ServerToken, run: list[Report], unstored: set[UUID]) -> list[Result]:
+    """A result for each report, in order; attempts of which one could not be stored are added to `unstored`."""
+    applied = each(lambda some: write(token, some), run, unstored)
+    for events in {Event.STARTED}, ENDS:
+        refused = [place for place, state in enumerate(applied) if state is None and run[place].event in events]
+        of_steps = consequential(token, {run[place].attempt for place in refused})
+        held_back = [place for place in refused if run[place].attempt in of_steps]
+        again = each(lambda some: write_steps(token, some), [run[place] for place in held_back], unstored)
         for place, state in zip(held_back, again, strict=True):
             applied[place] = state
-    late = [report for report, state in zip(run, applied, strict=True) if state is None]
-    judged = iter(judge(token, late) if late else [])
+    late = [place for place, state in enumerate(applied) if state is None]
+    judged = each(lambda some: judge(token, some), [run[place] for place in late], unstored)
+    why = dict(zip(late, judged, strict=True))
     return [
-        next(judged) if state is None else Result(report.attempt, accepted=True, replayed=False, state=state)
-        for report, state in zip(run, applied, strict=True)
+        result(report, why.get(place, state)) for place, (report, state) in enumerate(zip(run, applied, strict=True))
     ]
+
+
+def each(do: Callable[[list[Report]], list[Any]], reports: list[Report], unstored: set[UUID]) -> list[Any]:
+    """Do it to all at once, and if the database does not take that, to as many at once as it takes, in order."""
+
+    if not reports:
+        return []
+
+    def those_left(some: Sequence[Report]) -> list[Any]:
+        left = [report for report in some if report.attempt not in unstored]
+        done = iter(do(left) if left else [])
+        return [NOT_STORED if report.attempt in unstored else next(done) for report in some]
+
+    def leave_out(report: Report, error: DatabaseError) -> list[Any]:
+        unstored.add(report.attempt)
+        named("reports", report.attempt, error)
+        return [NOT_STORED]
+
+    return halved(those_left, reports, leave_out)
+
+
+def result(report: Report, became: Any) -> Result:
+    if isinstance(became, Result):
+        return became
+    if became == NOT_STORED:
+        detail = "The control plane could not store this report; it is to be said again."
+        return Result(report.attempt, accepted=False, replayed=False, state=None, code=NOT_STORED, detail=detail)
+    if report.event == Event.STARTED and became != AttemptState.RUNNING:
+        detail = "The execution that it is a step of is being cancelled, or has ended: nothing of it begins any more."
+        return Result(report.attempt, accepted=False, replayed=False, state=became, code=STOPPED, detail=detail)
+    return Result(report.attempt, accepted=True, replayed=False, state=became)
+
+
+@atomic
+def write_steps(token: ServerToken, run: list[Report]) -> list[str | None]:
+    """Ends that have consequences, with these; a claim that is not to begin any more ends too."""
+    return write(token, run, with_consequences=True)
 
 
 def consequential(token: ServerToken, attempts: set[UUID]) -> set[UUID]:
@@ -82,34 +125,44 @@ def consequential(token: ServerToken, attempts: set[UUID]) -> set[UUID]:
 
 def write(token: ServerToken, run: list[Report], *, with_consequences: bool = False) -> list[str | None]:
     """Starts, then progress, then lines, then ends, each a guarded statement over all of them, in one round trip: the
-    state of the attempt of each report, None where it was not applied.
+    state of the attempt of each report, None where it was not applied. Their jobs are held first, all at once.
 
     What the end of a job moves on must be moved on in the same transaction: such ends are applied only
     `with_consequences`, in the caller's.
     """
-    needed = {statement_of(report.event) for report in run}
-    needed |= {"log_lock"} & {f"{name}_lock" for name in needed}
-    statements = [name for name in ("start", "progress", "log_lock", "log", "finish") if name in needed]
+    needed = {"finish"} if with_consequences else {statement_of(report.event) for report in run}
+    locks = ["report_roots", "report_jobs"] if with_consequences else ["report_jobs"]
+    statements = [name for name in ("start", "progress", "log", "finish") if name in needed]
     states_now: dict[str, dict[UUID | int, str]] = {name: {} for name in statements}
     answers = sql.sets(
+        *locks,
         *statements,
+        attempts=[report.attempt for report in run],
         server=token.server,
         version=token.version,
         started=[report.attempt for report in run if report.event == Event.STARTED],
         progress=packed(run, {Event.PROGRESS}, "progress", "message"),
-        logged=[report.attempt for report in run if report.event == Event.LOG],
         logs=packed_logs(run),
         lines_kept=LINES_KEPT,
-        ended=packed([r for r in run if not too_large(r)], ENDS, "event", "output", "error", "reason"),
+        ended=packed(
+            [report for report in run if not too_large(report)],
+            ENDS | ({Event.STARTED} if with_consequences else set()),
+            "event",
+            "output",
+            "error",
+            "reason",
+        ),
         max_resubmissions=conf().max_resubmissions,
         with_consequences=with_consequences,
-    )
+    )[len(locks) :]
     for name, rows in zip(statements, answers, strict=True):
         for row in rows:
             states_now[name][row[0]] = row.attempt_state if name == "finish" else AttemptState.RUNNING.value
         if name == "finish":
             log_otherwise(rows)
             cascade.run(rows)
+    if with_consequences:
+        return [states_now["finish"].get(report.attempt) for report in run]
     return [
         states_now[statement_of(report.event)].get(place if report.event == Event.LOG else report.attempt)
         for place, report in enumerate(run)
@@ -134,8 +187,8 @@ def statement_of(event: Event) -> str:
 
 
 def packed(run: list[Report], events: set[Event], *fields: str) -> str:
-    """The reports of some events as a JSON array; sorted, so that two calls never wait for each other in a ring."""
-    chosen = sorted((report for report in run if report.event in events), key=lambda report: report.attempt)
+    """The reports of some events as a JSON array."""
+    chosen = [report for report in run if report.event in events]
     rows = [{"attempt": r.attempt, **{field: getattr(r, field) for field in fields}} for r in chosen]
     return orjson.dumps(rows).decode()
 

@@ -10,8 +10,9 @@ from datetime import datetime
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, OperationalError, transaction
+from django.db import DatabaseError
 
+from controlplane.apart import atomic, is_cut_off, named
 from jobs.conf import conf
 from jobs.sql import sql
 from liveness.conf import conf as liveness
@@ -26,7 +27,7 @@ FIRST = UUID(int=0)
 
 
 class PruneFailed(Exception):
-    """Some batches could not be deleted; the others were."""
+    """Some rows could not be deleted; the others were."""
 
     def __init__(self, kinds: list[str], done: dict[str, int]) -> None:
         super().__init__(f"Not everything could be deleted of: {', '.join(kinds)}")
@@ -34,7 +35,7 @@ class PruneFailed(Exception):
 
 
 class JobPruning(Pruning):
-    @transaction.atomic
+    @atomic
     def delete(self, span: Span) -> int:
         ids = [row.id for row in sql.rows("prune_jobs_held", after=span.after, last=span.last, **self.before)]
         # A statement of its own: it also sees the late reports that came before the jobs were held.
@@ -42,7 +43,7 @@ class JobPruning(Pruning):
 
 
 class ExecutionPruning(Pruning):
-    @transaction.atomic
+    @atomic
     def delete(self, span: Span) -> int:
         roots = [row.id for row in sql.rows("prune_executions_held", after=span.after, last=span.last, **self.before)]
         while steps := [row.id for row in sql.rows("prune_steps", roots=roots, batch=STEPS_BATCH)]:
@@ -64,18 +65,34 @@ def prune(*, dry_run: bool = False, tell: Callable[[str, int, int], None] = lamb
         done[pruning.name] = total if dry_run else 0
         tell(pruning.name, 0, total)
         for span in [] if dry_run else spans:
-            try:
-                done[pruning.name] += pruning.delete(span)
-            except OperationalError:
-                raise
-            except DatabaseError:
-                log.exception("A batch could not be deleted", kind=pruning.name, after=str(span.after))
+            deleted, is_whole = without_bad(pruning, span)
+            done[pruning.name] += deleted
+            if not is_whole:
                 failed.append(pruning.name)
             tell(pruning.name, done[pruning.name], total)
     log.info("Would prune" if dry_run else "Pruned", **done)
     if failed:
         raise PruneFailed(sorted(set(failed)), done)
     return done
+
+
+def without_bad(pruning: Pruning, span: Span) -> tuple[int, bool]:
+    """Delete what is due in a span, and when that fails in each half of it: how many, and whether it was all."""
+    try:
+        return pruning.delete(span), True
+    except DatabaseError as error:
+        if is_cut_off(error):
+            raise
+        after, last = int(span.after), int(span.last)
+        if last - after <= 1:
+            named(f"pruning of {pruning.name}", span.last, error)
+            return 0, False
+    middle = type(span.after)(int=(after + last) // 2) if isinstance(span.after, UUID) else (after + last) // 2
+    first, second = (
+        without_bad(pruning, Span(span.after, middle, span.due)),
+        without_bad(pruning, Span(middle, span.last, span.due)),
+    )
+    return first[0] + second[0], first[1] and second[1]
 
 
 def prunings() -> list[Pruning]:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-
+from controlplane.apart import atomic
 from jobs.errors import KeyTaken, TryAgain, refuse_deserted
 from jobs.models import WorkerJob
 from jobs.services import drafts as drafting
@@ -16,7 +15,7 @@ from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
 
 
-@transaction.atomic
+@atomic
 def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = JobKind.TASK) -> list[tuple[UUID, bool]]:
     """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's.
 

@@ -12,15 +12,14 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError
 
-from controlplane import sql as database
+from controlplane.apart import is_down
 from jobs.conf import conf, waiting
-from jobs.services import cancellation, cascade, recovery, repair
+from jobs.services import cancellation, recovery, repair
 from jobs.sql import sql
 from liveness.services.operations import note_event
 
 log = structlog.get_logger()
 
-BATCH = recovery.BATCH
 NOTHING = {"cancel_timeout": None, "timeouts": False, "claimed_stale_after": None, "running_stale_after": None}
 
 
@@ -45,7 +44,7 @@ def sweep() -> dict[str, dict[str, int]]:
         try:
             done[name] = step()
         except DatabaseError as error:
-            if database.is_down(error):
+            if is_down(error):
                 raise SweepFailed("The database cannot be reached: " + str(error).strip().split("\n")[0]) from None
             log.exception("A step of the recovery sweep failed", step=name)
             failed.append(name)
@@ -111,29 +110,23 @@ def end(
     by_hand: bool = False,
     progress: Callable[[int], None] = lambda count: None,
 ) -> dict[str, int]:
-    def batch() -> list[Any]:
-        return sql.sweep(
-            "sweep",
-            then=cascade.run_counted,
-            **thresholds,
-            actor=actor,
-            by_hand=by_hand,
-            batch=BATCH,
-            max_resubmissions=conf().max_resubmissions,
-        )
-
-    return recovery.in_batches(batch, progress=progress)
+    return recovery.in_batches(
+        "sweep",
+        progress=progress,
+        **thresholds,
+        actor=actor,
+        by_hand=by_hand,
+        max_resubmissions=conf().max_resubmissions,
+    )
 
 
 def expire() -> dict[str, int]:
     """Jobs past their good_until are EXPIRED; how many."""
-    return recovery.in_batches(lambda: sql.sweep("expire", then=cascade.run_counted, batch=BATCH))
+    return recovery.in_batches("expire")
 
 
 def give_up() -> dict[str, int]:
     """Jobs that no alive worker may run are FAILED after UNMATCHED_AFTER; how many."""
     if conf().unmatched_after is None:
         return {}
-    return recovery.in_batches(
-        lambda: sql.sweep("give_up", then=cascade.run_counted, batch=BATCH, looked=None, **waiting())
-    )
+    return recovery.in_batches("give_up", looked=None, **waiting())

@@ -18,10 +18,10 @@ from zoneinfo import ZoneInfo
 import orjson
 import structlog
 from cronsim import CronSim
-from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, transaction
+from django.db import IntegrityError, transaction
 from rest_framework.exceptions import ParseError
 
-from controlplane import sql as database
+from controlplane.apart import atomic, is_cut_off, named, unringed
 from controlplane.rest import refuse_unstorable
 from jobs import states
 from jobs.errors import EvaluationInFlight, TriggerChanged, TriggerNameTaken, TriggerUnknown
@@ -43,6 +43,7 @@ RETRY_DELAY = 5
 REASON_SHOWN = 500
 
 
+@unringed
 def evaluate_due() -> int:
     """Have every trigger evaluated whose slot has come; how many. One that cannot be delays no other."""
     count = 0
@@ -56,10 +57,11 @@ def evaluate_due() -> int:
                 try:
                     with transaction.atomic():
                         count += evaluate_slots(triggers[row.id], row.now, in_flight=row.in_flight)
-                except OperationalError:
-                    raise
-                except Exception:
+                except Exception as error:
+                    if is_cut_off(error):
+                        raise
                     log.exception("A trigger could not be evaluated", trigger=triggers[row.id].name)
+                    named("triggers evaluated", row.id, error)
                 seen.append(row.id)
         if len(due) < BATCH:
             return count
@@ -118,7 +120,7 @@ def create(said: dict[str, Any]) -> Trigger:
     return stored(Trigger(**said))
 
 
-@transaction.atomic
+@atomic
 def change(trigger: UUID, said: dict[str, Any]) -> Trigger:
     """Change what is said of a trigger.
 
@@ -134,7 +136,7 @@ def change(trigger: UUID, said: dict[str, Any]) -> Trigger:
     return stored(found)
 
 
-@transaction.atomic
+@atomic
 def stored(trigger: Trigger) -> Trigger:
     """Store a trigger, new or changed; slots that have come are evaluated, or missed, as it was before."""
     now = sql.rows("now")[0].now
@@ -143,9 +145,9 @@ def stored(trigger: Trigger) -> Trigger:
         try:
             with transaction.atomic():
                 evaluate_slots(before, now, in_flight=is_in_flight(before))
-        except OperationalError:
-            raise
-        except Exception:  # what cannot be evaluated can be changed
+        except Exception as error:  # what cannot be evaluated can be changed
+            if is_cut_off(error):
+                raise
             log.exception("A trigger could not be evaluated", trigger=before.name)
     trigger.created_at = now if trigger._state.adding else trigger.created_at
     trigger.next_slot_at = next(slots(trigger, now), None) if trigger.enabled else None
@@ -160,12 +162,14 @@ def stored(trigger: Trigger) -> Trigger:
     return Trigger.objects.get(name=trigger.name)
 
 
+@unringed
 def delete(trigger: UUID) -> None:
     """A trigger goes with its slots; what it started stays. Raises TriggerUnknown."""
     if not Trigger.objects.filter(pk=trigger).delete()[0]:
         raise TriggerUnknown
 
 
+@unringed
 def evaluate(trigger: UUID, by: str) -> TriggerSlot:
     """Have a trigger evaluated now, whatever its schedule says. Raises TriggerUnknown and EvaluationInFlight."""
     with transaction.atomic():
@@ -202,7 +206,7 @@ def begin(trigger: Trigger, slot: datetime, now: datetime, by: str = "", note: s
     return TriggerSlot.objects.update_or_create(trigger=trigger, slot=slot, defaults=said)[0]
 
 
-@transaction.atomic
+@atomic
 def follow_up(jobs: list[UUID]) -> None:
     """Of evaluations that have ended, start the executions that they ask for.
 
@@ -213,14 +217,12 @@ def follow_up(jobs: list[UUID]) -> None:
     in_flight = TriggerSlot.objects.filter(job__in=told, outcome=SlotOutcome.EVALUATING).select_related(
         "trigger", "job"
     )
-    for slot in in_flight.select_for_update(no_key=True, of=["self"]):
+    for slot in in_flight.order_by("pk").select_for_update(no_key=True, of=["self"]):
         try:
             with transaction.atomic():
                 outcome = conclude(slot, slot.job)
-        except InterfaceError:
-            raise
         except Exception as error:
-            if isinstance(error, DatabaseError) and database.is_down(error):
+            if is_cut_off(error):
                 raise
             log.exception("What an evaluation asked for could not be done", trigger=slot.trigger.name)
             why = f"{type(error).__name__}: {error}".replace("\0", "")[:REASON_SHOWN]

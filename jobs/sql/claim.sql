@@ -32,9 +32,10 @@ picked as (
               and not me.id = any(j.refused_by)
               -- Its last attempt may still run where it was taken from. (A scalar subquery: looked up, never joined.)
               and (select true from jobs_takenattempt t where t.job_id = j.id and t.had_begun limit 1) is null
+              and not {{is_stopped}}
             order by j.priority desc, j.available_at, j.id
             limit coalesce((select greatest(jobs, 0) from room), 0)
-              for update skip locked
+              for no key update skip locked
            ) waiting
      order by waiting.priority desc, waiting.available_at, waiting.id
      limit coalesce((select greatest(jobs, 0) from room), 0)

@@ -11,7 +11,7 @@ begun as (
         open_steps, timeout_seconds)
     select id, coalesce(root, id), parent_step, owner, trigger, rerun_of, name, key, decode(fingerprint, 'hex'),
            definition, inputs, open_steps, timeout_seconds
-      from planned order by place
+      from planned order by key, place
         on conflict do nothing
  returning id, owner_id
 ),

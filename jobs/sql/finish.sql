@@ -16,10 +16,12 @@ held as materialized (
                when 'COMPLETED' then j.state = 'RUNNING'
                when 'FAILED' then j.state = 'RUNNING'
                when 'CANCELLED' then j.cancel_requested_at is not null
+               -- Its code never begins: start.sql did not let it.
+               when 'STARTED' then j.state = 'CLAIMED' and {{is_stopped}}
                else true
            end
      order by j.id
-       for update of j
+       for no key update of j
 ),
 {{settle}}
 {{each}}

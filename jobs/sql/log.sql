@@ -1,4 +1,4 @@
--- Lines that the code of running attempts wrote, in order; their jobs are held by log_lock.sql. The last line of an
+-- Lines that the code of running attempts wrote, in order; their jobs are held by report_jobs.sql. The last line of an
 -- attempt knows how many there are and which report came last, so nothing is ever counted.
 with said as (
     select * from jsonb_to_recordset(%(logs)s::jsonb)

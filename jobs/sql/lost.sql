@@ -35,7 +35,8 @@ held as materialized (
               and (a.state = 'CLAIMED'
                    or gone.moves
                    or (j.on_worker_lost = 'FAIL' and gone.worker_task_restart_strategy <> 'NEVER'))
-              for update skip locked
+              and {{root_held}}
+              for no key update skip locked
            ) j
      where %(only)s::uuid[] is null or a.job_id = any(%(only)s)
      limit %(batch)s

@@ -38,7 +38,9 @@ held as materialized (
      ) cause
      where a.state in {{LIVE}}
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
+       -- Of those alone that have a cause: a condition on the job alone would be judged first, of every live one.
+       and case when cause.event is null then false else {{root_held}} end
      order by j.id
      limit %(batch)s
-       for update of j, a skip locked
+       for no key update of j, a skip locked
 )

@@ -1,4 +1,4 @@
--- How far running attempts have come.
+-- How far running attempts have come; their jobs are held by report_jobs.sql.
 with said as (
     select * from jsonb_to_recordset(%(progress)s::jsonb) as r(attempt uuid, progress float8, message text)
 )

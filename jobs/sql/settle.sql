@@ -4,8 +4,7 @@
 -- worker is; MOVED: an operator moves it; ENDED: it is failed, and that is final.
 judged as (
     select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on, j.kind, j.execution_id, j.step,
-           j.execution_id is not null and not j.is_hook and exists (
-               select from jobs_execution e where e.id = j.execution_id and e.state <> 'RUNNING') as is_stopped,
+           {{is_stopped}} as is_stopped,
            was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and held.error ->> 'code' = 'WORKER_CRASHED') as loss
       from held join jobs_workerjob j on j.id = held.job_id
 ),

@@ -1,9 +1,9 @@
--- The code of these claimed attempts begins.
+-- The code of these claimed attempts begins; their jobs are held by report_jobs.sql.
 with begun as (
     update jobs_workerjob j
        set state = 'RUNNING'
       from jobs_attempt a, liveness_server s
-     where a.id = any(%(started)s::uuid[]) and {{fence}} and j.state = 'CLAIMED'
+     where a.id = any(%(started)s::uuid[]) and {{fence}} and j.state = 'CLAIMED' and not {{is_stopped}}
  returning a.id
 )
 update jobs_attempt a

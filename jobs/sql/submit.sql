@@ -1,5 +1,6 @@
--- Store jobs in the order given. One whose key is known is left out: the caller finds the job that has it.
--- One that needs a worker and finds none says what is in the way, for the caller to take all back.
+-- Store jobs, by their keys, so that two who hand in the same ones never wait for each other in a ring. One whose key is
+-- known is left out: the caller finds the job that has it. One that needs a worker and finds none says what is in the
+-- way, for the caller to take all back.
 with said as materialized (
     select uuid7() as id, r.*
       from jsonb_to_recordset(%(jobs)s::jsonb) as r(place int, key text, fingerprint text, {{job_said}})
@@ -8,7 +9,7 @@ stored as (
     insert into jobs_workerjob (id, owner_id, kind, key, fingerprint, available_at, {{job_fields}})
     select id, %(owner)s, %(kind)s, key, decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()),
            {{job_fields}}
-      from said order by place
+      from said order by key, place
         on conflict (owner_id, key) where key is not null do nothing
  returning id
 ),

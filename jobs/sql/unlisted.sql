@@ -14,7 +14,7 @@ with held as materialized (
      where s.id = %(server)s and not a.id = any(%(listed)s::uuid[])
        and (a.state = 'CLAIMED' or s.worker_task_restart_strategy <> 'NEVER')
      order by j.id
-       for update of j
+       for no key update of j
 ),
 {{settle}}
 {{counted}}

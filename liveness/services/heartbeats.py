@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from django.db import InterfaceError, OperationalError, transaction
 
+from controlplane.apart import unringed
 from controlplane.problems import Problem
 from liveness import states
 from liveness.errors import (
@@ -55,6 +56,7 @@ def beat_once(token: ServerToken, beat: Beat) -> Any | None:
         return sql.row("record", server=token.server, version=token.version, **beat.params(), **counts)
 
 
+@unringed
 def record(
     token: ServerToken,
     beat: Beat,

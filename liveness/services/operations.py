@@ -9,8 +9,8 @@ from datetime import timedelta
 from uuid import UUID
 
 import structlog
-from django.db import transaction
 
+from controlplane.apart import atomic
 from controlplane.schema import ClockTimestamp, ObservedNow
 from liveness import states
 from liveness.errors import (
@@ -40,7 +40,7 @@ def actor(name: str) -> str:
     return f"{OPERATOR}{name}"
 
 
-@transaction.atomic
+@atomic
 def cordon(server: UUID, by: str, note: str) -> None:
     """It gets no new work; what it holds goes on. An operator's cordon takes the place of the server's own."""
     row = locked(server, may_cordon)
@@ -48,7 +48,7 @@ def cordon(server: UUID, by: str, note: str) -> None:
     note_action(row, "cordon", by, note)
 
 
-@transaction.atomic
+@atomic
 def uncordon(server: UUID, by: str, note: str) -> None:
     """It gets work again, whoever cordoned it; a server whose own probe still fails cordons itself again."""
     row = locked(server, may_uncordon)
@@ -56,7 +56,7 @@ def uncordon(server: UUID, by: str, note: str) -> None:
     note_action(row, "uncordon", by, note)
 
 
-@transaction.atomic
+@atomic
 def drain(server: UUID, by: str, note: str, deadline: float | None = None) -> None:
     """Cordon it and give it `deadline` seconds, by default its grace period, to finish what it holds.
 
@@ -75,7 +75,7 @@ def drain(server: UUID, by: str, note: str, deadline: float | None = None) -> No
     note_action(row, "drain", by, note)
 
 
-@transaction.atomic
+@atomic
 def undrain(server: UUID, by: str, note: str) -> None:
     """It gets work again: the drain and the cordon are lifted."""
     row = locked(server, may_undrain)
@@ -83,14 +83,14 @@ def undrain(server: UUID, by: str, note: str) -> None:
     note_action(row, "undrain", by, note)
 
 
-@transaction.atomic
+@atomic
 def disconnect(server: UUID, by: str, note: str) -> None:
     """It counts as lost, as if it had been silent for its timeout; jobs/sql/lost.sql says when its jobs move."""
     row = locked(server, may_disconnect)
     transitions.move(row, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=note)
 
 
-@transaction.atomic
+@atomic
 def enter_maintenance(by: str, note: str) -> None:
     """Nobody gets new work; running work finishes, submissions queue."""
     instance = Instance.objects.select_for_update().get()
@@ -100,7 +100,7 @@ def enter_maintenance(by: str, note: str) -> None:
     note_event("maintenance_enter", by, note)
 
 
-@transaction.atomic
+@atomic
 def exit_maintenance(by: str, note: str) -> None:
     """Work is given out again."""
     instance = Instance.objects.select_for_update().get()
@@ -110,7 +110,7 @@ def exit_maintenance(by: str, note: str) -> None:
     note_event("maintenance_exit", by, note)
 
 
-@transaction.atomic
+@atomic
 def release_brake(by: str, reason: str, type: str | None = None) -> list[str]:
     """Let the silent servers that the brake holds be disconnected, of one type or of all; the types released."""
     engaged = Brake.objects.filter(released_by=None, **{"type": type} if type else {})

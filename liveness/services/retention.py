@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
-
+from controlplane.apart import atomic
 from controlplane.sql import Statements
 from liveness.sql import sql
 
@@ -50,14 +49,14 @@ class Pruning:
                 yield Span(after, found.last, found.due)
             after, has_old = found.last, found.has_old
 
-    @transaction.atomic
+    @atomic
     def delete(self, span: Span) -> int:
         """Delete what is due there; how many. What someone else has deleted meanwhile is not counted again."""
         return self.sql.rows(f"prune_{self.name}", after=span.after, last=span.last, **self.before)[0].deleted
 
 
 class EventPruning(Pruning):
-    @transaction.atomic
+    @atomic
     def delete(self, span: Span) -> int:
         names = ("prune_open", "prune_events", "prune_close")
         return self.sql.sets(*names, after=span.after, last=span.last, **self.before)[1][0].deleted

@@ -18,7 +18,7 @@ ended as (
 ),
 engaged as (
     insert into liveness_brake as b (type, engaged_observed, silent, alive)
-    select held.type, clock.reading, held.silent, held.alive from held, liveness_clock clock
+    select held.type, clock.reading, held.silent, held.alive from held, liveness_clock clock order by held.type
         -- A release is for those who were silent then: when more are, it is another incident.
         on conflict (type) do update
            set silent = excluded.silent, alive = excluded.alive,
