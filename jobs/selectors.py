@@ -87,9 +87,9 @@ def figures() -> dict[str, Any]:
 
     `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
     job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
-    a state are counted); what holds for the whole instance, `brakes` and `maintenance`; when the last
-    check went through, `finished` (`check_age` ago), and how long it `took`; the `observed` clock, how long ago it last
-    moved, `observed_lag`, and whether heartbeats get in, `witnessed`.
+    a state are counted); what holds for the whole instance, `brakes` and `maintenance`; the rows that could not be
+    written lately, `unwritten`; when the last check went through, `finished` (`check_age` ago), and how long it `took`;
+    the `observed` clock, how long ago it last moved, `observed_lag`, and whether heartbeats get in, `witnessed`.
     """
     row = sql.rows("figures", ended=sorted(states.TERMINAL), counted=COUNTED, only=None, looked=COUNTED, **waiting())[0]
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in AS_JSON}
@@ -97,7 +97,7 @@ def figures() -> dict[str, Any]:
     return {**row._asdict(), **read, "counts": read["counts"] or {}, "about": read["about"] or [], "flags": flags}
 
 
-AS_JSON = {"counts", "about", "brakes", "maintenance", "flags"}
+AS_JSON = {"counts", "about", "brakes", "maintenance", "flags", "unwritten"}
 
 
 def with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:

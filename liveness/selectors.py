@@ -1,5 +1,6 @@
 """Reads for the API and the pages."""
 
+import json
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
@@ -162,6 +163,11 @@ def silences() -> tuple[int, float, list[tuple[int, int]]]:
 def tallies() -> "QuerySet[Any, tuple[str, list[str], float]]":
     """Name, labels and value of each counter."""
     return Tally.objects.values("name", "labels").annotate(value=Sum("number")).values_list("name", "labels", "value")
+
+
+def unwritten() -> list[dict[str, Any]]:
+    """The rows that could not be written within the last hour, the latest few."""
+    return json.loads(sql.rows("unwritten_lately")[0].unwritten or "[]")
 
 
 def needs_attention(server: Any) -> bool:

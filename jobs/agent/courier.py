@@ -17,6 +17,7 @@ from liveness.agent import Refused, Server, Unreachable, full_jitter
 
 log = structlog.get_logger()
 UNREADABLE = (400, 413, 422)  # statuses that blame what we sent, not who we are
+NOT_STORED = "not_stored"  # the control plane could not write it
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,10 @@ class Courier(threading.Thread):
             self._refused()
             return self._backoff()
         self._failures = 0
-        return max(0.0, self._claim_at - time.monotonic()) if self._wanted else self._poll
+        pause = self._claim_at - time.monotonic() if self._wanted else self._poll
+        if (due := self._outbox.next_due()) is not None:
+            pause = min(pause, due - time.monotonic())
+        return max(0.0, pause)
 
     @property
     def _cap(self) -> float:
@@ -127,6 +131,8 @@ class Courier(threading.Thread):
         return full_jitter(self._failures, self._cap)
 
     def _send(self, reports: list[Report]) -> None:
+        if not reports:
+            return
         try:
             results = self._server.post("reports", {"reports": reports}).get("results") or []
         except Refused as refused:
@@ -135,14 +141,18 @@ class Courier(threading.Thread):
             if len(reports) == 1:
                 self._give_up(reports[0], refused)
             else:  # one that cannot be read must not hold up the others
-                for report in reports:
-                    self._send([report])
+                for _ in reports:
+                    self._send(self._outbox.batch(1))
             return
         if len(results) != len(reports):
             raise Unreachable(f"{len(results)} results for {len(reports)} reports")
-        self._outbox.answered(len(reports))
-        for report, result in zip(reports, results, strict=True):
-            self._deliver(Reported(report, result))
+        unstored = {place for place, result in enumerate(results) if result.get("code") == NOT_STORED}
+        self._outbox.answered(len(reports), unstored, self._cap)
+        for place, (report, result) in enumerate(zip(reports, results, strict=True)):
+            if place in unstored:
+                log.error("Report not stored: saying it again later", attempt=report["attempt"], report=report["event"])
+            else:
+                self._deliver(Reported(report, result))
 
     def _give_up(self, report: Report, refused: Refused) -> None:
         log.error("Report could not be read", attempt=report["attempt"], report=report["event"], why=str(refused))

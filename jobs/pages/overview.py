@@ -56,6 +56,7 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "flags": [flag_told(flag, count) for flag, count in figures["flags"].items() if count],
         "maintenance": figures["maintenance"],
         "witnessed": figures["witnessed"],
+        "unwritten": figures["unwritten"] or [],
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
     return page(request, "overview", shown)

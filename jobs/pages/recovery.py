@@ -16,6 +16,7 @@ from jobs.pages.acting import confirmation, number
 from jobs.pages.unknown import HOME
 from jobs.services import sweep
 from jobs.states import AttemptState
+from liveness import selectors as liveness
 from liveness.pages.actions import NoteForm, actor
 from liveness.pages.reading import HtmxRequest, for_readers, page, permitted
 from liveness.pages.words import counted
@@ -87,6 +88,7 @@ def stale(request: HtmxRequest) -> HttpResponse:
         "found": [{"it": row, "silence": counted(row.heard_at, "age", row.silence)} for row in found],
         "may": request.user.has_perm(PERMISSION),
         "sweep": conf().sweep_interval,
+        "unwritten": liveness.unwritten(),
     }
     return page(request, "recovery", shown)
 

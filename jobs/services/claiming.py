@@ -1,19 +1,27 @@
 """A worker asks for work."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Never
 from uuid import UUID
 
 import orjson
+from django.db import DatabaseError, transaction
 
+from controlplane.apart import atomic, halved, is_cut_off, named
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
+from jobs.models import WorkerJob
 from jobs.sql import sql
+from jobs.states import JobState
 from liveness import states
 from liveness.conf import conf
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
 from liveness.models import Instance, Server
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState, ServerType
+
+LOOKED_AT = 1000
+"""Jobs that are tried one by one for a worker when one of those that it is to have cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +44,12 @@ def claim(token: ServerToken, limit: int, request_id: UUID | None = None) -> lis
 
     The same `request_id` again returns the same attempts. Raises what says why a server gets no work.
     """
-    rows = sql.rows(
-        "lock_server",
-        "claim",
-        server=token.server,
-        version=token.version,
-        limit=limit,
-        request=request_id,
-        staleness_multiplier=conf().staleness_multiplier,
-    )
-    if rows[0].server is None:
-        refuse(token)
+    try:
+        rows = given(token, limit, request_id)
+    except DatabaseError as error:
+        if is_cut_off(error):
+            raise
+        rows = given(token, limit, request_id, without_bad(token, limit))
     return [
         Claimed(
             row.id, row.number, row.job, row.kind, orjson.loads(row.action),
@@ -56,6 +59,48 @@ def claim(token: ServerToken, limit: int, request_id: UUID | None = None) -> lis
         for row in rows
         if row.id is not None
     ]  # fmt: skip
+
+
+def given(token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None) -> list[Any]:
+    """The rows of what is given to a worker; of some jobs `only`, or of all."""
+    rows = sql.rows(
+        "lock_server",
+        "claim",
+        server=token.server,
+        version=token.version,
+        limit=limit,
+        request=request_id,
+        only=None if only is None else list(only),
+        staleness_multiplier=conf().staleness_multiplier,
+    )
+    if rows[0].server is None:
+        refuse(token)
+    return rows
+
+
+def without_bad(token: ServerToken, limit: int) -> list[UUID]:
+    """The next jobs that the worker could have, without those that cannot be written."""
+
+    @atomic
+    def tried(some: Sequence[UUID]) -> list[UUID]:
+        given(token, len(some), None, some)
+        transaction.set_rollback(True)
+        return list(some)
+
+    def left_out(job: UUID, error: DatabaseError) -> list[UUID]:
+        named("claims", job, error)
+        return []
+
+    tags = Server.objects.get(pk=token.server).tags
+    waiting = WorkerJob.objects.filter(state=JobState.PENDING, required_tags__contained_by=tags)
+    in_order = waiting.order_by("-priority", "available_at", "pk").values_list("pk", flat=True)
+    next_ones = list(in_order[: LOOKED_AT + limit])
+    good: list[UUID] = []
+    for first in range(0, len(next_ones), limit):
+        good += halved(tried, next_ones[first : first + limit], left_out)
+        if len(good) >= limit:
+            break
+    return good
 
 
 def refuse(token: ServerToken) -> Never:

@@ -1,12 +1,14 @@
 """A worker is heard, and with it the attempts that it holds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError, OperationalError
 
+from controlplane.apart import halved, named
 from jobs.conf import conf
 from jobs.models import TakenAttempt
 from jobs.services import cascade
@@ -66,19 +68,31 @@ def record_plain(beats: list[Plain]) -> list[Any | None]:
 def record(token: ServerToken, beat: Beat, held: Held) -> Any:
     """Hear a worker: its row, with the attempts to `cancel` and those it `lost`. See liveness.services.heartbeats."""
 
-    def once(token: ServerToken, beat: Beat) -> Any | None:
+    listed = list(dict.fromkeys([*held.claimed, *held.running]))
+
+    def some(attempts: Sequence[UUID]) -> list[Any]:
+        running = [attempt for attempt in attempts if attempt in held.running]
         with results.taken() as counts:
-            return sql.row(
+            return sql.rows(
                 "heartbeat",
                 server=token.server,
                 version=token.version,
-                claimed=held.claimed,
-                running=list(held.running),
-                pids=list(held.running.values()),
+                claimed=[attempt for attempt in attempts if attempt not in held.running],
+                running=running,
+                pids=[held.running[attempt] for attempt in running],
+                listed=listed,
                 stopped=held.stopped,
                 **beat.params(),
                 **counts,
             )
+
+    def left_out(attempt: UUID, error: DatabaseError) -> list[Any]:
+        named("heartbeats of attempts", attempt, error)
+        return some([])
+
+    def once(token: ServerToken, beat: Beat) -> Any | None:
+        heard = halved(some, listed, left_out)
+        return heard[-1]._replace(lost=list({attempt for row in heard for attempt in row.lost})) if heard else None
 
     def reactivated(server: Server) -> None:
         # What it still lists was not given away meanwhile; of the rest it knows nothing any more.

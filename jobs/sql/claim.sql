@@ -33,6 +33,7 @@ picked as (
               -- Its last attempt may still run where it was taken from. (A scalar subquery: looked up, never joined.)
               and (select true from jobs_takenattempt t where t.job_id = j.id and t.had_begun limit 1) is null
               and not {{is_stopped}}
+              and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             order by j.priority desc, j.available_at, j.id
             limit coalesce((select greatest(jobs, 0) from room), 0)
               for no key update skip locked

@@ -37,5 +37,6 @@ select clock_timestamp() as now,
        (select extract(epoch from clock_timestamp() - min(available_at))::float8
           from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp()) as waiting,
        (select jsonb_agg(to_jsonb(brake) order by type) from liveness_brake brake where released_by is null) as brakes,
-       (select to_jsonb(instance) from liveness_instance instance where maintenance_since is not null) as maintenance
+       (select to_jsonb(instance) from liveness_instance instance where maintenance_since is not null) as maintenance,
+       {{liveness.unwritten}} as unwritten
   from liveness_clock clock

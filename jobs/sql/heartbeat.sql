@@ -26,7 +26,7 @@ taken as materialized (
     select t.attempt_id as id,
            -- Who does not say what it stopped, has stopped by its next heartbeat what it was told of, unless it lists it.
            case when %(stopped)s::uuid[] is null
-                then t.told_observed is not null and t.attempt_id not in (select id from signs)
+                then t.told_observed is not null and t.attempt_id <> all(%(listed)s::uuid[])
                 else t.attempt_id = any(%(stopped)s::uuid[]) end as is_confirmed
       from jobs_takenattempt t join beat on beat.id = t.server_id
 ),

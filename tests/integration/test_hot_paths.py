@@ -22,8 +22,8 @@ from tests.support.http import Caller, Worker
 SCRIPT = {"type": "script", "runner": "local", "command": "true"}
 IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
 EMPTY = """
-    truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat, liveness_brake, liveness_tally, jobs_trigger
-        cascade;
+    truncate liveness_apitoken, liveness_leftout, liveness_serverevent, liveness_heartbeat, liveness_brake,
+        liveness_tally, jobs_trigger cascade;
     update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null;
     update test_clock.shift set by = '0';
     drop function if exists broken() cascade;

@@ -555,3 +555,23 @@ def warden_of(pid: int) -> int | None:
 
     children = psutil.Process(pid).children()
     return next((c.pid for c in children if c.status() != "zombie" and "jobs.agent.warden" in c.cmdline()), None)
+
+
+def test_a_report_that_could_not_be_stored_is_said_again_and_holds_up_no_other(plane, agent):
+    bad, good = plane.submit("echo bad"), plane.submit("echo good")
+    refused = []
+
+    def reports(body):
+        if len(refused) > 2 and plane.final(good):
+            return None
+        results = plane._reports({"reports": [it for it in body["reports"] if it["attempt"] != bad]})["results"]
+        refused.extend(it["event"] for it in body["reports"] if it["attempt"] == bad)
+        answers = {True: {"attempt": bad, "accepted": False, "replayed": False, "state": None, "code": "not_stored"}}
+        return {"results": [answers.get(it["attempt"] == bad) or results.pop(0) for it in body["reports"]]}
+
+    plane.script["reports"] = reports
+    agent("--concurrency", "2")
+    assert eventually(lambda: plane.final(good))["event"] == "COMPLETED"
+    assert set(refused) == {"STARTED"}
+    assert eventually(lambda: plane.final(bad))["event"] == "COMPLETED"
+    assert plane.events(bad)[0] == "STARTED"

@@ -177,3 +177,22 @@ def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path, monkey
     assert (inside["JOB_EXECUTION"], inside["JOB_STEP"]) == ("e", "load")
     alone = command_for({**item, "job": {**job, "execution": None, "step": None}}, tmp_path / "progress").env
     assert not {"JOB_EXECUTION", "JOB_STEP"} & set(alone)
+
+
+def test_what_could_not_be_stored_waits_aside_with_what_follows_of_it_and_nothing_else_waits():
+    outbox = Outbox()
+    outbox.put({"attempt": "bad", "event": "STARTED"}, {"attempt": "good", "event": "STARTED"})
+    outbox.put({"attempt": "bad", "event": "LOG"})
+    assert len(outbox.batch()) == 3
+    outbox.answered(2, unstored={0}, cap=1000)
+    outbox.put({"attempt": "bad", "event": "COMPLETED"}, {"attempt": "good", "event": "COMPLETED"})
+    assert said(outbox) == [("good", "COMPLETED")]
+    assert len(outbox) == 4
+    outbox.answered(1)
+    (aside,) = outbox._aside.values()
+    assert outbox.next_due() == aside.due_at
+    aside.due_at = 0.0
+    assert said(outbox) == [("bad", "STARTED"), ("bad", "LOG"), ("bad", "COMPLETED")]
+    outbox.answered(3, unstored={0, 1, 2}, cap=1000)
+    assert outbox._failures["bad"] == 2 and said(outbox) == []
+    assert outbox.withdraw("bad") and len(outbox) == 0 and outbox.next_due() is None

@@ -1,0 +1,2 @@
+-- The same by itself.
+select {{unwritten}} as unwritten

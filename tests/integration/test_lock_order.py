@@ -1,0 +1,281 @@
+"""One lock order: servers, roots of executions, jobs, attempts, each by id. Every pair of transactions is stepped.
+
+The one stops before a row that it is about to write, with all locks that it has by then; the other goes until it is
+done or waits; then the first goes on. PostgreSQL must never have to break a ring.
+"""
+
+import time
+from contextlib import suppress
+
+import pytest
+from django.db import DatabaseError, connection
+from psycopg.errors import DeadlockDetected
+
+from controlplane import apart
+from controlplane.problems import Problem
+from jobs.models import Trigger, WorkerJob
+from jobs.services import cancellation, recovery, repair, retention, sweep, triggers
+from jobs.services.check import retire
+from liveness.services import detection, tokens
+from tests.integration import test_hot_paths as hot
+from tests.integration.test_hot_paths import run
+from tests.support.executions import SCRIPT, Run, step
+from tests.support.http import Caller
+
+committed, threads = hot.committed, hot.threads
+
+STEPPED = """
+    create sequence if not exists written;
+    create or replace function paused() returns trigger language plpgsql as $$
+    begin
+        if current_setting('stepping.at', true) = nextval('written')::text then
+            perform pg_advisory_lock_shared(42), pg_advisory_unlock_shared(42);
+        end if;
+        return new;
+    end $$;
+""" + "".join(
+    f"create trigger paused before {event} on {table} for each row"
+    " when (current_setting('stepping.at', true) <> '') execute function paused();"
+    for event, table in [
+        ("insert or update", "jobs_workerjob"), ("insert or update", "jobs_execution"), ("update", "jobs_attempt"),
+        ("update", "liveness_server"), ("update", "jobs_triggerslot"),
+    ]
+)  # fmt: skip
+CLEARED = "".join(  # sooner done than truncated
+    f"delete from {table};"  # noqa: S608
+    for table in [
+        "jobs_latereport", "jobs_logline", "jobs_attempt", "jobs_stepdependency", "jobs_triggerslot", "jobs_workerjob",
+        "jobs_executionevent", "jobs_execution", "jobs_trigger", "liveness_server",
+    ]
+)  # fmt: skip
+WAIT = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+
+class Scene:
+    """A worker that holds plain jobs, steps, the step of a child and an evaluation; each transaction is a method."""
+
+    def __init__(self, client, operator, worker):
+        self.client, self.operator, self.worker = client, operator, worker
+        child = {"type": "execution", "name": "inner", "steps": [step("x")]}
+        steps = [step("a"), step("b"), step("c", "a", "b"), step("k", action=child), step("e", tags=["nobody"])]
+        hooks = [{"key": "h", "action": SCRIPT}]
+        said = client.post("/executions", {"name": "stepped", "steps": steps, "on_error": hooks}).json()
+        self.run = Run(client, said["id"])
+        client.post("/jobs", [{"action": SCRIPT}] * 3)
+        body = {
+            "name": "t",
+            "interval_seconds": 3600,
+            "action": SCRIPT,
+            "execution": {"name": "f", "steps": [step("s")]},
+        }
+        self.trigger = operator.post("/triggers", body).json()["id"]
+        triggers.evaluate(self.trigger, "operator:x")
+        self.held = {}
+        plain = iter(["p1", "p2", "p3"])
+        for attempt in worker.claim(limit=20):
+            job = attempt["job"]
+            self.held["t" if job["kind"] == "TRIGGER" else job["step"] or next(plain)] = attempt
+        self.say("STARTED", "a", "x", "t", "p1", "p2")
+
+    def say(self, event, *names, **more):
+        reports = [{"attempt": self.held[name]["id"], "event": event, **more} for name in names]
+        return self.worker.post(f"/servers/{self.worker.id}/reports", {"reports": reports})
+
+    def job(self, name):
+        return self.held[name]["job"]["id"]
+
+    def claim(self):
+        self.client.post("/jobs", [{"action": SCRIPT}] * 2)
+        self.worker.post(f"/servers/{self.worker.id}/claims", {"limit": 5})
+
+    def heartbeat_with_lists(self):
+        running = [{"attempt": self.held[name]["id"], "pid": 1} for name in ("t", "x", "p2", "p1", "a")]
+        self.worker.beat(running=running, claimed=[self.held[name]["id"] for name in ("p3", "b")])
+
+    def heartbeat_that_ends(self):
+        self.worker.beat(state="TERMINATING")
+
+    def start(self):
+        self.say("STARTED", "p3", "b")
+
+    def start_backwards(self):
+        self.say("STARTED", "b", "p3")
+
+    def progress(self):
+        self.say("PROGRESS", "p2", "a", "p1", progress=0.5)
+
+    def progress_and_completed(self):
+        told = [(name, {"event": "PROGRESS", "progress": 0.5}) for name in ("p2", "a")]
+        told += [(name, {"event": "COMPLETED"}) for name in ("p1", "x")]
+        reports = [{"attempt": self.held[name]["id"], **said} for name, said in told]
+        self.worker.post(f"/servers/{self.worker.id}/reports", {"reports": reports})
+
+    def log(self):
+        self.say("LOG", "p2", "a", "p1", stream="STDOUT", lines=["x"], sequence=0)
+
+    def finish_plain(self):
+        self.say("COMPLETED", "p2", "p1")
+
+    def finish_steps(self):
+        self.say("FAILED", "x", "a", error={"code": "BAD", "message": "no"})
+
+    def finish_all(self):
+        self.say("COMPLETED", "t", "x", "p1", "a", output={"fire": True})
+
+    def release(self):
+        self.say("RELEASED", "p3", "b", "a", reason="fenced")
+
+    def cancel_job(self):
+        self.operator.post(f"/jobs/{self.job('p1')}/cancel", {})
+
+    def cancel_steps(self):
+        for name in ("a", "c", "e"):
+            self.operator.post(f"/jobs/{self.run.step(name)['job']}/cancel", {})
+
+    def cancel_execution(self):
+        self.run.cancel()
+
+    def resubmit(self):
+        for name in ("p2", "b"):
+            self.operator.post(f"/jobs/{self.job(name)}/resubmit", {})
+
+    def fail(self):
+        for name in ("x", "p1", "t"):
+            self.operator.post(f"/jobs/{self.job(name)}/fail", {})
+
+    def recover(self):
+        run("update liveness_server set state = 'ERROR', state_actor = 'server' where state = 'RUNNING'")
+        recovery.recover()
+
+    def reactivate(self):
+        run("update liveness_server set state = 'DISCONNECTED', state_actor = 'x', reactivate_on_heartbeat = true")
+        listed = [{"attempt": self.held["p1"]["id"], "pid": 1}]
+        self.worker.beat(state="RUNNING", running=listed, claimed=[])
+
+    def sweep_stale(self):
+        sweep.fail_stale_running(0, "operator:x")
+        sweep.requeue_stale_claimed(0, "operator:x")
+
+    def sweep_waiting(self):
+        run("update jobs_workerjob set good_until = '2000-01-01' where step = 'e' and state = 'PENDING'")
+        sweep.expire()
+        sweep.give_up()
+
+    def repair(self):
+        repair.mend(self.run.id)
+        repair.repair()
+
+    def halt(self):
+        cancellation.stop([self.run.id], "CANCELLED", "x")
+        cancellation.halt_all()
+
+    def detect_and_retire(self):
+        detection.detect()
+        detection.deactivate()
+        retire()
+
+    def submit_keys(self):
+        self.client.post("/jobs", [{"action": SCRIPT, "key": key} for key in "kl"])
+
+    def submit_keys_backwards(self):
+        self.client.post("/jobs", [{"action": SCRIPT, "key": key} for key in "lk"])
+
+    def evaluate(self):
+        Trigger.objects.update(next_slot_at="2020-01-01T00:00:00Z")
+        triggers.evaluate_due()
+
+    def prune(self):
+        WorkerJob.objects.filter(state__in=["COMPLETED", "FAILED"]).update(finished_at="2000-01-01T00:00:00Z")
+        retention.prune()
+
+
+ALL = [name for name in vars(Scene) if not name.startswith("_") and name not in ("say", "job")]
+PAUSES = (1, 2)
+
+
+@pytest.fixture
+def scene(committed):
+    client, operator = (Caller(tokens.create(role, role)) for role in ("client", "operator"))
+    run(STEPPED)
+
+    def scene():
+        run(CLEARED)
+        run("alter sequence written restart")
+        return Scene(client, operator, committed(max_concurrent=100))
+
+    try:
+        yield scene
+    finally:
+        run("drop function paused() cascade; drop sequence written")
+
+
+def stepped(call, at, rings):
+    """Do it, stopping before the row of that number is written; the rings that it was in."""
+
+    def seen(execute, *args):
+        try:
+            return execute(*args)
+        except DatabaseError as error:
+            if isinstance(error.__cause__, DeadlockDetected):
+                rings.append(str(error))
+            raise
+
+    run("select set_config('stepping.at', %s, false), set_config('deadlock_timeout', '50ms', false)", [at])
+    try:
+        with connection.execute_wrapper(seen), suppress(Problem, DatabaseError):
+            call()
+    finally:
+        run("select set_config('stepping.at', '', false), set_config('deadlock_timeout', '1s', false)")
+
+
+def until_done_or_waiting(future, waiting):
+    until = time.monotonic() + 30
+    while not future.done():
+        if run(WAIT) >= waiting:
+            return True
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    return False
+
+
+@pytest.mark.parametrize("first", ALL)
+def test_no_two_transactions_ever_wait_for_each_other_in_a_ring(scene, threads, monkeypatch, first):
+    monkeypatch.setattr(apart, "TRIES", 1)
+    monkeypatch.setattr(retention, "prunings", lambda: [retention.jobs(run("select now()"))])
+    rings = {}
+    for second in ALL:
+        for pause in PAUSES:
+            set_up, found = scene(), []
+            run("select pg_advisory_lock(42)")
+            try:
+                one = threads(stepped, getattr(set_up, first), str(pause), found)
+                if not until_done_or_waiting(one, 1):
+                    break  # it writes fewer rows
+                other = threads(stepped, getattr(set_up, second), "", found)
+                until_done_or_waiting(other, 2)
+            finally:
+                run("select pg_advisory_unlock_all()")
+            one.result(30)
+            other.result(30)
+            if found:
+                rings[second, pause] = found[0].split("\n")[0]
+    assert rings == {}
+
+
+def test_a_transaction_that_was_ended_to_break_a_ring_is_begun_anew(committed, threads):
+    """What locks in another order all the same, as a hand in the database may."""
+    (first,) = hot.submit_many(1)
+    operator = Caller(tokens.create("an operator", "operator"))
+    run("create function broken() returns trigger language plpgsql as $$"
+        " begin perform pg_advisory_xact_lock(42); return new; end $$;"
+        " create trigger broken before update on jobs_workerjob for each row execute function broken()")  # fmt: skip
+    run("begin; select pg_advisory_xact_lock(42)")
+    try:
+        answer = threads(operator.post, f"/jobs/{first}/cancel", {})
+        hot.waiting()
+        run("set local deadlock_timeout = '10min'")  # the other is the one to be ended
+        run("select id from jobs_workerjob where id = %s for update", [first])
+    finally:
+        run("rollback")
+    assert answer.result(30).status_code == 200
+    assert WorkerJob.objects.get(pk=first).state == "CANCELLED"
