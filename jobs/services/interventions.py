@@ -68,8 +68,7 @@ def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = No
     )  # fmt: skip
     if copied:
         if copied[0].is_execution:
-            with transaction.atomic():
-                executions.begin_children([copied[0].id])
+            atomic(executions.begin_children)([copied[0].id])
         log.info("Job submitted again", job=str(job), actor=by, new=str(copied[0].id))
         return copied[0].id, True
     if moved:

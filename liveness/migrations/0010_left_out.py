@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('liveness', '0006_activity'),
+        ('liveness', '0009_emptied'),
     ]
 
     operations = [
