@@ -1,53 +1,64 @@
 """Calls of several threads that share one statement, and so one commit."""
 
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from threading import Lock
+from threading import Event, Lock
 from typing import Generic, TypeVar
 
 Said = TypeVar("Said")
 Heard = TypeVar("Heard")
 
 
+class Batch(Generic[Said, Heard]):
+    """Calls that share a statement: those that came while the `before` was under way."""
+
+    def __init__(self, before: "Batch[Said, Heard] | None" = None) -> None:
+        self.before = before
+        self.said: list[Said] = []
+        self.heard: list[Heard] = []
+        self.error: BaseException | None = None
+        self.ended = Event()
+
+
 class Together(Generic[Said, Heard]):
     """While a statement is under way, who comes meanwhile waits; the first of them then says it for all.
 
-    `say` gets what they said, and answers each, in the same order. What it raises, each gets, and who waits, too. Who
-    has waited for `patience` seconds gets TimeoutError: a statement that hangs must not hang everybody.
+    `say` gets what they said, and answers each, in the same order. What it raises, each gets, and who waits, too.
+    Nobody waits longer than `patience` seconds for the statement before. One that hangs costs those who are in it, who
+    get TimeoutError, and nobody else: the next is said by another thread, so over another connection, and whoever comes
+    after waits for that one alone.
     """
 
     def __init__(self, say: Callable[[list[Said]], list[Heard]], patience: float) -> None:
         self._say, self._patience = say, patience
-        self._turn = Lock()
-        self._waiting: deque[tuple[Said, Future[Heard]]] = deque()
+        self._lock = Lock()
+        self._open: Batch[Said, Heard] = Batch()
 
     def __call__(self, said: Said) -> Heard:
-        answer: Future[Heard] = Future()
-        self._waiting.append((said, answer))
-        if not self._turn.acquire(timeout=self._patience):
-            answer.cancel()  # not to be said after all, and late, by whoever is next
-            raise TimeoutError
-        try:
-            if not answer.done():
-                self._say_all()
-        finally:
-            self._turn.release()
-        return answer.result()
+        with self._lock:
+            batch = self._open
+            place = len(batch.said)
+            batch.said.append(said)
+        if place == 0:
+            self._lead(batch)
+        elif not batch.ended.wait(2 * self._patience):
+            raise TimeoutError("The statement hangs.")
+        if batch.error is not None:
+            raise batch.error
+        return batch.heard[place]
 
-    def _say_all(self) -> None:
-        calls = self._drain()
+    def _lead(self, batch: Batch[Said, Heard]) -> None:
+        before, batch.before = batch.before, None
+        waited = before is not None and not before.ended.is_set() and before.ended.wait(self._patience)
+        with self._lock:
+            self._open = Batch(batch)
         try:
-            heard = self._say([said for said, _ in calls])
-            answered = list(zip(calls, heard, strict=True))
+            if waited and before is not None and before.error is not None:
+                raise before.error  # it would fare no better, but would wait as long again
+            heard = self._say(batch.said)
+            if len(heard) != len(batch.said):
+                raise ValueError(f"{len(heard)} answers to {len(batch.said)} calls")
+            batch.heard = heard
         except BaseException as error:
-            # Who waits already would fare no better, but would wait as long again.
-            for _, answer in calls + self._drain():
-                answer.set_exception(error)
-        else:
-            for (_, answer), row in answered:
-                answer.set_result(row)
-
-    def _drain(self) -> list[tuple[Said, Future[Heard]]]:
-        drained = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        return [(said, answer) for said, answer in drained if answer.set_running_or_notify_cancel()]
+            batch.error = error
+        finally:
+            batch.ended.set()

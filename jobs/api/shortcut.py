@@ -24,6 +24,7 @@ from controlplane.together import Together
 from jobs.api.serializers.workers import METRICS_LIMIT, told
 from jobs.services import heartbeats
 from jobs.services.heartbeats import Plain
+from liveness.conf import conf
 from liveness.services import tokens
 from liveness.states import ServerState
 
@@ -33,7 +34,7 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 HEARTBEAT = re.compile(r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/heartbeat")
 SMALL = 8192
 PATIENCE = 2.0
-"""Seconds to wait for the statement before, then each goes the long way with a connection of its own."""
+"""Seconds after which a statement hangs: the next is said over another connection. Less where timeouts are short."""
 STATES = set(ServerState)
 FIELDS = {"state", "metrics", "stopped"}
 write = JSONRenderer().render
@@ -42,7 +43,7 @@ read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 
 def with_shortcut(application: Application) -> Application:
     """The WSGI application with the short way in front."""
-    hear = Together(heard_together, PATIENCE)
+    hear = Together(heard_together, min(PATIENCE, conf().timeout / 8))
 
     def answer(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         beat = plain(environ)
@@ -73,10 +74,10 @@ def heard_together(beats: list[Plain]) -> list[Any | None]:
 def heard(hear: Callable[[Plain], Any | None], beat: Plain) -> HttpResponse | None:
     try:
         row = hear(beat)
-    except (OperationalError, InterfaceError) as error:
+    except (OperationalError, InterfaceError, TimeoutError) as error:
         # The long way would wait for the database once more, and every thread with it.
         return database_down(error, JsonResponse, is_unknown=getattr(error, "is_unknown", True))
-    except (DatabaseError, TimeoutError):
+    except DatabaseError:
         return None
     return HttpResponse(write(told(row)), content_type="application/json") if row else None
 

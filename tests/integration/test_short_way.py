@@ -1,6 +1,8 @@
 """Heartbeats by the short way: whoever comes by it hears the same, and whatever is not plain goes the long way."""
 
 import json
+import os
+import signal
 import threading
 from io import BytesIO
 
@@ -8,6 +10,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from jobs.api import shortcut
 from jobs.api.shortcut import SMALL, with_shortcut
 from jobs.services import heartbeats
 from jobs.services.heartbeats import Plain
@@ -225,3 +228,35 @@ def test_a_cut_connection_is_a_503_and_the_next_beat_is_heard(committed, threads
     cut.set()
     broken, again = future.result(10)
     assert (broken["code"], again["state"]) == ("database_unavailable", "RUNNING")
+
+
+def test_a_frozen_backend_costs_those_who_are_in_it_and_nobody_else(committed, threads, monkeypatch):
+    """SIGSTOP of one PostgreSQL backend: the kernel still answers for it, so that no timeout of TCP ends the wait."""
+    hung, others, way = committed(name="hung"), [committed(name=f"w{number}") for number in range(4)], Way()
+    said, record_plain = threading.Event(), heartbeats.record_plain
+    monkeypatch.setattr(heartbeats, "record_plain", lambda beats: said.set() or record_plain(beats))
+
+    def beats_over_a_frozen_connection():
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_backend_pid()")
+            (pid,) = cursor.fetchone()
+        backends.append(pid)
+        os.kill(pid, signal.SIGSTOP)
+        return way.beat(hung)
+
+    backends, waits, wait = [], [], threading.Event.wait
+    first = threads(beats_over_a_frozen_connection)
+    try:
+        assert said.wait(30)
+        assert threads(way.beat, others[0]).result(30)["state"] == "RUNNING", "after its patience, not before"
+        monkeypatch.setattr(
+            threading.Event, "wait", lambda self, timeout=None: waits.append(timeout) or wait(self, timeout)
+        )
+        for one in others * 25:
+            assert threads(way.beat, one).result(30)["state"] == "RUNNING"
+        assert shortcut.PATIENCE not in waits, "nobody waits for it any more"
+        assert not first.done()
+    finally:
+        for pid in backends:
+            os.kill(pid, signal.SIGCONT)
+    assert first.result(30)["state"] == "RUNNING"
