@@ -1,8 +1,10 @@
 """`LIVENESS` in Django settings; each key also from the environment as LIVENESS_KEY."""
 
+import math
 from dataclasses import dataclass
 
 from controlplane.conf import Conf, Seconds
+from liveness.agent.backoff import again_within
 from liveness.states import RestartStrategy
 
 
@@ -45,6 +47,17 @@ class Liveness:
 
 
 conf = Conf(Liveness, "LIVENESS")
+
+
+def witness_window() -> float:
+    """Seconds for which observed time goes on without a beat that proves that heartbeats get in.
+
+    An outage counts for so long and for one check more, and then for the checks before a server has said again what
+    was swallowed: all that is less than the timeout, from the last beat before the outage on.
+    """
+    timeout, beat, check = conf().timeout, conf().heartbeat_interval, conf().interval
+    checks_until_heard = math.ceil(again_within(timeout, beat) / check - 1e-9)
+    return max(check, min(2 * beat, timeout - beat - checks_until_heard * check))
 
 
 def timeout_problems(*, timeout: float, heartbeat_interval: float, interval: float) -> list[str]:

@@ -35,19 +35,22 @@ class Unreachable(Exception):
 class Client:
     """Posts JSON to one control plane; safe to share between threads.
 
-    `timeout` (seconds) holds for connecting and for each wait for bytes.
+    `timeout` (seconds) holds for each call that says no other: for connecting and the answer's first byte together.
+    `host` is the name to ask for, where the address has another.
     """
 
-    def __init__(self, url: str, timeout: float = 10.0) -> None:
+    def __init__(self, url: str, timeout: float = 10.0, host: str = "") -> None:
         base = url.rstrip("/")
         self.base = base if base.endswith(API) else base + API
         self.timeout = timeout
+        self._host = {"Host": host} if host else {}
         self.clock_offset = 0.0  # their wall clock minus ours, in seconds, from the last answer
         self._pool = urllib3.PoolManager(num_pools=2, maxsize=4, retries=False)
 
-    def post(self, path: str, body: dict[str, Any], token: str) -> dict[str, Any]:
+    def post(self, path: str, body: dict[str, Any], token: str, within: float | None = None) -> dict[str, Any]:
         """The answer to `body`; raises Refused or Unreachable."""
         headers = {
+            **self._host,
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
             "Accept": "application/json, application/problem+json",
@@ -58,7 +61,7 @@ class Client:
                 self.base + path,
                 body=json.dumps(body).encode(),
                 headers=headers,
-                timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout),
+                timeout=urllib3.Timeout(total=self.timeout if within is None else within),
                 redirect=False,
             )
         except urllib3.exceptions.HTTPError as error:

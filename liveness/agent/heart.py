@@ -88,7 +88,7 @@ class Heart(threading.Thread):
         try:
             answer = self.server.beat(self._body(started))
         except Unreachable as error:
-            return self._missed(error)
+            return self._missed(error, clock() - started)
         except Refused as refused:
             log.warning("Heartbeat refused", status=refused.status, code=refused.code, detail=refused.detail)
             self._hear(refused)
@@ -115,11 +115,11 @@ class Heart(threading.Thread):
             self._runner_due = now + self.server.config.runner_heartbeat_interval
         return body
 
-    def _missed(self, error: Unreachable) -> float:
+    def _missed(self, error: Unreachable, took: float) -> float:
         self._failures += 1
         # A control plane that brings us back keeps only what the returning beat lists: list everything.
         self._claimer_due = self._runner_due = 0.0
-        cap = self.server.config.timeout / 4
+        cap = max(0.0, self.server.config.again_within - took)
         pause = min(cap, (error.retry_after or 0) + full_jitter(self._failures, cap))
         log.warning("Control plane unreachable", call="heartbeat", why=str(error), retry_in=round(pause, 2))
         return pause

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from liveness.agent.backoff import full_jitter
+from liveness.agent.backoff import again_within, answer_within, full_jitter
 from liveness.agent.client import Client, Refused, Unreachable
 from liveness.agent.fence import uptime
 
@@ -42,6 +42,14 @@ class Config:
                 return self.timeout * 0.8
         return max(self.timeout, self.termination_grace_period) - self.timeout * 0.2
 
+    @property
+    def answer_within(self) -> float:
+        return answer_within(self.timeout, self.heartbeat_interval)
+
+    @property
+    def again_within(self) -> float:
+        return again_within(self.timeout, self.heartbeat_interval)
+
     @classmethod
     def from_answer(cls, config: dict[str, Any]) -> Config:
         return cls(
@@ -67,11 +75,11 @@ class Server:
 
     def beat(self, body: dict[str, Any]) -> dict[str, Any]:
         """One heartbeat; raises Refused or Unreachable."""
-        return self.post("heartbeat", body)
+        return self.post("heartbeat", body, self.config.answer_within)
 
-    def post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
+    def post(self, call: str, body: dict[str, Any], within: float | None = None) -> dict[str, Any]:
         """Any call on this server's own resource; raises Refused or Unreachable."""
-        return self.client.post(f"/servers/{self.id}/{call}", body, self.token)
+        return self.client.post(f"/servers/{self.id}/{call}", body, self.token, within)
 
 
 def register(client: Client, token: str, description: dict[str, Any], wait: Callable[[float], object]) -> Server:

@@ -164,11 +164,21 @@ def test_the_next_beat_comes_an_interval_after_the_start_of_this_one(heart, serv
     assert heart.beat() == 2
 
 
-def test_a_miss_waits_at_most_a_quarter_of_the_timeout_even_if_told_otherwise(heart, server):
+def test_a_miss_is_said_again_within_a_third_of_what_is_left_even_if_told_otherwise(heart, server):
+    within = (40 - 3) / 3
     server.problem = Unreachable("busy", retry_after=3600)
-    assert heart.beat() == 10
-    server.problem = Unreachable("down")
-    assert all(0 <= heart.beat() <= 10 for _ in range(50))
+    assert heart.beat() == pytest.approx(within)
+    server.takes = 9.25
+    assert heart.beat() == pytest.approx(within - 9.25)
+    server.takes, server.problem = 0, Unreachable("down")
+    assert all(0 <= heart.beat() <= within for _ in range(50))
+
+
+@pytest.mark.parametrize(
+    ("timeout", "beat", "within"), [(40, 4, 9), (43, 3, 10), (3600, 3, 10), (2, 0.5, 0.375), (0.4, 0.1, 0.075)]
+)
+def test_a_beat_waits_for_its_answer_for_a_quarter_of_what_is_left_and_never_long(timeout, beat, within):
+    assert Config(beat, timeout, 300, 30, 30, "NEVER").answer_within == pytest.approx(within)
 
 
 def test_full_jitter_grows_from_its_base_to_its_cap():

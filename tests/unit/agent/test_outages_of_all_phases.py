@@ -1,0 +1,102 @@
+"""The web tier swallows packets and comes back: at the smallest timeouts that are allowed the real heart is heard again
+before its silence counts too long, whenever that begins and however long it lasts."""
+
+from __future__ import annotations
+
+import itertools
+from unittest.mock import Mock
+
+import pytest
+
+from liveness.agent import Config, Fence, Heart, Holdings, Unreachable, heart
+from liveness.conf import timeout_problems, witness_window
+
+# Heartbeat interval, check interval; the timeout is the smallest, or a little more.
+INTERVALS = [
+    (0.1, 0.1), (0.5, 0.5), (3, 10), (3, 1), (2, 60), (20, 5), (20, 9), (20, 10), (20, 2), (300, 60),
+]  # fmt: skip
+MORE = [1, 1.2, 2]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Swallowing:
+    """A server's calls: answered at once, but from `begins` to `ends` they get no answer at all."""
+
+    id = "server"
+
+    def __init__(self, clock, config, begins, ends):
+        self.clock, self.config, self.begins, self.ends, self.heard = clock, config, begins, ends, []
+
+    def beat(self, body):
+        if self.begins <= self.clock.now < self.ends:
+            self.clock.now += self.config.answer_within
+            raise Unreachable("no answer")
+        self.heard.append(self.clock.now)
+        return {}
+
+
+def beats(config, begins, ends, until):
+    """When the real heart is heard, from 0 on."""
+    clock = Clock()
+    server = Swallowing(clock, config, begins, ends)
+    heart = Heart(
+        server, Fence(clock), holdings=Holdings, metrics=dict, hear=lambda answer: None, fenced=lambda: None
+    )  # fmt: skip
+    while clock.now < until:
+        pause = heart.beat()  # moves the clock as well
+        clock.now += pause
+    return server.heard
+
+
+def silences(heard, witnessed, first_check, interval, window, until):
+    """What each check counts as silence: observed time as sql/tick.sql and observed_now() have it."""
+    reading = advanced = heard_observed = 0.0
+    was_witnessed, heard, witnessed = True, list(heard), list(witnessed)
+    last_witness = -window
+    at = first_check
+    while at < until:
+        while heard and heard[0] <= at:
+            heard_observed = max(heard_observed, reading + min(heard.pop(0) - advanced, 1.5 * interval))
+        while witnessed and witnessed[0] <= at:
+            last_witness = witnessed.pop(0)
+        is_witnessed = last_witness > at - window
+        if is_witnessed and was_witnessed:
+            reading += min(at - advanced, 1.5 * interval)
+        was_witnessed, advanced = is_witnessed, at
+        yield reading - heard_observed
+        at += interval
+
+
+@pytest.mark.parametrize(("beat", "check"), INTERVALS)
+@pytest.mark.parametrize("more", MORE)
+@pytest.mark.parametrize("jitter", [0, 0.5, 1])
+def test_the_next_answered_beat_comes_within_the_timeout_whatever_the_phase(
+    monkeypatch, settings, beat, check, more, jitter
+):
+    timeout = more * max(2 * beat, beat + 2 * check)
+    assert timeout_problems(timeout=timeout, heartbeat_interval=beat, interval=check) == []
+    monkeypatch.setattr(heart, "full_jitter", lambda failures, cap: cap * jitter)
+    monkeypatch.setattr(heart, "log", Mock())
+    settings.LIVENESS = {"TIMEOUT": timeout, "HEARTBEAT_INTERVAL": beat, "INTERVAL": check}
+    config, window = Config(beat, timeout, 0, 30, 30, "NEVER"), witness_window()
+    lasts = [timeout * eighth / 8 for eighth in range(1, 12)] + [window + check, 3 * timeout]
+    worst = 0.0
+    for last, phase in itertools.product(lasts, range(4)):
+        # The last beat before it is at 0, the first that it swallows at an interval: it begins somewhere between.
+        begins = beat * (phase + 0.01) / 4
+        ends = begins + last
+        until = ends + 1.5 * timeout
+        heard = beats(config, begins, ends, until)
+        # The worst for us: that heartbeats get in was seen just before, and is again just after.
+        step = min(beat, window / 2)
+        seen = [begins, *(ends + step * number for number in range(int(1.5 * timeout / step) + 1))]
+        for of_check in range(4):
+            checks = silences(heard, seen, check * (of_check + 0.5) / 4, check, window, until)
+            worst = max(worst, *checks)
+    assert worst <= timeout
