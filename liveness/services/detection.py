@@ -22,7 +22,11 @@ def tick() -> float:
 def brake() -> None:
     """Hold each type of server of which too many would be disconnected at once."""
     found = sql.rows(
-        "brake", brake_minimum=conf().brake_minimum, brake_share=conf().brake_share, initial_delay=conf().initial_delay
+        "brake",
+        brake_minimum=conf().brake_minimum,
+        brake_share=conf().brake_share,
+        initial_delay=conf().initial_delay,
+        staleness_multiplier=conf().staleness_multiplier,
     )
     for row in found:
         if row.changed and row.is_on:

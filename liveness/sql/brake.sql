@@ -1,9 +1,12 @@
 -- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer.
--- Counted are the alive, the silent among them, and those disconnected for silence within the last timeout.
+-- Counted are the alive, the silent among them, and those disconnected for silence within the last timeout. Who fell
+-- silent together is overdue one after the other, over a heartbeat interval and more: once the first would go, all that
+-- are late count as silent, so that nobody goes while too many are.
 with counted as (
     select s.type,
            count(*) as alive,
-           count(*) filter (where s.state not in {{ALIVE}} or {{overdue}}) as silent
+           count(*) filter (where s.state not in {{ALIVE}} or {{overdue}} or {{falling_silent}}) as silent,
+           count(*) filter (where {{overdue}}) as overdue
       from liveness_server s, liveness_clock clock
      where s.state in {{ALIVE}}
         or (s.disconnected_observed > clock.reading - s.timeout)
@@ -12,6 +15,7 @@ with counted as (
 held as (
     select type, alive, silent from counted
      where silent >= %(brake_minimum)s and silent >= %(brake_share)s * alive
+       and (overdue > 0 or type in (select type from liveness_brake))
 ),
 ended as (
     delete from liveness_brake b where b.type not in (select type from held) returning b.type

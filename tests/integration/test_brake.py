@@ -55,19 +55,57 @@ def test_it_counts_the_share_and_the_minimum_as_the_settings_say(clock, fleet, s
     assert disconnected() == 3
 
 
-def test_those_that_went_within_the_last_timeout_are_counted_with_those_to_go(clock, fleet):
-    workers = fleet(9)
-    clock.advance(INTERVAL)
+def test_those_that_went_within_the_last_timeout_are_counted_with_those_to_go(clock, worker):
+    timeouts = [45] * 2 + [23] * 3 + [45] * 4
+    workers = [worker(name=f"w{n}", config={"timeout_seconds": timeout}) for n, timeout in enumerate(timeouts)]
+    clock.advance(23)
     for one in workers[2:]:
         one.beat()
-    silence(clock, workers, 5, 36)
+    silence(clock, workers, 2, 23)
     assert disconnected() == 2
-    clock.advance(INTERVAL)
-    for one in workers[5:]:
-        one.beat()
-    check()  # three more: five of nine in one timeout
+    silence(clock, workers, 5, 24)  # three more: five of nine in one timeout
     assert disconnected() == 2
     assert Brake.objects.get().silent == 5
+
+
+@pytest.mark.parametrize("count", [3, 4, 8, 12])
+def test_those_that_fall_silent_together_are_counted_before_the_first_of_them_goes(clock, fleet, count):
+    """Their last beats are spread over a heartbeat interval, and so are the moments at which they are overdue."""
+    workers = fleet(count)
+    for one in workers:
+        clock.advance(3 / count)
+        one.beat()
+    for _ in range(60):
+        clock.advance(1)
+        check()
+    assert disconnected() == 0
+    assert Brake.objects.get().silent == count
+
+
+@pytest.mark.parametrize(("late", "goes"), [(2, True), (3, False)])
+def test_nobody_goes_while_a_third_is_late(frozen, fleet, late, goes):
+    workers, clock = fleet(9), frozen
+    clock.advance(46 - 9)  # the limit of freshness: the first is overdue when the others become late
+    for one in workers[1:]:
+        one.beat()
+    silence(clock, workers, late, 9)
+    assert disconnected() == goes
+    assert Brake.objects.exists() is not goes
+
+
+def test_just_before_they_are_late_they_are_not_counted(frozen, fleet):
+    workers, clock = fleet(9), frozen
+    clock.advance(46 - 8.9)
+    for one in workers[1:]:
+        one.beat()
+    silence(clock, workers, 3, 8.9)
+    assert disconnected() == 1
+
+
+def test_while_nobody_would_go_it_does_not_engage(clock, fleet):
+    silence(clock, fleet(9), 9, 44)
+    assert not Brake.objects.exists()
+    assert actions() == []
 
 
 def test_it_holds_one_type_and_not_another(clock, fleet, api):
