@@ -4,7 +4,10 @@ Only the entry points of servers call `begin` (web.py, celery.py): commands, she
 To be imported once Django is set up.
 """
 
+import math
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.util import Finalize
 
@@ -13,7 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connectio
 
 from controlplane.problems import Problem
 from jobs.agent.options import VERSION
-from liveness.agent import Refused, Unreachable, full_jitter
+from liveness.agent import Client, Refused, Unreachable, again_within, answer_within, full_jitter
 from liveness.conf import conf
 from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
@@ -21,10 +24,15 @@ from liveness.states import ServerState, ServerType
 log = structlog.get_logger()
 
 LEAVE_WITHIN = 1.5  # seconds; a process that ends does not wait longer for a database that does not answer
+LAST_BEAT_WITHIN = 0.5  # seconds; nor for a beat to itself that it does not hear any more
 
 
 class Pulse(threading.Thread):
-    """Beats, whatever happens; a failure is its own affair and never the process's."""
+    """Beats, whatever happens; a failure is its own affair and never the process's.
+
+    The beats are another thread's, which may hang: over a connection that is frozen, which no timeout of TCP ends. Then
+    one more takes over; not a third, for what hangs two is the database.
+    """
 
     def __init__(self, presence: Presence) -> None:
         super().__init__(name="presence", daemon=True)
@@ -32,16 +40,42 @@ class Pulse(threading.Thread):
         self.state = ServerState.RUNNING
         self.failures = 0
         self.ending = threading.Event()
+        self.beating: threading.Thread | None = None
+        self.began = math.inf  # the beat that is under way; of the monotonic clock
 
     def run(self) -> None:
         use_connection_of_its_own()
-        pause = 0.0
-        while not self.ending.wait(pause):
-            pause = self.step()
+        hung: threading.Thread | None = None
+        limit = 2 * answer_within(conf().timeout, conf().heartbeat_interval)
+        self.begin_to_beat()
+        while not self.ending.wait(limit / 4):
+            if time.monotonic() - self.began > limit and not (hung and hung.is_alive()):
+                log.error(
+                    f"{self.presence.name} is not heard", error=f"its beat hangs for {limit:g} s: another is begun"
+                )
+                hung = self.beating
+                self.begin_to_beat()
+        if self.beating is not None:
+            self.beating.join(LAST_BEAT_WITHIN)
         try:
             self.presence.leave()
         except Exception as error:
             log.warning(f"{self.presence.name} could not say that it ends", error=first_line(error))
+        connection.close()
+
+    def begin_to_beat(self) -> None:
+        self.began = math.inf
+        self.beating = threading.Thread(target=self.beat_on, name="presence-beats", daemon=True)
+        self.beating.start()
+
+    def beat_on(self) -> None:
+        use_connection_of_its_own()
+        pause = 0.0
+        while not self.ending.wait(pause) and self.beating is threading.current_thread():
+            self.began = time.monotonic()
+            pause = self.step()
+            if self.beating is threading.current_thread():
+                self.began = math.inf
         connection.close()
 
     def step(self) -> float:
@@ -55,7 +89,7 @@ class Pulse(threading.Thread):
                 log.error(f"{self.presence.name} is not heard", error=first_line(error), exc_info=not foreseen)
             with suppress(Exception):
                 connection.close()  # it may be what is broken
-            return full_jitter(self.failures, conf().timeout / 4)
+            return full_jitter(self.failures, again_within(conf().timeout, conf().heartbeat_interval))
         if self.failures:
             log.info(f"{self.presence.name} is heard again", failures=self.failures)
             self.failures = 0
@@ -81,11 +115,14 @@ def first_line(error: Exception) -> str:
 begun: dict[ServerType, Pulse] = {}
 
 
-def begin(type: ServerType, name: str) -> None:
-    """Make this process known, once. To be called after it was forked: threads stay behind."""
+def begin(type: ServerType, name: str, itself: Callable[[], Client] | None = None) -> None:
+    """Make this process known, once; `itself` is how it calls itself, if it is called at all.
+
+    To be called after it was forked: threads stay behind.
+    """
     if (pulse := begun.get(type)) is not None and pulse.is_alive():
         return
-    begun[type] = Pulse(Presence(type, name, VERSION))
+    begun[type] = Pulse(Presence(type, name, VERSION, itself))
     begun[type].start()
     # Unlike atexit, runs at the end of processes forked by multiprocessing (granian) and billiard (Celery) as well.
     Finalize(None, leave, exitpriority=0)

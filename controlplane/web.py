@@ -8,7 +8,8 @@ import socket
 
 import controlplane.wsgi  # before all else: it sets Django up
 from controlplane import presence
+from controlplane.address import client_of_itself
 from liveness.states import ServerType
 
 application = controlplane.wsgi.application
-presence.begin(ServerType.WEBSERVER, f"web@{socket.gethostname()}-{os.getpid()}")
+presence.begin(ServerType.WEBSERVER, f"web@{socket.gethostname()}-{os.getpid()}", client_of_itself)

@@ -35,7 +35,8 @@ class Liveness:
     brake_max_hold: Seconds = 300
     """The brake holds no longer than this; from then on 10 % go per check."""
     witness_url: str | None = None
-    """The address that workers use: the executor beats through it, to see whether heartbeats get in."""
+    """The address that workers use: the executor beats through it, to see whether heartbeats get in.
+    None: each web process beats to itself."""
     metrics_public: bool = False
     """True: `/metrics` needs no token. False: one of a viewer or operator."""
     heartbeat_retention: Seconds | None = 86400

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+from controlplane.address import reachable
 from controlplane.standalone.supervisor import Part
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,12 +19,6 @@ DEMO_TIMINGS = {
     "LIVENESS_TERMINATION_GRACE_PERIOD": "5",
     "JOBS_SWEEP_INTERVAL": "5",
 }
-
-
-def reachable(host: str) -> str:
-    """The name under which this machine reaches a server that listens on `host`."""
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
-    return f"[{local}]" if ":" in local else local
 
 
 def environment(data_dir: Path, host: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 -- Heartbeats that say nothing new, of many servers in one commit. Who is locked just now, says something new, is to be
 -- told of attempts that were taken from it, or may not beat gets no row, and is heard by itself.
 with said as (
-    select plain.*, null::bool as schedulable, '' as reason, true as witness
+    select plain.*, null::bool as schedulable, '' as reason, false as witness
       from unnest(%(servers)s::uuid[], %(versions)s::int[], %(states)s::text[], %(metrics)s::jsonb[])
            as plain (id, version, state, metrics)
       join liveness_server s using (id)

@@ -1,6 +1,6 @@
 """The Django-free side of liveness: register, beat, fence yourself."""
 
-from liveness.agent.backoff import full_jitter
+from liveness.agent.backoff import again_within, answer_within, full_jitter
 from liveness.agent.client import Client, Refused, Unreachable
 from liveness.agent.fence import Fence, uptime
 from liveness.agent.heart import Heart, Holdings
@@ -15,6 +15,8 @@ __all__ = [
     "Refused",
     "Server",
     "Unreachable",
+    "again_within",
+    "answer_within",
     "full_jitter",
     "register",
     "uptime",

@@ -2,7 +2,8 @@
 
 import structlog
 
-from liveness.conf import conf
+from liveness.conf import conf, witness_window
+from liveness.services.tokens import OWN_DIGEST
 from liveness.services.transitions import report
 from liveness.sql import sql
 
@@ -12,8 +13,8 @@ log = structlog.get_logger()
 def tick() -> float:
     """A check begins: observed time advances, if heartbeats can get in. Seconds by which the database's clock was set
     back, if it was, and what waits for a moment of it has not followed."""
-    window = max(conf().interval, 2 * conf().heartbeat_interval)
-    clock = sql.row("tick", interval=conf().interval, window=window)
+    window = witness_window()
+    clock = sql.row("tick", interval=conf().interval, window=window, own_digest=OWN_DIGEST)
     if clock is not None and not clock.witnessed:
         log.warning("No heartbeat got in lately: observed time stands still, and nobody is disconnected", window=window)
     return clock.set_back_by if clock is not None else 0

@@ -31,7 +31,8 @@ SAID = states.said_by_servers()
 class Beat:
     """What a server says in a heartbeat; `schedulable` False cordons it, by itself and with a reason.
 
-    A `witness` proves that heartbeats of others can get in: it came the way that theirs come.
+    A `witness` of our own proves that heartbeats of others can get in: it came the way that theirs come when they list
+    attempts, which touches all that heartbeats touch.
     """
 
     state: ServerState | None = None

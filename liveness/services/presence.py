@@ -1,41 +1,45 @@
-"""The control plane's own processes are servers too. They register and beat here, without a detour over HTTP."""
+"""The control plane's own processes are servers too. They register here, and beat without a detour over HTTP, but for
+those whose beats prove that the beats of workers get in: these go the way that the beats of workers go."""
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import structlog
 
 from controlplane.problems import Problem
-from liveness.agent import Client, Refused
-from liveness.conf import conf
+from liveness.agent import Client, Refused, answer_within
+from liveness.conf import conf, witness_window
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
 from liveness.models import ApiToken, Role
 from liveness.services import heartbeats, registration, tokens
 from liveness.services.heartbeats import Beat
 from liveness.services.registration import Registration
-from liveness.services.tokens import ServerToken
+from liveness.services.tokens import OWN_DIGEST, ServerToken
 from liveness.states import ServerState, ServerType
 
 log = structlog.get_logger()
 
-# Not a SHA-256, so there is no text that this token would let in; and unique, so that it is made once.
-OWN_DIGEST = b"control plane"
 FOUND_DEAD = {error.code for error in (ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked)}
 
 
 class Presence:
-    """One process of the control plane as a server; for one thread."""
+    """One process of the control plane as a server; for one thread at a time.
 
-    def __init__(self, type: ServerType, name: str, version: str = "") -> None:
+    A web process beats over HTTP to `itself`; where WITNESS_URL says how workers reach it, an executor beats there.
+    """
+
+    def __init__(
+        self, type: ServerType, name: str, version: str = "", itself: Callable[[], Client] | None = None
+    ) -> None:
         self.type, self.name, self.version = type, name, version
         self.instance_id = uuid4()
         self.server: Any = None
         url = conf().witness_url
-        # Its beats tell whether those of workers can get in, so they go the way that workers' beats go.
-        self.over_http = Client(url, timeout=conf().timeout / 4) if url and type == ServerType.EXECUTOR else None
-        self.witness = type == ServerType.WEBSERVER and url is None
+        self.witness = itself if url is None else (lambda: Client(url)) if type == ServerType.EXECUTOR else None
+        self.over_http: Client | None = None
 
     def beat(self, state: ServerState = ServerState.RUNNING) -> float:
         """Be heard, as a new server when there is none yet or it was found dead; seconds until the next beat.
@@ -55,7 +59,7 @@ class Presence:
             self.register()
             self.say(state)
         interval: float = self.server.heartbeat_interval
-        return interval
+        return interval if self.witness is None else min(interval, witness_window() / 2)
 
     def leave(self) -> None:
         """Say that it has ended; never over HTTP: the web processes may have ended before."""
@@ -85,8 +89,14 @@ class Presence:
             raise TokenRevoked("The token of the control plane's own processes was revoked.")
 
     def say(self, state: ServerState) -> None:
+        if self.witness is None:
+            heartbeats.record(self.token, Beat(state))
+            return
         if self.over_http is None:
-            heartbeats.record(self.token, Beat(state, witness=self.witness))
-        else:
+            self.over_http = self.witness()
+            self.over_http.timeout = answer_within(conf().timeout, conf().heartbeat_interval)
+        # All that the beats of workers do. The second, which lists attempts, is the witness of the first as well.
+        lists: tuple[dict[str, Any], ...] = ({}, {"claimed": [], "running": []})
+        for said in lists:
             signed = tokens.for_server(self.server.id, self.server.token_version, self.server.token_id)
-            self.over_http.post(f"/servers/{self.server.id}/heartbeat", {"state": state.value}, signed)
+            self.over_http.post(f"/servers/{self.server.id}/heartbeat", {"state": state.value, **said}, signed)

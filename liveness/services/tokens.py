@@ -21,6 +21,9 @@ from liveness.models import ApiToken, Role, Server
 API_PREFIX = "cp_"
 SERVER_PREFIX = "cps_"
 SALT = "liveness.server-token"
+# Not a SHA-256, so there is no text that this token would let in; and unique, so that it is made once.
+OWN_DIGEST = b"control plane"
+"""Of the token with which the control plane's own processes are registered."""
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 -- what waits for "the next check" waits for the next tick: ten checks at once do what one does.
 -- Time counts only if heartbeats could get in at this check and at the one before: after an outage the servers have a
 -- whole interval to come back before anything is held against them. It advances by no more than the heartbeats since
--- were credited, which is `credit`, whatever the interval is by now.
+-- were credited, which is `credit`, whatever the interval is by now. Only our own processes are believed.
 with witness as (
     select exists (
         select from liveness_server s
-         where s.witnessed_at <= clock_timestamp()
+          join liveness_apitoken t on t.id = s.token_id
+         where t.digest = %(own_digest)s
+           and s.witnessed_at <= clock_timestamp()
            and s.witnessed_at > clock_timestamp() - make_interval(secs => %(window)s)) as seen
 )
 update liveness_clock c

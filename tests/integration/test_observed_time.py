@@ -1,12 +1,15 @@
 """Observed time passes only while heartbeats can get in: an outage of the control plane disconnects nobody."""
 
+from uuid import UUID
+
 import pytest
 
 from jobs.services.check import check
 from liveness.models import Clock as ClockRow
 from liveness.models import Server, ServerEvent
 from liveness.services.heartbeats import Beat, record
-from liveness.services.tokens import read_server_token
+from liveness.services.presence import Presence
+from liveness.states import ServerState, ServerType
 
 INTERVAL, TIMEOUT = 10, 45
 
@@ -15,7 +18,16 @@ INTERVAL, TIMEOUT = 10, 45
 def clock(frozen):
     """A clock that stands still but for `step`: wall time alone; what observed time makes of it is tested here."""
     ClockRow.objects.update(witnessed=True)
+    heartbeats_get_in()
     return frozen
+
+
+def heartbeats_get_in(witness=True):
+    """One of our own processes has said so."""
+    own = Presence(ServerType.WEBSERVER, "web")
+    own.instance_id = UUID(int=1)
+    own.register()
+    record(own.token, Beat(ServerState.RUNNING, witness=witness))
 
 
 def reading():
@@ -23,7 +35,13 @@ def reading():
 
 
 def states():
-    return dict(Server.objects.values_list("name", "state"))
+    return dict(Server.objects.exclude(name="web").values_list("name", "state"))
+
+
+def heard(*workers):
+    for worker in workers:
+        worker.beat()
+    heartbeats_get_in()
 
 
 def live(clock, seconds, beating=(), every=INTERVAL):
@@ -32,8 +50,8 @@ def live(clock, seconds, beating=(), every=INTERVAL):
     while passed < seconds:
         clock.step(min(every, seconds - passed))
         passed += every
-        for worker in beating:
-            worker.beat()
+        if beating:
+            heard(*beating)
         check()
 
 
@@ -62,7 +80,7 @@ def test_an_outage_of_the_web_tier_of_ten_timeouts_disconnects_nobody(worker, cl
     # They come back one after the other, the last after the cap of its back-off.
     for one in fleet:
         clock.step(timeout / 4 / len(fleet))
-        one.beat()
+        heard(one)
         check()
     live(clock, 60, fleet, every)
     assert set(states().values()) == {"RUNNING"}
@@ -74,11 +92,11 @@ def test_an_outage_of_the_database_or_of_the_executor_disconnects_nobody(worker,
     fleet = [worker(name=f"w{number}", config={"timeout_seconds": timeout}) for number in range(5)]
     live(clock, 60, fleet)
     clock.step(10 * timeout)  # no beat is stored and no check runs
-    fleet[0].beat()
+    heard(fleet[0])
     check()
     for one in fleet:
         clock.step(timeout / 4 / len(fleet))
-        one.beat()
+        heard(one)
     check()
     live(clock, 60, fleet)
     assert set(states().values()) == {"RUNNING"}
@@ -110,7 +128,7 @@ def test_late_checks_count_no_more_than_one_and_a_half_intervals(worker, clock):
     one = worker(name="one")
     began = reading()
     clock.step(10 * INTERVAL)
-    one.beat()
+    heard(one)
     check()
     assert reading() - began == pytest.approx(1.5 * INTERVAL)
 
@@ -119,12 +137,12 @@ def test_late_checks_count_no_more_than_one_and_a_half_intervals(worker, clock):
 def test_a_beat_through_the_service_layer_proves_that_heartbeats_get_in_only_if_it_is_said_to(
     worker, clock, witness, passes
 ):
-    one = worker(name="one")
+    worker(name="one")
     live(clock, 5 * INTERVAL)
     began = reading()
     for _ in range(5):
         clock.step(INTERVAL)
-        record(read_server_token(one.token), Beat(witness=witness))
+        heartbeats_get_in(witness)
         check()
     assert (reading() > began) is passes
 
@@ -151,12 +169,12 @@ def test_the_clock_never_goes_back_for_a_server(worker, clock):
     one = worker(name="one")
     live(clock, 30, [one])
     clock.step(5)
-    one.beat()
-    heard = Server.objects.get().heard_observed
+    heard(one)
+    before = Server.objects.get(name="one").heard_observed
     clock.step(20)
     check()  # no heartbeat got in: the reading is still what it was before that beat
-    one.beat()
-    assert Server.objects.get().heard_observed == heard > reading()
+    heard(one)
+    assert Server.objects.get(name="one").heard_observed == before > reading()
 
 
 def test_the_first_check_after_an_outage_counts_nothing_against_those_who_are_not_back_yet(worker, clock):
@@ -165,15 +183,15 @@ def test_the_first_check_after_an_outage_counts_nothing_against_those_who_are_no
     last = worker(name="last", config={"timeout_seconds": 3 + 2 * INTERVAL})
     live(clock, 60, [first, last])
     clock.step(3)
-    first.beat()
+    heard(first)
     clock.step(9.9)
     check()
     live(clock, 10 * TIMEOUT, every=1.5 * INTERVAL)
     clock.step(1.5 * INTERVAL)
-    first.beat()
+    heard(first)
     check()
     assert states() == {"first": "RUNNING", "last": "RUNNING"}
     clock.step(23 / 4)  # the cap of its back-off
-    last.beat()
+    heard(last)
     live(clock, 60, [first, last])
     assert states() == {"first": "RUNNING", "last": "RUNNING"}

@@ -3,22 +3,31 @@
 import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event, current_thread
 from unittest.mock import Mock
 
 import pytest
 from django.db import OperationalError, connection, connections
+from django.http import JsonResponse
 from structlog.testing import capture_logs
 
 from controlplane import presence as own
 from controlplane.presence import Pulse
+from controlplane.problems import database_down
+from jobs.api import shortcut
+from jobs.services.check import check
 from liveness.agent import Client, Refused, Unreachable
+from liveness.conf import witness_window
 from liveness.models import ApiToken, Server, ServerEvent
+from liveness.models import Clock as ClockRow
 from liveness.services.presence import OWN_DIGEST, Presence
 from liveness.states import ServerState, ServerType
 from tests.integration.test_transitions import put
 from tests.support.http import Caller
+from tests.support.processes import eventually
 
 URL = "http://control.example"
+ITSELF = "http://127.0.0.1:8000"
 
 
 @pytest.fixture
@@ -33,7 +42,7 @@ def over_http(monkeypatch):
     """What an agent's client posts goes through the whole of Django; the paths it called."""
     called = []
 
-    def post(self, path, body, token):
+    def post(self, path, body, token, within=None):
         called.append(self.base + path)
         answer = Caller(token).post(path, body)
         if answer.status_code >= 400:
@@ -77,25 +86,62 @@ def test_all_own_processes_share_one_token_that_nobody_can_present(web, api):
     assert len(token.digest) != 32, "no SHA-256 is like that"
 
 
+def itself():
+    """How a web process calls itself."""
+    return Client(ITSELF)
+
+
 @pytest.mark.parametrize(
-    ("type", "url", "is_witness"),
+    ("type", "url", "called"),
     [
-        (ServerType.WEBSERVER, None, True),
-        (ServerType.WEBSERVER, URL, False),
-        (ServerType.EXECUTOR, None, False),
-        (ServerType.EXECUTOR, URL, True),
-        (ServerType.SCHEDULER, None, False),
-        (ServerType.SCHEDULER, URL, False),
+        (ServerType.WEBSERVER, None, ITSELF),
+        (ServerType.WEBSERVER, URL, None),
+        (ServerType.EXECUTOR, None, None),
+        (ServerType.EXECUTOR, URL, URL),
+        (ServerType.SCHEDULER, None, None),
+        (ServerType.SCHEDULER, URL, None),
     ],
 )
-def test_who_proves_that_heartbeats_get_in(db, settings, over_http, type, url, is_witness):
+def test_who_proves_that_heartbeats_get_in(clock, settings, over_http, type, url, called):
     settings.LIVENESS = {"WITNESS_URL": url}
-    one = Presence(type, "one")
+    one = Presence(type, "one", itself=itself if type == ServerType.WEBSERVER else None)
     one.beat()
     assert stored(one).state == "RUNNING"
-    assert (stored(one).witnessed_at is not None) == is_witness
-    http = url and type == ServerType.EXECUTOR
-    assert over_http == ([f"{URL}/api/v1/servers/{one.server.id}/heartbeat"] if http else [])
+    assert (stored(one).witnessed_at is not None) == (called is not None)
+    assert over_http == ([f"{called}/api/v1/servers/{one.server.id}/heartbeat"] * 2 if called else [])
+
+
+def test_a_witness_says_all_that_workers_say_and_the_last_proves_the_first(clock, over_http, monkeypatch):
+    one = Presence(ServerType.WEBSERVER, "web@here-1", itself=itself)
+    one.beat()
+    said, post = [], Client.post
+    monkeypatch.setattr(
+        Client, "post", lambda self, path, body, token: said.append(body) or post(self, path, body, token)
+    )
+    before = stored(one).witnessed_at
+    monkeypatch.setattr(shortcut, "heard", Mock(return_value=database_down(OperationalError("locked"), JsonResponse)))
+    with pytest.raises(Refused):  # of the stand-in; a real one raises Unreachable
+        one.beat()
+    assert said == [{"state": "RUNNING"}], "the plain beat was not heard, so nothing is witnessed"
+    assert stored(one).witnessed_at == before
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("body", [{}, {"state": "RUNNING"}, {"claimed": []}, {"running": []}])
+def test_no_worker_proves_that_heartbeats_get_in(worker, clock, body):
+    one = worker(type="WEBSERVER", name="web@forged")
+    for _ in range(3):
+        clock.step(10)
+        assert one.beat(**body).status_code == 200
+        check()
+    assert ClockRow.objects.get().witnessed is False
+
+
+def test_a_witness_beats_twice_in_the_window_that_it_is_to_be_seen_in(clock, settings, over_http):
+    settings.LIVENESS = {"TIMEOUT": 40, "HEARTBEAT_INTERVAL": 20, "INTERVAL": 5}
+    one = Presence(ServerType.WEBSERVER, "web@here-1", itself=itself)
+    assert one.beat() == witness_window() / 2 == 5
+    assert Presence(ServerType.SCHEDULER, "beat").beat() == 20
 
 
 def test_leaving_writes_both_events(web):
@@ -108,9 +154,9 @@ def test_an_executor_leaves_without_the_web_processes(db, settings, over_http):
     one = Presence(ServerType.EXECUTOR, "executor@here")
     one.beat()
     one.beat(ServerState.TERMINATING)
-    assert len(over_http) == 2
+    assert len(over_http) == 4
     one.leave()
-    assert len(over_http) == 2
+    assert len(over_http) == 4
     assert states(stored(one)) == ["RUNNING", "TERMINATING", "TERMINATED_GRACEFULLY"]
 
 
@@ -205,7 +251,7 @@ def test_an_outage_is_told_once_and_again_when_it_is_over(monkeypatch, failure):
     ]
     assert logs[0]["error"] == str(failure).split("\n")[0]
     assert logs[0]["exc_info"] == isinstance(failure, ValueError)
-    assert all(0 <= pause <= 45 / 4 for pause in pauses[:3])
+    assert all(0 <= pause <= (45 - 3) / 3 for pause in pauses[:3])
     assert pauses[3:] == [3.0, 3.0]
     assert closed.close.call_count == 3
 
@@ -225,6 +271,61 @@ def test_the_thread_ends_when_it_is_told_to_even_in_an_outage(monkeypatch):
     pulse.leave()
     assert not pulse.is_alive()
     one.leave.assert_called_once()
+
+
+def test_a_beat_that_hangs_is_followed_by_those_of_another_thread(monkeypatch, settings):
+    settings.LIVENESS = {"TIMEOUT": 0.4, "HEARTBEAT_INTERVAL": 0.1, "INTERVAL": 0.1}
+    monkeypatch.setattr(own, "use_connection_of_its_own", Mock())
+    monkeypatch.setattr(own, "connection", Mock())
+    ends, others, hung = Event(), Event(), []
+
+    class Hanging(Failing):
+        def beat(self, state=ServerState.RUNNING):
+            if not hung:
+                hung.append(current_thread())
+                assert ends.wait(30)
+            others.set() if current_thread() is not hung[0] else late.append(1)
+            return 0.01
+
+    late = []
+    one = Hanging()
+    one.leave = Mock()
+    pulse = Pulse(one)
+    pulse.start()
+    try:
+        assert others.wait(30)
+    finally:
+        ends.set()
+    hung[0].join(30)
+    assert not hung[0].is_alive() and late == [1], "it says no more once it goes on"
+    pulse.leave()
+    one.leave.assert_called_once()
+
+
+def test_while_all_that_it_begins_hangs_it_begins_no_third(monkeypatch, settings):
+    settings.LIVENESS = {"TIMEOUT": 0.4, "HEARTBEAT_INTERVAL": 0.1, "INTERVAL": 0.1}
+    monkeypatch.setattr(own, "use_connection_of_its_own", Mock())
+    monkeypatch.setattr(own, "connection", Mock())
+    ends, hung = Event(), []
+
+    class Hanging(Failing):
+        def beat(self, state=ServerState.RUNNING):
+            hung.append(current_thread())
+            assert ends.wait(30)
+            return 3.0
+
+    one = Hanging()
+    one.leave = Mock()
+    pulse = Pulse(one)
+    looked, wait = [], pulse.ending.wait
+    monkeypatch.setattr(pulse.ending, "wait", lambda timeout: looked.append(len(hung)) or wait(timeout))
+    pulse.start()
+    try:
+        eventually(lambda: looked.count(2) > 20)
+        assert len(hung) == 2
+    finally:
+        ends.set()
+        pulse.leave()
 
 
 def test_a_thread_has_a_connection_outside_the_pool(monkeypatch):

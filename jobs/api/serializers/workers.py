@@ -44,7 +44,8 @@ class HeartbeatRequest(StrictSerializer):
     def beat(self) -> Beat:
         said = self.validated_data
         state = ServerState(said["state"]) if "state" in said else None
-        return Beat(state, said.get("metrics"), said.get("schedulable"), said.get("reason", ""), witness=True)
+        lists = self.held().is_complete
+        return Beat(state, said.get("metrics"), said.get("schedulable"), said.get("reason", ""), witness=lists)
 
     def held(self) -> Held:
         said = self.validated_data

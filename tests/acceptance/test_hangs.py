@@ -1,0 +1,128 @@
+"""Part of the control plane hangs, on real processes: heartbeats do not get in, or not those of some, and no living
+server is disconnected for it. The brake is off: it is observed time that stands still."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import psycopg
+import pytest
+import urllib3
+
+from tests.support.processes import eventually, fleet
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
+
+CROWD, AGENTS, TIMEOUT = 8, 2, 6.0
+SETTINGS = {
+    "LIVENESS_TIMEOUT": f"{TIMEOUT:g}",
+    "LIVENESS_BRAKE_MINIMUM": "none",
+    "JOBS_RUNNER_HEARTBEAT_INTERVAL": "0.5",  # so that the beats of workers list their attempts, and touch them
+}
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    with fleet(tmp_path_factory.mktemp("hangs"), CELERY_BROKER_URL="filesystem://", **SETTINGS) as running:
+        running.url, client = running.web(), running.token("client")
+        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        token = running.token("worker")
+        running.start("crowd", "-m", "tests.support.crowd", running.url, str(CROWD), "crowd", CONTROLPLANE_TOKEN=token)
+        for number in range(AGENTS):
+            running.agent(f"worker-{number}", running.url)
+            job = {"action": {"type": "script", "command": "sleep 1000"}}
+            running.job = running.call("POST", f"{running.url}/api/v1/jobs", client, job)["id"]
+        eventually(lambda: query(running, "select count(*) from jobs_attempt where state = 'RUNNING'") == AGENTS)
+        advances(running)
+        yield running
+
+
+def query(running, statement):
+    with psycopg.connect(running.env["DATABASE_URL"]) as connection:
+        return connection.execute(statement).fetchone()[0]
+
+
+def disconnected(running):
+    return query(running, "select coalesce(array_agg(name), '{}') from liveness_server where state = 'DISCONNECTED'"
+                          " or disconnected_observed is not null")  # fmt: skip
+
+
+def advances(running):
+    """Observed time goes on, and every server is heard."""
+    began = query(running, "select reading from liveness_clock")
+    eventually(lambda: query(running, "select reading from liveness_clock") > began + 2 * TIMEOUT, within=120)
+    eventually(
+        lambda: query(
+            running,
+            "select bool_and(last_heartbeat_at > clock_timestamp() - interval '2 s') from liveness_server"
+            " where state = 'RUNNING'",
+        )
+    )
+
+
+@contextmanager
+def locked(running, table, mode):
+    with psycopg.connect(running.env["DATABASE_URL"]) as connection:
+        connection.execute(f"lock table {table} in {mode} mode")
+        yield
+
+
+def wait(seconds):
+    """A hang lasts: this is its length, not a hope that something be done by then."""
+    time.sleep(seconds)
+
+
+@pytest.mark.parametrize(
+    ("table", "mode"),
+    [("jobs_attempt", "share"), ("jobs_attempt", "access exclusive"), ("liveness_heartbeat", "exclusive")],
+)
+def test_a_table_that_heartbeats_touch_is_locked(everything, table, mode):
+    with locked(everything, table, mode):  # share: as CREATE INDEX does
+        wait(4 * TIMEOUT)
+    advances(everything)
+    assert disconnected(everything) == []
+
+
+def test_all_threads_of_the_web_process_hang_in_other_calls(everything):
+    address = f"{everything.url}/api/v1/jobs/{everything.job}/logs"
+    headers = {"Authorization": f"Bearer {everything.token('client')}"}
+
+    def read():
+        with suppress(urllib3.exceptions.HTTPError), urllib3.PoolManager(retries=False) as http:
+            http.request("GET", address, headers=headers, timeout=5 * TIMEOUT)
+
+    readers = [threading.Thread(target=read, daemon=True) for _ in range(16)]
+    with locked(everything, "jobs_logline", "access exclusive"):
+        for reader in readers:
+            reader.start()
+        eventually(lambda: not everything.answers(f"{everything.url}/livez"), why="nobody gets through")
+        wait(3 * TIMEOUT)
+    for reader in readers:
+        reader.join(60)
+    advances(everything)
+    assert disconnected(everything) == []
+
+
+def test_one_backend_after_the_other_is_frozen(everything):
+    """SIGSTOP: its kernel still answers for it, so that no timeout of TCP ends the wait of whoever asked it."""
+    with psycopg.connect(everything.env["DATABASE_URL"]) as connection:
+        backends = connection.execute(
+            "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        ).fetchall()
+    assert backends
+    for (pid,) in backends:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        wait(1.5 * TIMEOUT)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+        assert disconnected(everything) == []
+    advances(everything)
+    assert disconnected(everything) == []
+
+
+def test_who_is_dead_is_found_all_the_same(everything):
+    everything.kill("worker-0")
+    eventually(lambda: disconnected(everything) == ["worker-0"], within=60)

@@ -1,0 +1,70 @@
+"""Where a process of the control plane finds itself."""
+
+import socket
+
+import psutil
+import pytest
+
+from controlplane.address import allowed_host, client_of_itself, reachable
+from liveness.agent import Unreachable
+from tests.support.standin import ControlPlane
+
+
+@pytest.mark.parametrize(
+    ("listens", "reached"),
+    [
+        ("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("", "127.0.0.1"), ("10.1.2.3", "10.1.2.3"),  # noqa: S104
+        ("::", "[::1]"), ("::1", "[::1]"),
+    ],
+)  # fmt: skip
+def test_a_server_is_reached_where_it_listens(listens, reached):
+    assert reachable(listens) == reached
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["localhost", "127.0.0.1"], "localhost"), (["*"], ""), (["*", ".example.com"], "example.com"), ([], ""),
+        (["[::1]"], "[::1]"),
+    ],
+)  # fmt: skip
+def test_a_process_calls_itself_by_a_name_under_which_django_answers(settings, names, said):
+    settings.ALLOWED_HOSTS = names
+    assert allowed_host() == said
+
+
+class Listening(psutil.Process):
+    """This process, with these sockets alone: others of the test run may listen as well."""
+
+    sockets = ()
+
+    def net_connections(self, kind="tcp"):
+        names = [one.getsockname() for one in self.sockets]
+        return [found for found in super().net_connections(kind) if found.laddr in names]
+
+
+def test_a_process_finds_the_port_on_which_it_listens(monkeypatch, settings):
+    monkeypatch.setattr(psutil, "Process", Listening)
+    with pytest.raises(Unreachable, match="LIVENESS_WITNESS_URL"):
+        client_of_itself()
+    with socket.socket() as bound, socket.socket() as listening:
+        monkeypatch.setattr(Listening, "sockets", (bound, listening))
+        bound.bind(("127.0.0.1", 0))
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        assert client_of_itself().base == f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1"
+
+
+def test_it_is_asked_for_under_that_name(monkeypatch, settings):
+    settings.ALLOWED_HOSTS = ["control.example"]
+    plane, hosts = ControlPlane(), []
+    monkeypatch.setattr(
+        plane._http.RequestHandlerClass, "version_string", lambda self: hosts.append(self.headers["Host"]) or "x"
+    )
+    try:
+        monkeypatch.setattr(psutil, "Process", Listening)
+        monkeypatch.setattr(Listening, "sockets", (plane._http.socket,))
+        client_of_itself().post("/servers", {}, "a token")
+    finally:
+        plane.close()
+    assert hosts == ["control.example"]
