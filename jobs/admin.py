@@ -2,9 +2,11 @@
 
 import json
 from typing import Any, ClassVar
+from uuid import uuid4
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
 from django.db.models import OuterRef, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -14,6 +16,7 @@ from django.utils.safestring import SafeString
 from controlplane.problems import Problem
 from jobs.api.serializers.triggers import TriggerRequest
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
+from jobs.pages.filters import as_uuid
 from jobs.services import triggers
 from liveness.admin import ReadOnly
 
@@ -97,9 +100,16 @@ class SlotInline(admin.TabularInline):
         return True
 
 
+class OnceActionForm(ActionForm):
+    """A form that is sent twice has a trigger evaluated once."""
+
+    key = forms.CharField(label="", required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
+
+
 @admin.register(Trigger)
 class TriggerAdmin(admin.ModelAdmin):
     form = TriggerForm
+    action_form = OnceActionForm
     list_display = ("name", "enabled", "schedule", "timezone", "missed", "next_slot_at")
     list_filter = ("enabled",)
     search_fields = ("name",)
@@ -119,9 +129,10 @@ class TriggerAdmin(admin.ModelAdmin):
 
     @admin.action(description="Evaluate now", permissions=["evaluate"])
     def evaluate_now(self, request: HttpRequest, chosen: QuerySet[Trigger]) -> None:
+        key = as_uuid(request.POST.get("key"))
         for trigger in chosen:
             try:
-                triggers.evaluate(trigger.pk, f"operator:{request.user.get_username()}")
+                triggers.evaluate(trigger.pk, f"operator:{request.user.get_username()}", str(key) if key else None)
             except Problem as problem:
                 self.message_user(request, f"{trigger}: {problem.detail}", messages.ERROR)
             else:

@@ -19,7 +19,7 @@ from jobs.api.serializers.executions import (
     ExecutionRequest,
 )
 from jobs.api.serializers.jobs import NoteRequest
-from jobs.api.views import KEY, Intervention, JobCall
+from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
 from jobs.errors import ExecutionUnknown
 from jobs.services import cancellation, executions
 from liveness.api.access import credential
@@ -72,8 +72,9 @@ class Rerun(Intervention):
     def post(self, request: Request, execution: UUID) -> Response:
         """The same once more from its beginning, as a new execution."""
         why = self.said(request, NoteRequest)["note"]
-        begun, is_new = executions.rerun(execution, self.owner, self.idempotency_key())
-        self.note("rerun_execution", f"execution {execution}", why)
+        begun, is_new = executions.rerun(execution, self.owner, idempotency_key(request))
+        if is_new:
+            self.note("rerun_execution", f"execution {execution}", why)
         return Response(ExecutionAnswer(selectors.execution(begun)).data, status=201 if is_new else 200)
 
 

@@ -12,6 +12,7 @@ from jobs import execution_selectors as selectors
 from jobs import models
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerPage, TriggerRequest
+from jobs.api.views import KEY, idempotency_key
 from jobs.errors import TriggerUnknown
 from jobs.services import noting, triggers
 from liveness.api.access import RoleCall
@@ -90,12 +91,13 @@ class Trigger(TriggerCall):
 class Evaluate(TriggerCall):
     """`POST /triggers/{id}/evaluate`."""
 
-    @extend_schema(request=NoteRequest, responses={201: SlotAnswer})
+    @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: SlotAnswer, 200: SlotAnswer})
     def post(self, request: Request, trigger: UUID) -> Response:
         """Have a trigger evaluated now, whatever its schedule says."""
         said: Any = NoteRequest(data=request.data)
         said.is_valid(raise_exception=True)
         found = self.found(trigger)
-        slot = triggers.evaluate(trigger, actor(self.token.name))
-        self.note("evaluate_trigger", found.name, said.validated_data["note"])
-        return Response(SlotAnswer(slot).data, status=201)
+        slot, is_new = triggers.evaluate(trigger, actor(self.token.name), idempotency_key(request))
+        if is_new:
+            self.note("evaluate_trigger", found.name, said.validated_data["note"])
+        return Response(SlotAnswer(slot).data, status=201 if is_new else 200)

@@ -42,8 +42,16 @@ KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 255},
     OpenApiParameter.HEADER,
-    description="The same again makes no second job: it answers the first.",
+    description="The same again makes no second one: it answers the first.",
 )
+
+
+def idempotency_key(request: Request) -> str | None:
+    """What the header says."""
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not 0 < len(key) <= 255:
+        raise serializers.ValidationError({"Idempotency-Key": ["A text of 1 to 255 characters."]})
+    return key
 
 
 class Registration(liveness.Registration):
@@ -122,16 +130,9 @@ class JobCall(RoleCall):
         """Whose jobs alone are reached; None: everybody's."""
         return self.token.pk if self.token.role == Role.CLIENT else None
 
-    def idempotency_key(self) -> str | None:
-        """What the header says."""
-        key = self.request.headers.get("Idempotency-Key")
-        if key is not None and not 0 < len(key) <= 255:
-            raise serializers.ValidationError({"Idempotency-Key": ["A text of 1 to 255 characters."]})
-        return key
-
     def with_key(self, said: dict[str, Any]) -> dict[str, Any]:
         """What was said, with the key of the header where the body has none."""
-        header = self.idempotency_key()
+        header = idempotency_key(self.request)
         if header is not None and said.setdefault("key", header) != header:
             raise serializers.ValidationError({"key": ["The Idempotency-Key header says another key."]})
         return said
@@ -151,7 +152,7 @@ class Jobs(JobCall):
     def post(self, request: Request) -> Response:
         """Submit a job, or a list of up to 1000, all or none."""
         many = isinstance(request.data, list)
-        if many and self.idempotency_key() is not None:
+        if many and idempotency_key(request) is not None:
             raise serializers.ValidationError({"Idempotency-Key": ["For a list, give each job its own `key`."]})
         said = JobList(data=request.data) if many else SubmissionRequest(data=request.data)
         said.is_valid(raise_exception=True)
@@ -227,7 +228,7 @@ class Resubmit(Intervention):
         The new one has the key of an Idempotency-Key header: the same call again answers the same job (200).
         """
         why = self.said(request, NoteRequest)["note"]
-        now, is_new = interventions.resubmit(job, self.by, self.owner, self.idempotency_key())
+        now, is_new = interventions.resubmit(job, self.by, self.owner, idempotency_key(request))
         self.note("resubmit_job", f"job {job}", why)
         return self.answer(now, status=201 if is_new else 200)
 

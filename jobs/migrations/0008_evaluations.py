@@ -1,4 +1,4 @@
-"""Evaluations of triggers end: they have a timeout, retries and a priority."""
+"""Evaluations of triggers end: they have a timeout, retries and a priority. Who asks for one has a key."""
 
 from django.db import migrations, models
 
@@ -24,5 +24,16 @@ class Migration(migrations.Migration):
             model_name='trigger',
             name='max_retries',
             field=models.IntegerField(default=1, help_text='Of an evaluation that failed.'),
+        ),
+        migrations.AddField(
+            model_name='triggerslot',
+            name='key',
+            field=models.TextField(help_text='Of who asked for it: the same again finds this one.', null=True),
+        ),
+        migrations.AddConstraint(
+            model_name='triggerslot',
+            constraint=models.UniqueConstraint(
+                condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='triggerslot_once_by_key',
+            ),
         ),
     ]

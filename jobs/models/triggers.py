@@ -53,6 +53,7 @@ class TriggerSlot(models.Model):
     outcome = models.TextField()
     by = models.TextField(db_default="", help_text="Who asked for it; empty: the schedule.")
     note = models.TextField(db_default="", help_text="For people.")
+    key = models.TextField(null=True, help_text="Of who asked for it: the same again finds this one.")
     job = models.OneToOneField(WorkerJob, models.DO_NOTHING, null=True, db_constraint=False, related_name="slot")
     execution = models.ForeignKey(
         Execution, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
@@ -63,6 +64,9 @@ class TriggerSlot(models.Model):
         constraints = [
             one_of("outcome", SlotOutcome, "triggerslot_outcome"),
             models.UniqueConstraint(fields=["trigger", "slot"], name="triggerslot_once"),
+            models.UniqueConstraint(
+                fields=["trigger", "key"], condition=Q(key__isnull=False), name="triggerslot_once_by_key"
+            ),
             models.UniqueConstraint(
                 fields=["trigger"], condition=Q(outcome=SlotOutcome.EVALUATING), name="triggerslot_one_in_flight"
             ),

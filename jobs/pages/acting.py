@@ -184,14 +184,19 @@ def perform_batch(request: HtmxRequest, chosen: Chosen, action: Action, form: An
 def perform(
     request: HttpRequest, kind: Kind, action: Action, pk: UUID, said: dict[str, Any], seen: str | None = None
 ) -> Any:
-    """It, to one, with an entry in the admin's log; in `seen` state only. What the service returns."""
+    """It, to one, with an entry in the admin's log; only if it is as it was `seen`: its state, and the attempt of a job
+    that is held. What the service returns."""
     rows = kind.rows().model._default_manager.filter(pk=pk)
     # Of the others the service has transactions of its own, which must not wait for each other.
     is_lockable = rows.filter(kind.locks).exists()
     with transaction.atomic() if is_lockable else nullcontext():
         row = rows.select_for_update(no_key=True).first() if is_lockable else rows.first()
-        if row is not None and seen is not None and row.state != seen:
-            raise ChangedSinceSeen(f"It was {seen} when you looked and is {row.state} now: look again.")
+        if row is not None and seen is not None:
+            state, _, attempt = seen.partition(" ")
+            if row.state != state:
+                raise ChangedSinceSeen(f"It was {state} when you looked and is {row.state} now: look again.")
+            if attempt and str(row.attempt_id) != attempt:
+                raise ChangedSinceSeen("Another attempt has begun since you looked: look again.")
         found = action.act(pk, by=actor(request), **said)
         user: Any = request.user
         message = f"{action.label}: {said['note']}"

@@ -16,7 +16,7 @@ from jobs.errors import (
 )
 from jobs.services import cancellation, executions, interventions, noting, quarantine
 from jobs.states import ExecutionState, JobState
-from liveness.pages.actions import Action
+from liveness.pages.actions import Action, OnceForm
 
 
 def may_cancel(job: Any) -> None:
@@ -53,21 +53,30 @@ def may_dismiss(job: Any) -> None:
         raise NotQuarantined(state=job.state)
 
 
-def noted(action: str, act: Callable[[UUID, str, str], Any], noun: str = "job") -> Callable[[UUID, str, str], Any]:
+def noted(action: str, act: Callable[..., Any], noun: str = "job") -> Callable[..., Any]:
     """The service, with its event: of no server, under the name of the job or execution."""
 
-    def done(id: UUID, by: str, note: str) -> Any:
-        found = act(id, by, note)
+    def done(id: UUID, by: str, note: str, **more: str) -> Any:
+        found = act(id, by, note, **more)
         noting.note(action, f"{noun} {id}", by, note)
         return found
 
     return done
 
 
-def resubmit(job: UUID, by: str, note: str) -> UUID:
-    new, _ = interventions.resubmit(job, by)
+def resubmit(job: UUID, by: str, note: str, key: str) -> UUID:
+    new, _ = interventions.resubmit(job, by, key=own(key, job))
     quarantine.leave(job)
     return new
+
+
+def rerun(execution: UUID, by: str, note: str, key: str) -> UUID:
+    return executions.rerun(execution, key=own(key, execution))[0]
+
+
+def own(key: str, id: UUID) -> str | None:
+    """A form's key, for one of those that it acts on."""
+    return f"{key} {id}" if key else None
 
 
 JOB_ACTIONS = {
@@ -81,6 +90,7 @@ JOB_ACTIONS = {
         Action(
             "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
             "submitted anew, as another job.", "jobs.resubmit_workerjob", noted("resubmit_job", resubmit), may_resubmit,
+            OnceForm,
         ),
         Action(
             "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never tried again.", "jobs.fail_workerjob",
@@ -111,7 +121,7 @@ EXECUTION_ACTIONS = {
         Action(
             "rerun", "Run again", "A new execution begins, with the same steps and inputs. This one stays as it is.",
             "jobs.rerun_execution",
-            noted("rerun_execution", lambda id, by, note: executions.rerun(id)[0], "execution"), may_rerun,
+            noted("rerun_execution", rerun, "execution"), may_rerun, OnceForm,
         ),
     )
 }  # fmt: skip

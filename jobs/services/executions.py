@@ -89,15 +89,17 @@ def rerun(execution: UUID, owner: UUID | None = None, key: str | None = None) ->
         raise ExecutionUnknown
     if before.state not in states.OVER:
         raise ExecutionRunning(f"This execution is {before.state}; one that has ended can be run again.")
+    # Those of triggers have no owner in whose name a key would be unique.
+    again = Execution.objects.filter(owner=before.owner_id, key=key, rerun_of=before) if key is not None else None
+    if again is not None and (known := again.first()):
+        return known.pk, False
     plan = Plan(unexpired(before.definition), before.owner_id, before.inputs, key=key, rerun_of=before.pk)
     if begun := begin([plan]):
         return begun[0], True
-    known = Execution.objects.filter(owner=before.owner_id, key=key).first()
-    if known is None:
+    holder = Execution.objects.filter(owner=before.owner_id, key=key).first()
+    if holder is None:
         raise TryAgain
-    if known.rerun_of_id != before.pk:
-        raise KeyTaken(f"The key {key!r} was used before, for another execution.", execution=str(known.pk))
-    return known.pk, False
+    raise KeyTaken(f"The key {key!r} was used before, for another execution.", execution=str(holder.pk))
 
 
 def unexpired(definition: dict[str, Any]) -> dict[str, Any]:

@@ -170,23 +170,30 @@ def delete(trigger: UUID) -> None:
 
 
 @unringed
-def evaluate(trigger: UUID, by: str) -> TriggerSlot:
-    """Have a trigger evaluated now, whatever its schedule says. Raises TriggerUnknown and EvaluationInFlight."""
+def evaluate(trigger: UUID, by: str, key: str | None = None) -> tuple[TriggerSlot, bool]:
+    """Have a trigger evaluated now, whatever its schedule says: the slot, and whether it is new.
+
+    With a key the same call again finds the same slot. Raises TriggerUnknown and EvaluationInFlight.
+    """
     with transaction.atomic():
         found = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger).first()
         if found is None:
             raise TriggerUnknown
+        if key is not None and (known := found.slots.filter(key=key).first()):
+            return known, False
         if is_in_flight(found):
             raise EvaluationInFlight
         now = sql.rows("now")[0].now
-        return begin(found, now, now, by=by)
+        return begin(found, now, now, by=by, key=key), True
 
 
 def is_in_flight(trigger: Trigger) -> bool:
     return trigger.slots.filter(outcome=SlotOutcome.EVALUATING).exists()
 
 
-def begin(trigger: Trigger, slot: datetime, now: datetime, by: str = "", note: str = "") -> TriggerSlot:
+def begin(
+    trigger: Trigger, slot: datetime, now: datetime, by: str = "", note: str = "", key: str | None = None
+) -> TriggerSlot:
     """The job that evaluates a slot. While it waits it gives way to the next slot, once its tries could be over."""
     payload = trigger.payload if isinstance(trigger.payload, dict) else {"payload": trigger.payload}
     tries = 1 + trigger.max_retries
@@ -202,7 +209,7 @@ def begin(trigger: Trigger, slot: datetime, now: datetime, by: str = "", note: s
         "good_until": max(over_at, trigger.next_slot_at or over_at),
     }
     [(id, _)] = submission.submit(None, [job], JobKind.TRIGGER)
-    said = {"job_id": id, "outcome": SlotOutcome.EVALUATING, "by": by, "note": note}
+    said = {"job_id": id, "outcome": SlotOutcome.EVALUATING, "by": by, "note": note, "key": key}
     return TriggerSlot.objects.update_or_create(trigger=trigger, slot=slot, defaults=said)[0]
 
 

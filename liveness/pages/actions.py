@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from django import forms
 from django.http import HttpRequest
@@ -18,6 +19,12 @@ class NoteForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "autofocus": True}),
         help_text="Why. Kept with who and when.",
     )
+
+
+class OnceForm(NoteForm):
+    """Of what would be done again by a form that is sent twice."""
+
+    key = forms.CharField(max_length=100, required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
 
 
 class DrainForm(NoteForm):

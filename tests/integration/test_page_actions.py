@@ -105,6 +105,41 @@ def test_resubmitting_what_has_ended_leads_to_the_new_job(staff, submit):
     assert answer.url == f"{PAGES}jobs/{new.pk}/"
 
 
+def test_a_form_that_is_sent_twice_submits_what_has_ended_once(staff, submit):
+    job = submit()
+    client = staff("cancel_workerjob", "resubmit_workerjob")
+    act(client, f"jobs/cancel/?pick={job['id']}")
+    _, form = look(client, address := f"jobs/resubmit/?pick={job['id']}")
+    answers = [client.post(PAGES + address, {**form, "note": "twice"}) for _ in range(2)]
+    new = WorkerJob.objects.get(resubmission_of=job["id"])
+    assert [answer.url for answer in answers] == [f"{PAGES}jobs/{new.pk}/"] * 2
+    assert act(client, address).url != answers[0].url  # another look is another wish
+
+
+def test_a_filter_whose_form_is_sent_twice_submits_each_that_has_ended_once(staff, submit):
+    jobs = [submit()["id"] for _ in range(3)]
+    client = staff("cancel_workerjob", "resubmit_workerjob")
+    act(client, "jobs/cancel/?all=1")
+    _, form = look(client, "jobs/resubmit/?all=1&state=CANCELLED")
+    for _ in range(2):
+        assert client.post(f"{PAGES}jobs/resubmit/?all=1&state=CANCELLED", {**form, "note": "x"}).status_code == 302
+    copies = WorkerJob.objects.exclude(resubmission_of=None).values_list("resubmission_of", flat=True)
+    assert sorted(map(str, copies)) == sorted(jobs)
+
+
+def test_a_form_that_is_sent_twice_takes_a_running_job_from_its_worker_once(staff, worker, submit):
+    job = submit()
+    worker().hold()
+    client = staff("resubmit_workerjob")
+    _, form = look(client, address := f"jobs/resubmit/?pick={job['id']}")
+    assert client.post(PAGES + address, {**form, "note": "twice"}).status_code == 302
+    worker(name="other").hold()
+    again = client.post(PAGES + address, {**form, "note": "twice"})
+    assert again.status_code == 409
+    assert "Another attempt has begun since you looked" in words(again)
+    assert WorkerJob.objects.get().state == "RUNNING"
+
+
 def test_a_step_that_waits_for_others_is_cancelled_and_its_execution_goes_on_without_it(staff, submit):
     action = {"type": "script", "command": "true"}
     steps = [{"key": "a", "action": action}, {"key": "b", "action": action, "depends_on": ["a"]}]

@@ -1,6 +1,7 @@
 """Triggers in the admin: what the API would refuse, the form refuses; and evaluating one now."""
 
 import json
+import re
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -73,6 +74,20 @@ def test_what_makes_no_sense_is_refused_with_what_would(staff, field, value, wor
     assert refused.status_code == 200
     assert words in refused.content.decode()
     assert not Trigger.objects.exists()
+
+
+def test_a_form_that_is_sent_twice_has_a_trigger_evaluated_once(staff, api):
+    body = {"name": "t", "interval_seconds": 3600, "action": json.loads(FORM["action"])}
+    body["execution"] = json.loads(FORM["execution"])
+    trigger = api("operator").post("/triggers", body).json()["id"]
+    browser = staff("view_trigger", "evaluate_trigger")
+    shown = browser.get(CHANGELIST).content.decode()
+    [key] = re.findall(r'name="key" value="([^"]+)"', shown)
+    choice = {"action": "evaluate_now", "_selected_action": [trigger], "key": key}
+    for _ in range(2):
+        browser.post(CHANGELIST, choice)
+        Trigger.objects.get().slots.update(outcome="NOT_FIRED")
+    assert Trigger.objects.get().slots.count() == 1
 
 
 def test_one_is_evaluated_now_by_who_may_and_the_admins_log_has_it(staff, api):

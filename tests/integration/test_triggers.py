@@ -393,6 +393,33 @@ def test_a_trigger_is_evaluated_by_hand_and_not_twice_at_once(create, operator, 
     assert len(read(trigger)["slots"]) == 1
 
 
+def test_with_a_key_a_trigger_is_evaluated_by_hand_once(create, operator, read, worker):
+    trigger = create(enabled=False)
+    crew, path, key = worker(), f"/triggers/{trigger['id']}/evaluate", {"Idempotency-Key": "mine"}
+    first = operator.post(path, {}, **key)
+    answer(crew, {"fire": True})
+    again = operator.post(path, {}, **key)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert (again.json()["job"], again.json()["outcome"]) == (first.json()["job"], "FIRED")
+    assert len(operator.get("/executions").json()["items"]) == 1
+    assert operator.post(path, {}, **{"Idempotency-Key": "other"}).status_code == 201
+    assert operator.post(path, {}, **{"Idempotency-Key": ""}).status_code == 400
+
+
+def test_with_a_key_what_a_trigger_started_is_run_again_once(create, operator, worker, at):
+    create()
+    crew = worker()
+    at("2030-06-01T01:00:01Z")
+    triggers.evaluate_due()
+    answer(crew, {"fire": True})
+    [run] = operator.get("/executions").json()["items"]
+    operator.post(f"/executions/{run['id']}/cancel", {})
+    path, key = f"/executions/{run['id']}/rerun", {"Idempotency-Key": "mine"}
+    answers = [operator.post(path, {}, **key) for _ in range(2)]
+    assert [one.status_code for one in answers] == [201, 200]
+    assert len({one.json()["id"] for one in answers}) == 1
+
+
 def test_a_trigger_that_is_not_enabled_has_no_slots_until_it_is(create, operator, at):
     trigger = create(enabled=False)
     assert trigger["next_slot_at"] is None

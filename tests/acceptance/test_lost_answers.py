@@ -1,0 +1,123 @@
+"""A connection to PostgreSQL is cut in the middle of a call: who called is told what is known, and may call again."""
+
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tests.support.processes import database, drop, eventually, fleet
+from tests.support.proxy import Proxy
+
+pytestmark = pytest.mark.acceptance
+
+SCRIPT = {"type": "script", "command": "true"}
+CERTAIN, UNKNOWN = "database_unavailable", "outcome_unknown"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    address = database()
+    with (
+        Proxy(address) as proxy,
+        fleet(tmp_path_factory.mktemp("answers"), DATABASE_URL=proxy.url, LIVENESS_TIMEOUT="600") as running,
+    ):
+        running.proxy, running.address, running.url = proxy, address, running.web() + "/api/v1"
+        yield running
+        running.stop()
+    drop(address)
+
+
+@pytest.fixture
+def call(running):
+    """A call of a role, or of a server by its token: the status and the body."""
+
+    def call(who, path, body=None, **headers):
+        token = who if who.startswith("cp") else running.token(who)
+        headers = {"Authorization": f"Bearer {token}", **headers}
+        answer = running.http.request("GET" if body is None else "POST", running.url + path, json=body, headers=headers)
+        return answer.status, answer.json()
+
+    return call
+
+
+@pytest.fixture
+def cut(running, call):
+    """Calls, and loses the connection at the last of these words: the code of the answer."""
+
+    def cut(asked, *words, is_done):
+        happens = running.proxy.cut(*words, is_done=is_done)
+        status, body = asked()
+        assert happens.happened.is_set(), (status, body)
+        assert (status, body["status"]) == (503, 503)
+        eventually(lambda: call("operator", "/instance")[0] == 200, why="the next connection is good")
+        return body["code"]
+
+    return cut
+
+
+def count(running, statement):
+    with psycopg.connect(running.address) as connection:
+        return connection.execute(statement).fetchone()[0]
+
+
+STORED = "insert into jobs_workerjob"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_done", "code", "again"),
+    [
+        ((STORED, "COMMIT"), True, UNKNOWN, 200),
+        ((STORED, "COMMIT"), False, UNKNOWN, 201),
+        ((STORED,), True, CERTAIN, 201),  # a transaction that did not come to its COMMIT
+        ((STORED, "COMMIT", "SELECT"), False, UNKNOWN, 200),  # what is lost is the answer
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/jobs", {"action": SCRIPT}), ("/executions", {"name": "x", "steps": [{"key": "a", "action": SCRIPT}]})],
+)
+def test_a_submission_cut_off_says_what_is_known_and_is_safe_to_send_again(
+    running, call, cut, words, is_done, code, again, path, body
+):
+    key = str(uuid4())
+
+    def submit():
+        return call("client", path, body, **{"Idempotency-Key": key})
+
+    stored = "jobs_workerjob" if path == "/jobs" else "jobs_execution"
+    assert cut(submit, *words, is_done=is_done) == code
+    assert count(running, f"select count(*) from {stored} where key = '{key}'") == (again == 200)  # noqa: S608
+    status, _ = submit()
+    assert status == again
+    assert count(running, f"select count(*) from {stored} where key = '{key}'") == 1  # noqa: S608
+
+
+def test_a_claim_cut_off_is_unknown_and_the_same_request_finds_what_was_claimed(running, call, cut):
+    said = {"type": "WORKER", "name": "one", "tags": ["own", "script"], "instance_id": str(uuid4())}
+    server = call("worker", "/servers", said)[1]
+    at, token = f"/servers/{server['id']}", server["token"]
+    assert call(token, f"{at}/heartbeat", {"state": "RUNNING"})[0] == 200
+    assert call("client", "/jobs", {"action": SCRIPT, "tags": ["own"]})[0] == 201
+    request = {"limit": 1, "request_id": str(uuid4())}
+    assert cut(lambda: call(token, f"{at}/claims", request), "skip locked", is_done=True) == UNKNOWN
+    assert call(token, f"{at}/heartbeat", {"state": "RUNNING"})[0] == 200
+    [attempt] = call(token, f"{at}/claims", request)[1]["attempts"]
+    started = {"reports": [{"attempt": attempt["id"], "event": "STARTED"}]}
+    assert cut(lambda: call(token, f"{at}/reports", started), "The code of these claimed", is_done=True) == UNKNOWN
+    [result] = call(token, f"{at}/reports", started)[1]["results"]
+    assert (result["accepted"], result["replayed"]) == (True, True)
+
+
+def test_a_read_cut_off_has_changed_nothing(call, cut):
+    assert cut(lambda: call("operator", "/jobs"), 'FROM "jobs_workerjob"', is_done=True) == CERTAIN
+    assert cut(lambda: call("operator", "/instance"), "guessed", is_done=True) == CERTAIN
+
+
+def test_where_no_connection_can_be_had_nothing_was_changed(running, call):
+    running.proxy.is_open = False
+    try:
+        answers = [call("client", "/jobs", {"action": SCRIPT})[1]["code"] for _ in range(3)]
+    finally:
+        running.proxy.is_open = True
+    assert answers[-1] == CERTAIN
+    eventually(lambda: call("operator", "/instance")[0] == 200)
