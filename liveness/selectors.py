@@ -128,7 +128,7 @@ def next_transition(server: Any) -> dict[str, Any] | None:
 
 def present_by_type() -> "QuerySet[Any, Any]":
     """For each cluster and type of server: how many have not ended, `present`; how many of them are alive and heard in
-    time, `well`, of which some may get work, `takes_work`; how many are `lost`."""
+    time, `well`; how many may get work, `takes_work`; how many are `lost`."""
     well = Q(state__in=states.ALIVE, late=False)
     return (
         judged()
@@ -137,7 +137,7 @@ def present_by_type() -> "QuerySet[Any, Any]":
         .annotate(
             present=Count("pk"),
             well=Count("pk", filter=well),
-            takes_work=Count("pk", filter=well & Q(state=ServerState.RUNNING, cordoned_by=None)),
+            takes_work=Count("pk", filter=Q(state=ServerState.RUNNING, cordoned_by=None, fresh=True)),
             lost=Count("pk", filter=Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR])),
         )
         .order_by("cluster", "type")

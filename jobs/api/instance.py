@@ -46,7 +46,7 @@ class Attention(serializers.Serializer):
     type = serializers.CharField()
     cluster = serializers.CharField()
     state = serializers.CharField()
-    late = serializers.BooleanField(help_text="Alive, and not heard in time.")
+    late = serializers.BooleanField(help_text="Alive, and not heard for two intervals.")
     silence_seconds = serializers.FloatField(source="silence")
     held = serializers.IntegerField(help_text="Attempts that it holds.")
     next_transition = serializers.SerializerMethodField()

@@ -131,6 +131,16 @@ def test_a_silent_server_is_never_drawn_as_running(reader, worker, clock):
     assert "s-RUNNING" not in seen.partition("<h2>Events")[0]
 
 
+def test_a_worker_that_is_late_and_not_yet_stale_takes_work_still(reader, worker, submit, clock):
+    worker(), submit()
+    clock.advance(7)
+    seen = text(reader.get("/admin/instance/"))
+    assert "silent for 7 s" in seen
+    assert "no worker takes work" not in seen
+    clock.advance(3)
+    assert "1 job waits and no worker takes work." in text(reader.get("/admin/instance/"))
+
+
 def test_a_check_that_does_not_run_is_said_aloud(reader, worker, clock):
     server = worker()
     assert "The liveness check has never run" in text(reader.get("/admin/instance/"))

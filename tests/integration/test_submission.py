@@ -4,6 +4,8 @@ import uuid
 
 import pytest
 
+from controlplane.openapi import PROBLEMS
+from jobs.errors import IN_THE_WAY, NoFreshWorkers
 from jobs.models import WorkerJob
 from liveness.models import Instance, Server
 from tests.support.http import Caller, Worker
@@ -331,6 +333,11 @@ def test_a_job_that_requires_a_worker_is_refused_with_the_filter_that_is_in_the_
 def test_a_server_that_is_no_worker_is_none(client, api):
     Worker.register(api("worker"), type="EXECUTOR")
     assert_no_worker(client.post("/jobs", job(require_worker=True)))
+
+
+def test_the_document_lists_every_code_of_what_may_be_in_the_way():
+    for problem in (NoFreshWorkers, *IN_THE_WAY.values()):
+        assert f"`{problem.code}`" in PROBLEMS["503"]
 
 
 def test_a_worker_that_is_heard_and_not_yet_running_is_named_as_such(client, api):
