@@ -37,13 +37,13 @@ def content(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def needed(job: dict[str, Any]) -> list[list[str]]:
+def needed(job: dict[str, Any]) -> list[tuple[str, ...]]:
     """The tags that a worker must have to run a job; of an execution those of each of its steps and hooks, and of
-    theirs."""
+    theirs, each set of tags once."""
     action = job["action"]
     if action["type"] != "execution":
-        return [tags.required(action, job.get("tags", []))]
-    return [needs for step in parts(action) for needs in needed(step)]
+        return [tuple(tags.required(action, job.get("tags", [])))]
+    return sorted({needs for step in parts(action) for needs in needed(step)})
 
 
 def parts(definition: dict[str, Any]) -> list[dict[str, Any]]:
