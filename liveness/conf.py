@@ -35,8 +35,7 @@ class Liveness:
     brake_max_hold: Seconds = 300
     """The brake holds no longer than this; from then on 10 % go per check."""
     witness_url: str | None = None
-    """The address that workers use: the executor beats through it, to see whether heartbeats get in.
-    None: each web process beats to itself."""
+    """The address that workers use: the executor beats there, as witness. None: a web process beats to itself."""
     metrics_public: bool = False
     """True: `/metrics` needs no token. False: one of a viewer or operator."""
     heartbeat_retention: Seconds | None = 86400
@@ -57,12 +56,21 @@ def witness_window() -> float:
     was swallowed: all that is less than the timeout, from the last beat before the outage on.
     """
     timeout, beat, check = conf().timeout, conf().heartbeat_interval, conf().interval
-    checks_until_heard = math.ceil(again_within(timeout, beat) / check - 1e-9)
-    return max(check, min(2 * beat, timeout - beat - checks_until_heard * check))
+    return max(check, min(2 * beat, timeout - beat - until_heard_again(timeout, beat, check)))
 
 
-def timeout_problems(*, timeout: float, heartbeat_interval: float, interval: float) -> list[str]:
-    """What is wrong with a timeout, with both values named. Holds for the settings and for a server's own config."""
+def until_heard_again(timeout: float, heartbeat_interval: float, interval: float) -> float:
+    """Seconds of the checks that may pass after an outage before a server has said again what was swallowed."""
+    return math.ceil(again_within(timeout, heartbeat_interval) / interval - 1e-9) * interval
+
+
+def timeout_problems(
+    *, timeout: float, heartbeat_interval: float, interval: float, window: float | None = None
+) -> list[str]:
+    """What is wrong with a timeout, with both values named. Holds for the settings and for a server's own config.
+
+    A server's own is to fit to the `window` that the settings have made.
+    """
     problems = []
     if timeout < 2 * heartbeat_interval:
         problems.append(
@@ -74,5 +82,13 @@ def timeout_problems(*, timeout: float, heartbeat_interval: float, interval: flo
         problems.append(
             f"The timeout of {timeout:g} s is below the heartbeat interval of {heartbeat_interval:g} s plus two "
             f"check intervals of {interval:g} s. Use at least {least:g} s."
+        )
+    # Settings are never refused for this: they make the window.
+    elif window is not None and window + until_heard_again(timeout, heartbeat_interval, interval) > (
+        timeout - heartbeat_interval + 1e-9
+    ):
+        problems.append(
+            f"The timeout of {timeout:g} s is below what an outage may count, which is noticed after {window:g} s. "
+            f"Use at least {heartbeat_interval + 1.5 * (window + interval):g} s."
         )
     return problems

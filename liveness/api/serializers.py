@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from controlplane.rest import IdField, PageFilter, SecondsField, StrictSerializer, TextField, WholeField
 from liveness import selectors
-from liveness.conf import conf, timeout_problems
+from liveness.conf import conf, timeout_problems, witness_window
 from liveness.models import Instance, Server, ServerEvent
 from liveness.services.registration import Registration
 from liveness.states import RestartStrategy, ServerState, ServerType
@@ -40,6 +40,7 @@ class Config(StrictSerializer):
             timeout=config.get("timeout_seconds", conf().timeout),
             heartbeat_interval=config.get("heartbeat_interval_seconds", conf().heartbeat_interval),
             interval=conf().interval,
+            window=witness_window(),
         )
         if problems:
             raise serializers.ValidationError({"timeout_seconds": problems})

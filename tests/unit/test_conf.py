@@ -7,6 +7,7 @@ from jobs import checks as jobs_checks
 from jobs.conf import conf as jobs
 from liveness import checks as liveness_checks
 from liveness.conf import conf as liveness
+from liveness.conf import timeout_problems, witness_window
 
 DEFAULTS = {
     "enabled": True, "interval": 10, "timeout": 45, "initial_delay": 45, "heartbeat_interval": 3,
@@ -179,6 +180,41 @@ def test_values_at_the_limit_are_sound(given, values):
 def test_a_timeout_of_two_beats_is_the_least_and_of_three_the_least_without_a_warning(given, timeout, expected):
     given(TIMEOUT=timeout, HEARTBEAT_INTERVAL=20, INTERVAL=5)
     assert ids(liveness_checks) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "window"),
+    [
+        ({}, 10),
+        ({"INTERVAL": 1}, 6),
+        ({"TIMEOUT": 23}, 10),
+        ({"TIMEOUT": 40, "HEARTBEAT_INTERVAL": 20, "INTERVAL": 5}, 10),
+        ({"TIMEOUT": 40, "HEARTBEAT_INTERVAL": 20, "INTERVAL": 10}, 10),
+    ],
+    ids=str,
+)
+def test_an_outage_counts_for_two_heartbeats_or_a_check_and_no_longer_than_the_timeout_has_room_for(
+    given, values, window
+):
+    given(**values)
+    assert witness_window() == window
+
+
+@pytest.mark.parametrize(("timeout", "is_sound"), [(2, False), (9.4, False), (9.5, True), (45, True)])
+def test_a_servers_own_timeout_has_room_for_the_outages_that_the_settings_count(given, timeout, is_sound):
+    given(INTERVAL=0.5)
+    own = {"timeout": timeout, "heartbeat_interval": 0.5, "interval": 0.5, "window": witness_window()}
+    assert (timeout_problems(**own) == []) is is_sound
+
+
+@pytest.mark.parametrize("interval", [0.1, 1, 7, 10])
+@pytest.mark.parametrize("beat", [0.1, 1, 3, 20])
+def test_what_the_settings_judge_by_is_never_refused_to_a_server_that_asks_for_it(given, beat, interval):
+    for factor in (1, 1.1, 1.7, 4):
+        timeout = factor * max(2 * beat, beat + 2 * interval)
+        given(TIMEOUT=timeout, HEARTBEAT_INTERVAL=beat, INTERVAL=interval)
+        own = {"timeout": timeout, "heartbeat_interval": beat, "interval": interval}
+        assert timeout_problems(**own, window=witness_window()) == []
 
 
 def test_disabled_is_worth_a_warning(given):
