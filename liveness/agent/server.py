@@ -74,8 +74,8 @@ class Server:
     registered_at: float
 
     def beat(self, body: dict[str, Any]) -> dict[str, Any]:
-        """One heartbeat; raises Refused or Unreachable."""
-        return self.post("heartbeat", body, self.config.answer_within)
+        """One heartbeat, which waits no longer than any call; raises Refused or Unreachable."""
+        return self.post("heartbeat", body, min(self.client.timeout, self.config.answer_within))
 
     def post(self, call: str, body: dict[str, Any], within: float | None = None) -> dict[str, Any]:
         """Any call on this server's own resource; raises Refused or Unreachable."""

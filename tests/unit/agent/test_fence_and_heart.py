@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from liveness.agent import Config, Fence, Heart, Holdings, Refused, Unreachable, full_jitter
+from liveness.agent import Client, Config, Fence, Heart, Holdings, Refused, Unreachable, full_jitter
+from liveness.agent import Server as RegisteredServer
 
 
 class Clock:
@@ -185,3 +186,12 @@ def test_full_jitter_grows_from_its_base_to_its_cap():
     assert all(full_jitter(1, cap=10) <= 1 for _ in range(200))
     assert max(full_jitter(20, cap=10) for _ in range(200)) > 5
     assert all(full_jitter(2000, cap=10) <= 10 for _ in range(200))
+
+
+@pytest.mark.parametrize(("patience", "within"), [(10, 9.25), (1.5, 1.5)])
+def test_a_beat_waits_no_longer_than_its_timeout_allows_nor_than_any_other_call(monkeypatch, patience, within):
+    asked = []
+    monkeypatch.setattr(Client, "post", lambda self, path, body, token, within: asked.append(within) or {})
+    config = Config(3, 40, 300, 30, 30, "NEVER")
+    RegisteredServer(Client("http://nowhere", timeout=patience), "id", "token", config, None, 0).beat({})
+    assert asked == [within]
