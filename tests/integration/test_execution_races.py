@@ -2,6 +2,7 @@
 
 import random
 import time
+from threading import Event
 
 import pytest
 from django.db import transaction
@@ -82,6 +83,36 @@ def test_a_cancellation_in_the_middle_of_it_all_ends_everything_and_nothing_begi
     assert states <= {"COMPLETED", "CANCELLED", "SKIPPED"}
     assert not Execution.objects.filter(finished_at__isnull=True).exists()
     assert sweep.sweep()["repaired"] == {}
+
+
+def test_between_the_two_transactions_of_a_cancelling_nothing_is_given_out_or_begins(committed, begin, threads):
+    keys = [f"s{n}" for n in range(60)]
+    run = begin(*map(step, keys), *[step(f"z{n}", keys[n]) for n in range(60)])
+    is_cancelling, wrong = Event(), []
+
+    def work(worker):
+        while not is_over(run)():
+            after = is_cancelling.is_set()
+            claimed = worker.claim(limit=3)
+            wrong.extend(claimed if after else [])
+            for attempt in claimed:
+                after = is_cancelling.is_set()
+                accepted = worker.start(attempt)["accepted"]
+                wrong.extend([attempt] if after and accepted else [])
+                worker.complete(attempt)
+
+    crew = [threads(work, committed(name=f"w{n}")) for n in range(4)]
+    until = time.monotonic() + 30
+    while not WorkerJob.objects.filter(state="COMPLETED").exists():
+        assert time.monotonic() < until
+    cancellation.stop([run.id], "CANCELLED", "by hand")
+    is_cancelling.set()
+    assert committed().claim() == []
+    cancellation.halt_all()
+    for future in crew:
+        future.result(60)
+    assert wrong == [] and run.state == "CANCELLED"
+    assert "COMPLETED" in run.states().values() and "CANCELLED" in run.states().values()
 
 
 def test_four_schedulers_at_the_same_moment_double_nothing(committed, threads):

@@ -235,6 +235,18 @@ def test_what_is_left_out_is_on_the_pages_and_in_the_metrics(committed):
     assert 'controlplane_rows_left_out_total{step="expire"} 2.0' in metrics.content.decode()
 
 
+def test_what_was_mended_long_ago_is_forgotten(committed):
+    (first,) = submit_many(1, good_until="2000-01-01T00:00:00Z")
+    break_row("jobs_workerjob", first)
+    sweep.expire()
+    mend_rows()
+    (second,) = submit_many(1, good_until="2000-01-01T00:00:00Z")
+    break_row("jobs_workerjob", second)
+    Clock().step(86_401)
+    sweep.expire()
+    assert LeftOut.objects.get().row == str(second)
+
+
 def test_nothing_of_an_execution_that_is_being_cancelled_is_given_out_or_begins(committed, begin):
     """Between the two transactions of its cancelling, or after a crash there."""
     it = begin(step("a"), step("b"), on_error=[{"key": "h", "action": SCRIPT}])
