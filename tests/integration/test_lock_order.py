@@ -1,7 +1,7 @@
 """One lock order: servers, roots of executions, jobs, attempts, each by id. Every pair of transactions is stepped.
 
-The one stops before the first or the second row that it is about to write, with all locks that it has by then; the other goes until it is
-done or waits; then the first goes on. PostgreSQL must never have to break a ring.
+The one stops before the first or the second row that it is about to write, with all locks that it has by then; the
+other goes until it is done or waits; then the first goes on. PostgreSQL must never have to break a ring.
 """
 
 import time
