@@ -213,11 +213,15 @@ def seen_by(owner: UUID | None) -> QuerySet[WorkerJob]:
 
 
 def placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
-    """Which alive servers may have a waiting job, the least loaded first, and what rules out the others: one query.
+    """Which alive servers may have a waiting job, the least loaded first, what rules out the others, and why it stands
+    still, `flags`: one query.
 
     Raises JobUnknown and JobNotWaiting.
     """
-    rows = sql.rows("placement", job=job, owner=owner, staleness_multiplier=liveness_conf().staleness_multiplier)
+    rows, flagged = sql.sets(
+        "placement", "flags", job=job, owner=owner, staleness_multiplier=liveness_conf().staleness_multiplier,
+        only=[job], looked=None, **waiting(),
+    )  # fmt: skip
     if not rows:
         raise JobUnknown
     state, until = rows[0].state, rows[0].waits_until
@@ -238,7 +242,8 @@ def placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         waiting_for = {"what": "stop", "until": None, "server": json.loads(rows[0].stops_on)}
     elif until is not None:
         waiting_for = {"what": "available_at", "until": until}
-    return {"eligible": eligible, "ruled_out": ruled_out, "waiting_for": waiting_for}
+    flags = [row.flag for row in flagged]
+    return {"eligible": eligible, "ruled_out": ruled_out, "waiting_for": waiting_for, "flags": flags}
 
 
 def log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[Any]:

@@ -77,7 +77,9 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
     found: Any = selectors.told(job, LINES_SHOWN)
     if found is None:
         return unknown(request, "job")
-    selectors.with_flags([found])
+    placed = placement(found)
+    if placed is None:
+        selectors.with_flags([found])
     late = [Late(row["number"], datetime.fromisoformat(row["at"]), row["event"], row["reason"]) for row in found.late]
     shown = {
         "title": f"Job {str(found.pk)[-12:]}",
@@ -90,7 +92,7 @@ def job(request: HtmxRequest, job: UUID) -> HttpResponse:
         "timeline": [(entry, moment(entry["at"], found.now)) for entry in selectors.timeline(found)],
         "reports": [(row, moment(report.at, found.now)) for row, report in zip(found.late, late, strict=True)],
         "flags": [FLAGS_SAID[Flag(flag)][0] for flag in found.flags],
-        "placement": placement(found),
+        "placement": placed,
         "holder": next((attempt for attempt in found.attempts.all() if attempt.finished_at is None), None),
         "actions": [
             *(("jobs", action) for action in offered(request, JOB_ACTIONS, found)),
@@ -123,6 +125,7 @@ def placement(job: Any) -> dict[str, Any] | None:
         found = selectors.placement(job.pk, None)
     except JobNotWaiting:  # it was claimed meanwhile
         return None
+    job.flags = found["flags"]
     ruled_out = [row for row in found["ruled_out"] if row["filter"] != "type"]
     begins = found["waiting_for"] and found["waiting_for"]["until"]
     return {
