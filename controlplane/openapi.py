@@ -15,9 +15,8 @@ PROBLEMS = {
     "413": "The body is larger than 1 MiB.",
     "415": "The body is not application/json.",
     "503": "Not just now; Retry-After says when to try again. The `code` says why: `database_unavailable`, `try_again`,"
-    " or of a submission with `require_worker` what is in the way: `no_fresh_workers` (nobody was heard in time, or"
-    " nobody is there), `no_matching_workers` (nobody has the tags), `workers_in_maintenance`, `workers_not_running`,"
-    " `workers_cordoned` (or draining), `workers_without_room`.",
+    " or of a submission with `require_worker` what is in the way: `workers_in_maintenance`, `workers_cordoned` (or"
+    " draining), otherwise `no_fresh_workers`: `filter` says freshness (or nobody is there), tags, state or capacity.",
 }
 PROBLEM = {
     "type": "object",

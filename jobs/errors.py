@@ -101,56 +101,23 @@ class NoFreshWorkers(Problem):
     code = "no_fresh_workers"
 
     def body(self) -> dict[str, Any]:
-        return {**super().body(), "title": self.detail}
-
-
-class NoEligibleWorkers(NoFreshWorkers):
-    """No worker that is heard may run this just now."""
-
-    code = "no_eligible_workers"
-
-    def body(self) -> dict[str, Any]:
         return {**super().body(), "title": self.__doc__}
 
 
-class NoMatchingWorkers(NoEligibleWorkers):
-    """No active worker with required tags to run this step"""
-
-    code = "no_matching_workers"
-
-
-class WorkersInMaintenance(NoEligibleWorkers):
+class WorkersInMaintenance(NoFreshWorkers):
     """Maintenance: no worker gets new work"""
 
     code = "workers_in_maintenance"
 
 
-class WorkersNotRunning(NoEligibleWorkers):
-    """No worker with the required tags is RUNNING yet"""
-
-    code = "workers_not_running"
-
-
-class WorkersCordoned(NoEligibleWorkers):
+class WorkersCordoned(NoFreshWorkers):
     """Every worker with the required tags is cordoned or being drained"""
 
     code = "workers_cordoned"
 
 
-class WorkersWithoutRoom(NoEligibleWorkers):
-    """Every worker with the required tags has a max_concurrent of 0"""
-
-    code = "workers_without_room"
-
-
-IN_THE_WAY: dict[str, type[NoEligibleWorkers]] = {
-    "tags": NoMatchingWorkers,
-    "maintenance": WorkersInMaintenance,
-    "state": WorkersNotRunning,
-    "cordon": WorkersCordoned,
-    "capacity": WorkersWithoutRoom,
-}
-"""By the filter that rules all workers out."""
+IN_THE_WAY: dict[str, type[NoFreshWorkers]] = {"maintenance": WorkersInMaintenance, "cordon": WorkersCordoned}
+"""By the filter that rules all workers out; of the others the filter says enough."""
 
 
 def refuse_deserted(stored: Iterable[Any]) -> None:
@@ -159,10 +126,9 @@ def refuse_deserted(stored: Iterable[Any]) -> None:
         if row.in_the_way is not None:
             found = orjson.loads(row.in_the_way)
             filter, tags = found["filter"], found["tags"]
-            if filter == "freshness":
-                raise NoFreshWorkers(filter=filter, required_tags=tags)
-            problem = IN_THE_WAY[filter]
-            raise problem(f"{problem.__doc__}: {', '.join(tags)} ({filter}).", filter=filter, required_tags=tags)
+            problem = IN_THE_WAY.get(filter, NoFreshWorkers)
+            detail = "" if filter == "freshness" else f"{problem.__doc__}: {', '.join(tags)} ({filter})."
+            raise problem(detail, filter=filter, required_tags=tags)
 
 
 class TryAgain(Problem):

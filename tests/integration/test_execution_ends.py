@@ -396,7 +396,7 @@ def test_an_execution_that_needs_a_worker_and_finds_none_is_refused(submitter, w
     body = {"name": "now", "steps": [step("a"), step("b", "a", tags=["gpu"])], "require_worker": True}
     worker()
     answer = submitter.post("/executions", body)
-    assert (answer.status_code, answer.json()["code"]) == (503, "no_matching_workers")
+    assert (answer.status_code, answer.json()["code"]) == (503, "no_fresh_workers")
     assert answer.json()["required_tags"] == ["gpu", "script"]
     assert submitter.get("/executions").json()["items"] == []
     worker(tags=["script", "gpu"])
@@ -414,7 +414,7 @@ def test_a_worker_is_required_for_the_steps_of_children_too(submitter, worker, w
     assert submitter.post("/executions", body).json()["code"] == "no_fresh_workers"
     worker()
     answer = submitter.post("/executions", body)
-    assert (answer.status_code, answer.json()["code"]) == (503, "no_matching_workers")
+    assert (answer.status_code, answer.json()["code"]) == (503, "no_fresh_workers")
     assert submitter.get("/executions").json()["items"] == []
     worker(tags=["script", "gpu"])
     assert submitter.post("/executions", body).status_code == 201

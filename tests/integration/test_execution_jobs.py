@@ -140,7 +140,7 @@ def test_a_worker_may_be_required_for_its_steps(submitter, worker):
     body = {"action": action(step("a"), step("b", "a", tags=["gpu"])), "require_worker": True}
     worker()
     answer = submitter.post("/jobs", body)
-    assert (answer.status_code, answer.json()["code"]) == (503, "no_matching_workers")
+    assert (answer.status_code, answer.json()["code"]) == (503, "no_fresh_workers")
     assert not WorkerJob.objects.exists()
     worker(tags=["gpu", "script"])
     assert submitter.post("/jobs", body).json()["state"] == "RUNNING"
