@@ -1,6 +1,6 @@
 """One lock order: servers, roots of executions, jobs, attempts, each by id. Every pair of transactions is stepped.
 
-The one stops before the first or the second row that it is about to write, with all locks that it has by then; the
+The one stops before the first, second or third row that it is about to write, with all locks that it has by then; the
 other goes until it is done or waits; then the first goes on. PostgreSQL must never have to break a ring.
 """
 
@@ -230,12 +230,14 @@ def test_no_two_transactions_ever_wait_for_each_other_in_a_ring(scene, threads, 
     monkeypatch.setattr(apart, "TRIES", 1)
     monkeypatch.setattr(retention, "prunings", lambda: [retention.jobs(run("select now()"))])
     rings = {}
-    for place, second in enumerate(ALL):
+    pairs = [(second, 1 + (place + ALL.index(first)) % 2) for place, second in enumerate(ALL)]
+    if first in ("start", "progress_and_completed"):  # these met in rings once
+        pairs = [(second, row) for second in ALL for row in (1, 3)]
+    for second, row in pairs:
         set_up, found = scene(), []
-        row = str(1 + (place + ALL.index(first)) % 2)
         run("select pg_advisory_lock(42)")
         try:
-            one = threads(stepped, getattr(set_up, first), row, found)
+            one = threads(stepped, getattr(set_up, first), str(row), found)
             until_done_or_waiting(one, 1)
             other = threads(stepped, getattr(set_up, second), "", found)
             until_done_or_waiting(other, 2)
