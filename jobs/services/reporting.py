@@ -12,14 +12,12 @@ import structlog
 from django.db import DatabaseError
 
 from controlplane.apart import atomic, halved, named
-from jobs import states
 from jobs.conf import conf
-from jobs.models import Attempt
 from jobs.services import cascade
 from jobs.services.judging import judge
 from jobs.services.reports import ENDS, Event, Report, Result, too_large
 from jobs.sql import sql
-from jobs.states import AttemptState, JobKind
+from jobs.states import AttemptState
 from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
@@ -118,9 +116,7 @@ def consequential(token: ServerToken, attempts: set[UUID]) -> set[UUID]:
     """Those of the live attempts whose end moves an execution or a trigger on."""
     if not attempts:
         return set()
-    live = Attempt.objects.filter(pk__in=attempts, server=token.server, state__in=states.LIVE)
-    found = live.exclude(job__execution=None, job__kind=JobKind.TASK)
-    return set(found.values_list("pk", flat=True))
+    return {row.id for row in sql.rows("consequential", attempts=list(attempts), server=token.server)}
 
 
 def write(token: ServerToken, run: list[Report], *, with_consequences: bool = False) -> list[str | None]:

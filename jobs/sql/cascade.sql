@@ -7,19 +7,21 @@ with recursive ended as materialized (
      where j.execution_id = any(%(executions)s::uuid[]) and j.state in {{TERMINAL}} and not j.passed_on
 ),
 told as (
-    update jobs_workerjob j set passed_on = true from ended where j.id = ended.id
+    update jobs_workerjob j set passed_on = true where j.id = any(array(select id from ended))
 ),
 onward as materialized (
     -- In an execution that is being cancelled nothing begins any more.
     select d.step_id, ended.bars
       from ended
       join jobs_execution e on e.id = ended.execution_id and e.state = 'RUNNING'
-      join jobs_stepdependency d on d.depends_on_id = ended.id
+     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = ended.id offset 0) d
 ),
 barred (id) as (
     select step_id from onward where bars
      union
-    select d.step_id from barred join jobs_stepdependency d on d.depends_on_id = barred.id
+    select d.step_id
+      from barred
+     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = barred.id offset 0) d
 ),
 skipped as (
     update jobs_workerjob j

@@ -20,7 +20,7 @@ room as (
 ),
 {{tag_sets}},
 picked as (
-    select waiting.id as job_id, uuid7() as id
+    select waiting.id as job_id
       from me
       join tag_sets on tag_sets.tags <@ me.tags
      cross join lateral (
@@ -43,9 +43,8 @@ picked as (
 ),
 held as (
     update jobs_workerjob j
-       set state = 'CLAIMED', attempt_id = picked.id, attempt_count = j.attempt_count + 1
-      from picked
-     where j.id = picked.job_id
+       set state = 'CLAIMED', attempt_id = uuid7(), attempt_count = j.attempt_count + 1
+     where j.id = any(array(select job_id from picked))
  returning j.attempt_id as id, j.attempt_count as number, j.id as job_id
 ),
 attempts as (
@@ -62,5 +61,5 @@ select coalesce(me.id, (select server_id from repeated limit 1)) as server, give
   from (select 1) one
   left join me on true
   left join given on true
-  left join jobs_workerjob j on j.id = given.job_id
+  left join lateral (select * from jobs_workerjob j where j.id = given.job_id offset 0) j on true
  order by j.priority desc, j.available_at, j.id

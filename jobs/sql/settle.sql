@@ -6,7 +6,9 @@ judged as (
     select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on, j.kind, j.execution_id, j.step,
            {{is_stopped}} as is_stopped,
            was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and held.error ->> 'code' = 'WORKER_CRASHED') as loss
-      from held join jobs_workerjob j on j.id = held.job_id
+      from held
+     -- Each by its key, whatever the statistics say.
+     cross join lateral (select * from jobs_workerjob j where j.id = held.job_id offset 0) j
 ),
 weighed as (
     select judged.*,
