@@ -420,9 +420,19 @@ def test_it_is_done_once_a_day(db, frozen):
     frozen.advance(2 * DAY)
     tasks.prune()
     assert not Heartbeat.objects.exists()
+    heartbeats()
+    for hours, is_there in ((1, True), (22, True), (1, False)):  # a tick each hour, by whose clock ever
+        frozen.step(hours * 3600)
+        Heartbeat.objects.update(at="2000-01-01T00:00Z")
+        tasks.prune()
+        assert Heartbeat.objects.exists() is is_there
+
+
+def test_no_tick_carries_a_moment_of_its_senders_clock():
     app.finalize()
-    entry = app.conf.beat_schedule["jobs.tasks.prune"]
-    assert (entry["schedule"], entry["options"]["expires"]) == (DAY, DAY)
+    entries = [entry for name, entry in app.conf.beat_schedule.items() if name.startswith("jobs.")]
+    assert len(entries) == 4
+    assert not [entry for entry in entries if "expires" in entry["options"]]
 
 
 def test_a_job_goes_with_the_lines_that_its_code_wrote(worker, submit, settings):
