@@ -1,11 +1,12 @@
 """Pieces that models of both apps are built from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pgtrigger
 from django.contrib.postgres.operations import AddIndexConcurrently
-from django.db import models
+from django.db import migrations, models
 from django.db.models import Func
 
 
@@ -75,18 +76,38 @@ class Refusal(pgtrigger.Trigger):
         super().__init__(func=f"RAISE EXCEPTION '{message}';", **options)
 
 
-class BuildIndex(AddIndexConcurrently):
-    """An index on a table that is in use: nobody waits for it. Alone in migrations that are not atomic.
+class Beside:
+    """What builds an index on a table that is in use, without anybody waiting for it. Alone in migrations that are not
+    atomic.
 
     It waits for whoever uses the table, however long, and holds no lock meanwhile that anybody but another migration
     would wait for. One that was interrupted leaves an index behind that is no good; the next try removes it.
     """
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        self._ensure_not_in_transaction(schema_editor)
+    @contextmanager
+    def unlimited(self, schema_editor: Any, name: str) -> Iterator[None]:
         schema_editor.execute("SET lock_timeout = 0; SET statement_timeout = 0")
         try:
-            schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
-            super().database_forwards(app_label, schema_editor, from_state, to_state)
+            schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(name)}")
+            yield
         finally:
             schema_editor.execute("RESET lock_timeout; RESET statement_timeout")
+
+
+class BuildIndex(Beside, AddIndexConcurrently):
+    """An index; see `Beside`."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        self._ensure_not_in_transaction(schema_editor)
+        with self.unlimited(schema_editor, self.index.name):
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+
+
+class BuildUnique(Beside, migrations.AddConstraint):
+    """A unique constraint under a condition, which PostgreSQL keeps as an index; see `Beside`."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        model = to_state.apps.get_model(app_label, self.model_name)
+        built = str(self.constraint.create_sql(model, schema_editor))
+        with self.unlimited(schema_editor, self.constraint.name):
+            schema_editor.execute(built.replace("CREATE UNIQUE INDEX", "CREATE UNIQUE INDEX CONCURRENTLY", 1))

@@ -30,10 +30,4 @@ class Migration(migrations.Migration):
             name='key',
             field=models.TextField(help_text='Of who asked for it: the same again finds this one.', null=True),
         ),
-        migrations.AddConstraint(
-            model_name='triggerslot',
-            constraint=models.UniqueConstraint(
-                condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='triggerslot_once_by_key',
-            ),
-        ),
     ]

@@ -1,8 +1,9 @@
-"""Waiting jobs that a worker refused are found among all that wait."""
+"""Waiting jobs that a worker refused are found among all that wait; who asks for an evaluation has its key once."""
 
 import jobs.states
-from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import migrations, models
+
+from controlplane.schema import BuildIndex, BuildUnique
 
 
 class Migration(migrations.Migration):
@@ -15,8 +16,14 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        AddIndexConcurrently(
+        BuildIndex(
             model_name='workerjob',
             index=models.Index(condition=models.Q(('state', jobs.states.JobState['PENDING']), models.Q(('refused_by', []), _negated=True)), fields=['id'], name='job_refused'),
+        ),
+        BuildUnique(
+            model_name='triggerslot',
+            constraint=models.UniqueConstraint(
+                condition=models.Q(('key__isnull', False)), fields=('trigger', 'key'), name='triggerslot_once_by_key',
+            ),
         ),
     ]

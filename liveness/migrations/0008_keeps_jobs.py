@@ -1,8 +1,9 @@
 """Servers that are lost with their running jobs, under NEVER, are found without a look at all that ever were."""
 
 import liveness.states
-from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import migrations, models
+
+from controlplane.schema import BuildIndex
 
 
 class Migration(migrations.Migration):
@@ -14,7 +15,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        AddIndexConcurrently(
+        BuildIndex(
             model_name='server',
             index=models.Index(condition=models.Q(('worker_task_restart_strategy', liveness.states.RestartStrategy['NEVER']), models.Q(('state__in', [liveness.states.ServerState['CREATED'], liveness.states.ServerState['MAINTENANCE'], liveness.states.ServerState['RUNNING']]), _negated=True)), fields=['id'], name='server_keeps_jobs'),
         ),

@@ -14,6 +14,4 @@ select %(type)s, %(name)s, %(cluster)s, %(hostname)s, %(pid)s, %(program)s, %(ta
   from registrar
     -- Changes nothing, but waits for the one who registers the same at this moment, and finds what he made.
     on conflict (token_id, instance_id) do update set instance_id = excluded.instance_id
-returning s.*, xmax = 0 as is_new,
-       -- Found again, it may have been silent since: its fence counts from this call.
-       {{fence_after}} - case when xmax = 0 then 0 else observed_now() - s.heard_observed end as fence_after
+returning s.*, {{fence_after}} as fence_after, xmax = 0 as is_new

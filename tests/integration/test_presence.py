@@ -119,7 +119,8 @@ def test_a_witness_says_all_that_workers_say_and_the_last_proves_the_first(clock
         Client, "post", lambda self, path, body, token: said.append(body) or post(self, path, body, token)
     )
     before = stored(one).witnessed_at
-    monkeypatch.setattr(shortcut, "heard", Mock(return_value=database_down(OperationalError("locked"), JsonResponse)))
+    lost = database_down(OperationalError("locked"), JsonResponse, is_unknown=False)
+    monkeypatch.setattr(shortcut, "heard", Mock(return_value=lost))
     with pytest.raises(Refused):  # of the stand-in; a real one raises Unreachable
         one.beat()
     assert said == [{"state": "RUNNING"}], "the plain beat was not heard, so nothing is witnessed"

@@ -247,6 +247,7 @@ def test_an_evaluation_that_hangs_ends_after_its_tries_and_the_trigger_goes_on(c
         frozen.advance(100)  # its agent should have ended it long ago
         crew.running()
         sweep.sweep()
+        crew.obey()
         frozen.advance(10)  # between two tries
     [slot] = read(trigger)["slots"]
     assert (slot["outcome"], slot["note"]) == ("FAILED", "its job ended FAILED: exceeded its timeout of 20 s")

@@ -1,6 +1,12 @@
 """The database's clock, set by a test: a function that PostgreSQL finds before its own."""
 
+from uuid import UUID
+
 from django.db import connection
+
+from liveness.services.heartbeats import Beat, record
+from liveness.services.presence import Presence
+from liveness.states import ServerState, ServerType
 
 CLOCK = """
 CREATE SCHEMA IF NOT EXISTS test_clock;
@@ -44,3 +50,11 @@ class Clock:
         """The wall clock moves, and nothing else."""
         with connection.cursor() as cursor:
             cursor.execute("UPDATE test_clock.shift SET by = by + make_interval(secs => %s)", [seconds])
+
+
+def heartbeats_get_in(witness: bool = True) -> None:
+    """One of the control plane's own processes has said so."""
+    own = Presence(ServerType.WEBSERVER, "web")
+    own.instance_id = UUID(int=1)
+    own.register()
+    record(own.token, Beat(ServerState.RUNNING, witness=witness))
