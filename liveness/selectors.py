@@ -101,8 +101,14 @@ def detailed() -> QuerySet[Server]:
     return judged().prefetch_related(Prefetch("attempts", held, to_attr="live"))
 
 
+def holds_something(server: Any) -> bool:
+    """Whether a server, with the attempts it holds, `live`, or their number, `held`, has something to recover."""
+    return bool(server.live if hasattr(server, "live") else server.held)
+
+
 def next_transition(server: Any) -> dict[str, Any] | None:
-    """Where a server as `judged()` has it goes next by itself, when at the earliest, and why; None: nowhere."""
+    """Where a server as `judged()` has it, with what it holds, goes next by itself, when at the earliest, and why; None:
+    nowhere."""
 
     def then(to: ServerState, seconds: float | None, reason: str) -> dict[str, Any]:
         at = None if seconds is None else server.now + timedelta(seconds=max(0, seconds))
@@ -118,6 +124,8 @@ def next_transition(server: Any) -> dict[str, Any] | None:
         return then(ServerState.DISCONNECTED, server.overdue_in, "unless it is heard before")
     if server.state == ServerState.TERMINATING and server.lost_in > 0:
         return then(ServerState.NOT_RUNNING, server.lost_in, "unless it ends before, or is heard")
+    if not holds_something(server):
+        return then(ServerState.NOT_RUNNING, 0, "it holds nothing")
     keeps = server.worker_task_restart_strategy == RestartStrategy.NEVER
     return then(
         ServerState.NOT_RUNNING,

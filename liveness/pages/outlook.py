@@ -101,6 +101,8 @@ def outlook(server: Any) -> list[SafeString]:
                 "If it does not, it counts as lost in {}, and its jobs move.", left(server.lost_in, server.now)
             ),
         ]
+    if not server.held:
+        return [format_html("It holds nothing: NOT_RUNNING at {}, or the one after.", check)]
     gone = "Then it is NOT_RUNNING, in the check after, once nothing is left to move."
     if server.moves_in is None:
         return [

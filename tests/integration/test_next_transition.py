@@ -91,3 +91,13 @@ def test_at_the_smallest_multiplier_who_is_stale_is_late(worker, frozen, setting
     one = worker()
     frozen.advance(6)
     assert late(one) == (True, False)
+
+
+def test_a_lost_server_waits_out_its_grace_period_only_if_it_holds_something(worker, submit, seen, api):
+    submit()
+    one, other = worker(name="holds"), worker(name="holds nothing")
+    one.hold()
+    for server in (one, other):
+        server.beat(state="ERROR")
+    assert seen(one)["next_transition"]["reason"] == "in the check after its attempts have moved"
+    assert seen(other)["next_transition"]["reason"] == "it holds nothing"
