@@ -12,14 +12,15 @@ class TakenAttempt(models.Model):
     heartbeat nothing. No foreign keys: whatever it refers to may go first.
     """
 
-    attempt_id = models.UUIDField(primary_key=True)
-    job_id = models.UUIDField(db_index=True)
+    attempt_id = models.UUIDField()
+    job_id = models.UUIDField(db_index=True, help_text="That waits: its own, or one that repeats that.")
     server_id = models.UUIDField(db_index=True)
     had_begun = models.BooleanField(help_text="Its code may run: the next attempt waits.")
     told_observed = models.FloatField(null=True, help_text="When its server was first answered that it is lost.")
 
     class Meta:
         default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["attempt_id", "job_id"], name="takenattempt_of_job_once")]
 
     def __str__(self) -> str:
         return f"{self.attempt_id} taken from {self.server_id}"

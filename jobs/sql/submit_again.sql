@@ -15,7 +15,9 @@ with copied as (
         on conflict (owner_id, key) where key is not null do nothing
     returning id, action ->> 'type' = 'execution' as is_execution
 ),
-heir as (
-    update jobs_takenattempt t set job_id = copied.id from copied where t.job_id = %(job)s
+heirs as (
+    insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)
+    select t.attempt_id, copied.id, t.server_id, t.had_begun, t.told_observed
+      from copied join jobs_takenattempt t on t.job_id = %(job)s
 )
 select id, is_execution from copied

@@ -131,6 +131,19 @@ def test_a_worker_that_does_not_say_what_it_stopped_has_stopped_it_by_its_next_h
     assert len(heir.claim()) == 1
 
 
+def test_every_job_that_repeats_a_taken_one_waits_for_it(worker, submit, api):
+    job, one, operator = submit(), worker(name="one"), api("operator")
+    one.hold()
+    assert operator.post(f"/jobs/{job['id']}/fail", {}).status_code == 200
+    first, second = (operator.post(f"/jobs/{job['id']}/resubmit", {}).json()["id"] for _ in range(2))
+    assert operator.post(f"/jobs/{first}/cancel", {}).status_code == 200
+    third = operator.post(f"/jobs/{first}/resubmit", {}).json()["id"]
+    heir = worker(name="heir")
+    assert heir.claim() == []
+    one.obey()
+    assert {attempt["job"]["id"] for attempt in heir.claim()} == {second, third}
+
+
 def test_a_claim_that_was_taken_is_told_and_holds_nobody_back(worker, submit, api, clock):
     job, one = submit(), worker()
     attempt = one.hold(running=False)["id"]
