@@ -44,8 +44,9 @@ class Outbox:
         return len(self._reports) + sum(len(aside.reports) for aside in list(self._aside.values()))
 
     def unanswered(self) -> list[Report]:
+        """All that is here, what waits aside too."""
         with self._lock:
-            return list(self._reports)
+            return [*self._reports, *(report for aside in self._aside.values() for report in aside.reports)]
 
     def put(self, *reports: Report) -> None:
         """Those put together go in one request, if they fit."""

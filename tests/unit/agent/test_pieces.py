@@ -189,6 +189,7 @@ def test_what_could_not_be_stored_waits_aside_with_what_follows_of_it_and_nothin
     assert said(outbox) == [("good", "COMPLETED")]
     assert len(outbox) == 4
     outbox.answered(1)
+    assert len(outbox.unanswered()) == len(outbox), "what waits aside is left on disk too"
     (aside,) = outbox._aside.values()
     assert outbox.next_due() == aside.due_at
     aside.due_at = 0.0
