@@ -107,8 +107,10 @@ def holds_something(server: Any) -> bool:
 
 
 def next_transition(server: Any) -> dict[str, Any] | None:
-    """Where a server as `judged()` has it, with what it holds, goes next by itself, when at the earliest, and why; None:
-    nowhere."""
+    """Where a server as `judged()` has it, with what it holds, goes next by itself, when at the earliest, and why.
+
+    None: nowhere.
+    """
 
     def then(to: ServerState, seconds: float | None, reason: str) -> dict[str, Any]:
         at = None if seconds is None else server.now + timedelta(seconds=max(0, seconds))

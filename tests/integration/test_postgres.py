@@ -33,11 +33,11 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may run Postgr
 class User:
     """A process that uses the database of a data directory until it is told to leave."""
 
-    def __init__(self, data_dir: Path, python: str = sys.executable, **options: object) -> None:
+    def __init__(self, data_dir: Path, python: str = sys.executable, sources: Path = ROOT, **options: object) -> None:
         self.process = subprocess.Popen(
             [python, "-c", USE, str(data_dir)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])},
+            cwd=sources,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(sources), sysconfig.get_path("purelib")])},
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -77,6 +77,17 @@ def forget(data_dir: Path) -> None:
     server = postgres.Server(data_dir, throwaway=True)
     server.stop()
     shutil.rmtree(server.home, ignore_errors=True)
+
+
+def user_like(user: pwd.struct_passwd, data_dir: Path) -> User:
+    """A process of another user, wherever we are: where others may not go it gets a copy of the sources."""
+    sources, python = ROOT, python_for_others()
+    if not postgres_binaries.open_to_others(Path(sysconfig.get_path("purelib"))):
+        pytest.skip("the packages lie in a folder that is closed to other users")
+    if not postgres_binaries.open_to_others(ROOT / "controlplane"):
+        sources = data_dir.parent / "sources"
+        shutil.copytree(ROOT / "controlplane", sources / "controlplane")
+    return User(data_dir, python, sources, user=user.pw_uid, group=user.pw_gid, extra_groups=[])
 
 
 def python_for_others() -> str:
@@ -247,7 +258,7 @@ def test_an_ordinary_user_needs_no_help(data_dir):
     nobody = pwd.getpwnam("nobody")
     data_dir.mkdir()
     os.chown(data_dir, nobody.pw_uid, nobody.pw_gid)
-    user = User(data_dir, python_for_others(), user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[])
+    user = user_like(nobody, data_dir)
     assert user.url == postgres.url(data_dir)
     assert psutil.Process(server_of(data_dir)).username() == "nobody"
     assert user.leave() == ""
@@ -259,8 +270,7 @@ def test_root_runs_the_database_of_an_ordinary_user_as_that_user(data_dir):
     nobody = pwd.getpwnam("nobody")
     data_dir.mkdir()
     os.chown(data_dir, nobody.pw_uid, nobody.pw_gid)
-    python = python_for_others()
-    User(data_dir, python, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[]).leave()
+    user_like(nobody, data_dir).leave()
     for lock in data_dir.glob("*.lock"):
         assert lock.stat().st_uid == nobody.pw_uid
     with postgres.running(data_dir, throwaway=True) as url:
