@@ -230,7 +230,10 @@ def test_no_two_transactions_ever_wait_for_each_other_in_a_ring(scene, threads, 
     monkeypatch.setattr(apart, "TRIES", 1)
     monkeypatch.setattr(retention, "prunings", lambda: [retention.jobs(run("select now()"))])
     rings = {}
-    pairs = [(second, 1 + (place + ALL.index(first)) % 2) for place, second in enumerate(ALL)]
+    own = ALL.index(first)
+    # Each pair once: which of the two stops, and before which row, is told by their places.
+    seconds = [place for place in range(len(ALL)) if (own <= place) == ((own + place) % 2 == 0)]
+    pairs = [(ALL[place], 1 + place % 2) for place in seconds]
     if first in ("start", "progress_and_completed"):  # these met in rings once
         pairs = [(second, row) for second in ALL for row in (1, 3)]
     for second, row in pairs:
