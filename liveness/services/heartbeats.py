@@ -97,6 +97,8 @@ def hear(
             # It may beat now that it is TERMINATING or reactivated; in the same transaction, so that no check finds it
             # silent in between. An ended server is answered but moves no clock.
             heard = once(token, beat) or sql.row("answer", server=token.server)
+        else:
+            heard = heard._replace(fence_after=sql.rows("fence", server=token.server)[0].fence_after)
     if heard is None:
         raise ServerUnknown
     return heard._replace(state=state)

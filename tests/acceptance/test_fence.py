@@ -33,8 +33,9 @@ def running(tmp_path_factory):
 def working(running):
     """A worker of a strategy that runs a job: `ledger, job = working(name, strategy)`."""
 
-    def working(name, strategy):
-        running.agent(name, running.url, "--restart-strategy", strategy, "--tags", name, "--concurrency", "1")
+    def working(name, strategy, *options):
+        said = ["--restart-strategy", strategy, "--tags", name, "--concurrency", "1", *options]
+        running.agent(name, running.url, *said)
         ledger = running.folder / f"{name}.ledger"
         script = f"while true; do date +%s.%N >> {ledger}; sleep 0.05; done"
         action = {"type": "script", "command": script}
@@ -94,7 +95,7 @@ def test_frozen_its_jobs_stop_before_they_are_given_away_and_thawed_it_ends_by_i
 @pytest.mark.parametrize("strategy", [AT_ONCE, AFTER])
 def test_frozen_while_it_terminates_its_jobs_stop_before_they_are_given_away(running, working, strategy):
     name = f"terminating-{strategy.lower()}"
-    ledger, job = working(name, strategy)
+    ledger, job = working(name, strategy, "--grace", "6")  # it does not end its code before it is frozen
     agent = running.processes[name]
     agent.send_signal(signal.SIGTERM)
     eventually(lambda: state_of(running, name) == "TERMINATING", why="it says so")

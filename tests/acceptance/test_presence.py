@@ -86,7 +86,9 @@ def test_own_processes_are_servers_from_their_start_to_their_end(own):
     )  # fmt: skip
     assert embedded.type == "SCHEDULER"
     assert embedded.pid in children(own.processes["executor"])
-    assert executor.witnessed_at is not None, "with WITNESS_URL it beats over HTTP"
+    eventually(
+        lambda: servers.running("executor@%")[0].witnessed_at is not None, why="with WITNESS_URL it beats over HTTP"
+    )
     assert embedded.witnessed_at is None
 
     own.beat()

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 from django.db import transaction
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
@@ -267,6 +267,11 @@ def rolled_back():
     is_enabled=st.booleans(),
     steps=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.sampled_from([0.5, 3.0, 12.0, 40.0])), max_size=6),
 )
+@example(AFTER, 45.0, 60.0, "RESUBMIT", None, 0, True, [("terminating", 3.0)])
+@example(AFTER, 45.0, 60.0, "RESUBMIT", None, 0, True, [("terminating", 0.5)])
+@example(AFTER, 26.0, 0.0, "RESUBMIT", None, 0, True, [("terminating", 3.0), ("beat", 12.0), ("beat", 12.0)])
+@example(AFTER, 45.0, 60.0, "RESUBMIT", None, 0, True, [("again", 0.5), ("again", 0.5)])
+@example(AT_ONCE, 45.0, 60.0, "RESUBMIT", None, 2, True, [("resubmit", 0.5), ("drain", 3.0)])
 @examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_next_attempt_never_begins_before_the_one_before_has_stopped(
     worker, submit, api, settings, strategy, timeout, grace, policy, job_timeout, crowd, is_enabled, steps
