@@ -34,10 +34,11 @@ def is_down(error: Exception) -> bool:
 def is_cut_off(error: Exception) -> bool:
     """Whether this is no word of the database on what was asked: the connection broke, or it can take nothing at all.
 
-    Of a connection (08), of a shutdown (57P), of resources (53), or of the driver itself, which has no code.
+    Of a connection (08), of a shutdown (57P), of resources (53), of a suspended transaction (25P03), or of the driver
+    itself, which has no code.
     """
     code = getattr(error.__cause__, "sqlstate", None)
-    return isinstance(error, OperationalError) and (code is None or code.startswith(("08", "57P", "53")))
+    return isinstance(error, OperationalError) and (code is None or code.startswith(("08", "57P", "53", "25P03")))
 
 
 def unringed(call: Callable[Said, Heard]) -> Callable[Said, Heard]:

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import Error
+from django.db import Error, InternalError, OperationalError
 from django.db.backends.postgresql import base
+
+SUSPENDED = "25P03"
+"""PostgreSQL ended a transaction that said nothing for too long, and the connection with it."""
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -23,6 +26,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self.execute_wrappers.append(self._noting)
 
     def _noting(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        try:
+            return self._noted(execute, sql, params, many, context)
+        except InternalError as error:
+            if getattr(error.__cause__, "sqlstate", None) != SUSPENDED:
+                raise
+            # The driver takes this for a fault of the database; it is a connection that is lost, as any other.
+            raise OperationalError(*error.args) from error.__cause__
+
+    def _noted(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         if isinstance(sql, str) and sql.lstrip()[:6].upper() == "SELECT":
             return execute(sql, params, many, context)
         if not self.autocommit:

@@ -1,14 +1,15 @@
 """Who stands still keeps nobody waiting for long: limits on connections, and indexes that are built beside the work."""
 
 import importlib
+import time
 
 import psycopg
 import pytest
-from django.db import connection, migrations, models, transaction
+from django.db import OperationalError, connection, migrations, models, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
-from controlplane import database_limits
+from controlplane import apart, database_limits
 from controlplane.schema import Beside, BuildIndex, BuildUnique
 from liveness.services import detection
 from tests.integration import test_hot_paths as hot
@@ -90,6 +91,18 @@ def test_a_check_that_waits_for_the_brake_keeps_no_other_from_advancing_the_cloc
         other.result(5)
         assert not check.done()
     check.result(30)
+
+
+def test_a_transaction_that_was_suspended_for_too_long_is_a_lost_connection_like_any(committed, threads):
+    def suspended():
+        with transaction.atomic():
+            hot.run("set idle_in_transaction_session_timeout = '50ms'")
+            time.sleep(0.5)  # so long it is suspended
+            hot.run("select 1")
+
+    with pytest.raises(OperationalError) as ended:
+        threads(suspended).result(30)
+    assert apart.is_cut_off(ended.value)
 
 
 def later_operations(app):
