@@ -1,12 +1,14 @@
 """A worker is heard, and with it the attempts that it holds."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db import DatabaseError, InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
 from controlplane.apart import halved, named
 from jobs.conf import conf
@@ -70,9 +72,10 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
 
     listed = list(dict.fromkeys([*held.claimed, *held.running]))
 
-    def some(attempts: Sequence[UUID]) -> list[Any]:
+    def some(attempts: Sequence[UUID], *, is_part: bool = False) -> list[Any]:
         running = [attempt for attempt in attempts if attempt in held.running]
-        with results.taken() as counts:
+        # Where the server changes its state, a part of that transaction, which goes on without what cannot be written.
+        with results.taken() as counts, transaction.atomic() if is_part else nullcontext():
             return sql.rows(
                 "heartbeat",
                 server=token.server,
@@ -90,8 +93,8 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
         named("heartbeats of attempts", attempt, error)
         return some([])
 
-    def once(token: ServerToken, beat: Beat) -> Any | None:
-        heard = halved(some, listed, left_out)
+    def once(token: ServerToken, beat: Beat, *, is_part: bool = False) -> Any | None:
+        heard = halved(partial(some, is_part=is_part), listed, left_out)
         return heard[-1]._replace(lost=list({attempt for row in heard for attempt in row.lost})) if heard else None
 
     def reactivated(server: Server) -> None:

@@ -51,8 +51,8 @@ class Beat:
         }
 
 
-def beat_once(token: ServerToken, beat: Beat) -> Any | None:
-    """The plain beat of a server: its row as it is now, or None when it may not beat."""
+def beat_once(token: ServerToken, beat: Beat, *, is_part: bool = False) -> Any | None:
+    """The plain beat of a server: its row as it is now, or None when it may not beat. May be part of a transaction."""
     with results.taken() as counts:
         return sql.row("record", server=token.server, version=token.version, **beat.params(), **counts)
 
@@ -61,7 +61,7 @@ def beat_once(token: ServerToken, beat: Beat) -> Any | None:
 def record(
     token: ServerToken,
     beat: Beat,
-    once: Callable[[ServerToken, Beat], Any | None] = beat_once,
+    once: Callable[..., Any | None] = beat_once,
     reactivated: Callable[[Server], None] = lambda server: None,
 ) -> Any:
     """Hear a server: its row as it is after the beat. One round trip unless it changes its state.
@@ -85,7 +85,7 @@ def record(
 def hear(
     token: ServerToken,
     beat: Beat,
-    once: Callable[[ServerToken, Beat], Any | None],
+    once: Callable[..., Any | None],
     reactivated: Callable[[Server], None],
 ) -> Any:
     heard = once(token, beat)
@@ -96,7 +96,7 @@ def hear(
         if heard is None:
             # It may beat now that it is TERMINATING or reactivated; in the same transaction, so that no check finds it
             # silent in between. An ended server is answered but moves no clock.
-            heard = once(token, beat) or sql.row("answer", server=token.server)
+            heard = once(token, beat, is_part=True) or sql.row("answer", server=token.server)
         else:
             heard = heard._replace(fence_after=sql.rows("fence", server=token.server)[0].fence_after)
     if heard is None:

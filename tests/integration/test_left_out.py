@@ -188,6 +188,17 @@ def test_one_bad_job_stops_no_claim(committed):
     assert set(LeftOut.objects.values_list("row", flat=True)) == {str(jobs[0]), str(jobs[2])}
 
 
+def test_a_server_that_is_heard_again_goes_terminating_though_one_of_its_attempts_cannot_be_written(committed):
+    submit_many(2)
+    one = committed()
+    bad, good = (attempt["id"] for attempt in one.claim(limit=2))
+    Server.objects.update(state="DISCONNECTED", state_actor="liveness")
+    break_row("jobs_attempt", bad)
+    assert one.beat(state="TERMINATING", claimed=[bad, good]).json()["state"] == "TERMINATING"
+    assert Server.objects.get().state == "TERMINATING"
+    assert Attempt.objects.get(pk=good).heartbeat_at is not None
+
+
 def test_a_heartbeat_is_heard_though_one_of_its_attempts_cannot_be_written(committed):
     submit_many(5)
     one = committed()
