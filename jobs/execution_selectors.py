@@ -3,19 +3,39 @@
 from typing import Any
 from uuid import UUID
 
-from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Case, F, Func, JSONField, OuterRef, Prefetch, QuerySet, Subquery, UUIDField, When
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import (
+    Case,
+    F,
+    Func,
+    JSONField,
+    OuterRef,
+    Prefetch,
+    QuerySet,
+    Subquery,
+    TextField,
+    UUIDField,
+    When,
+)
 from django.db.models.functions import JSONObject
 
 from controlplane.schema import ClockTimestamp
 from jobs.errors import ExecutionUnknown, JobUnknown
-from jobs.models import Attempt, Execution, ExecutionEvent, StepDependency, Trigger, TriggerSlot, WorkerJob
+from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot, WorkerJob
 from jobs.states import JobState
 from liveness.models import Server
 
 COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')
                from (select state, count(*) as steps from jobs_workerjob
                       where execution_id = %(expressions)s and not is_hook group by state) counted)"""
+
+# Each by its key: joined, all jobs would be read for each step where statistics know of none yet.
+DEPENDS_ON = """array(
+    select needed.step
+      from jobs_stepdependency d
+     cross join lateral (select j.step, j.position from jobs_workerjob j where j.id = d.depends_on_id offset 0) needed
+     where d.step_id = %(expressions)s
+     order by needed.position)"""
 
 
 def executions(owner: UUID | None = None) -> QuerySet[Execution]:
@@ -48,7 +68,6 @@ def execution(id: UUID, owner: UUID | None = None) -> Execution:
 def steps(execution: UUID) -> QuerySet[WorkerJob]:
     """The steps of an execution, hooks last, with the keys that they depend on, `depends_on`, their `child`, and the
     `server` that has them."""
-    edges = StepDependency.objects.filter(step=OuterRef("pk")).order_by("depends_on__position")
     child = Execution.objects.filter(parent_step=OuterRef("pk")).values("pk")
     live = Attempt.objects.filter(pk=OuterRef("attempt_id"))
     server = live.values(said=JSONObject(id="server_id", name="server__name"))
@@ -56,7 +75,7 @@ def steps(execution: UUID) -> QuerySet[WorkerJob]:
         WorkerJob.objects.filter(execution=execution)
         .defer("payload", "fingerprint")
         .annotate(
-            depends_on=ArraySubquery(edges.values("depends_on__step")),
+            depends_on=Func(F("pk"), template=DEPENDS_ON, output_field=ArrayField(TextField())),
             child_execution=Subquery(child, output_field=UUIDField()),
             server=Subquery(server, output_field=JSONField()),
         )
