@@ -272,7 +272,7 @@ def rolled_back():
 @example(AFTER, 26.0, 0.0, "RESUBMIT", None, 0, True, [("terminating", 3.0), ("beat", 12.0), ("beat", 12.0)])
 @example(AFTER, 45.0, 60.0, "RESUBMIT", None, 0, True, [("again", 0.5), ("again", 0.5)])
 @example(AT_ONCE, 45.0, 60.0, "RESUBMIT", None, 2, True, [("resubmit", 0.5), ("drain", 3.0)])
-@examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(max_examples=15, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_next_attempt_never_begins_before_the_one_before_has_stopped(
     worker, submit, api, settings, strategy, timeout, grace, policy, job_timeout, crowd, is_enabled, steps
 ):
