@@ -23,6 +23,9 @@ Heard = TypeVar("Heard")
 
 TRIES = 4
 """Of a transaction that was ended to break a ring of waits."""
+OF_THE_MOMENT = ("08", "53", "57", "25P03", "40", "55P03")
+"""Of the connection, resources, a shutdown or a limit on statements, a suspended transaction, a ring that stays,
+a lock that somebody keeps for too long, as who builds an index does."""
 NOTE = (Path(__file__).resolve().parent.parent / "liveness" / "sql" / "left_out.sql").read_text()
 
 
@@ -32,13 +35,13 @@ def is_down(error: Exception) -> bool:
 
 
 def is_cut_off(error: Exception) -> bool:
-    """Whether this is no word of the database on what was asked: the connection broke, or it can take nothing at all.
+    """Whether this is no word of the database on what was asked, but on the moment: with each row for itself it would
+    fare no better, and wait as long again for each.
 
-    Of a connection (08), of a shutdown (57P), of resources (53), of a suspended transaction (25P03), or of the driver
-    itself, which has no code.
+    See OF_THE_MOMENT; the driver itself has no code.
     """
     code = getattr(error.__cause__, "sqlstate", None)
-    return isinstance(error, OperationalError) and (code is None or code.startswith(("08", "57P", "53", "25P03")))
+    return isinstance(error, OperationalError) and (code is None or code.startswith(OF_THE_MOMENT))
 
 
 def unringed(call: Callable[Said, Heard]) -> Callable[Said, Heard]:

@@ -28,7 +28,7 @@ from jobs.errors import (
     StepHasChild,
     TryAgain,
 )
-from jobs.models import WorkerJob
+from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, cascade, executions
 from jobs.sql import sql
 from jobs.states import JobKind, JobState
@@ -60,11 +60,14 @@ def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = No
     submitted anew, with `key`, so that the same call again finds the same job. A step that has ended stays as it is,
     for its execution has moved on: that can be run again.
 
-    The job to look at from now on, and whether it is new. Raises KeyTaken when another job has the key.
+    The job to look at from now on, and whether it is new. With a key the same call again does nothing more. Raises
+    KeyTaken when another job has the key.
     """
+    why = f"resubmitted by {name(by)}"
+    error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
     before, (moved, copied) = act(
         ["interrupt_move", "submit_again"], job, owner,
-        event="MOVED", error=None, actor=by, reason=f"resubmitted by {name(by)}", key=key,
+        event="MOVED", error=error and orjson.dumps(error).decode(), actor=by, reason=why, key=key,
     )  # fmt: skip
     if copied:
         if copied[0].is_execution:
@@ -73,6 +76,8 @@ def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = No
         return copied[0].id, True
     if moved:
         log.info(f"Attempt {moved[0].attempt_state}: {moved[0].reason}", job=str(job), attempt=str(moved[0].attempt))
+        return job, False
+    if key is not None and Attempt.objects.filter(job=job, ended_by=by, error__key=key).exists():
         return job, False
     if before.state in (JobState.PENDING, JobState.BLOCKED):
         raise JobWaiting(state=before.state)
@@ -101,7 +106,14 @@ def fail(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> Non
     why = f"failed by {name(by)}"
     error = {"code": "FAILED_BY_OPERATOR", "message": reason or why, "by": by}
     before, _ = act(
-        ["interrupt_fail"], job, owner, event="ENDED", error=orjson.dumps(error).decode(), actor=by, reason=why
+        ["interrupt_fail"],
+        job,
+        owner,
+        event="ENDED",
+        error=orjson.dumps(error).decode(),
+        actor=by,
+        reason=why,
+        key=None,
     )
     if before.state == JobState.BLOCKED:
         raise JobBlocked(state=before.state)

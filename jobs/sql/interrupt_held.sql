@@ -6,4 +6,5 @@ held as materialized (
       from jobs_workerjob j join jobs_attempt a on a.id = j.attempt_id
      where j.id = %(job)s and {{interrupt_reach}} and {{consequences}} and j.state in {{LIVE}}
        and (j.cancel_requested_at is null or %(event)s = 'ENDED')
+       and not {{moved_before}}
 )

@@ -1,18 +1,5 @@
--- Attempts that were taken from a server which cannot run them any more, or was told for long enough: the next attempt
--- of the job need not wait longer.
-with due as materialized (
-    select t.id, t.attempt_id, t.job_id, s.id as server_id, s.name, s.state,
-           coalesce({{stops_at}} > clock.reading and s.state not in {{STOPPED}}, false) as disobeys
-      from jobs_takenattempt t
-      left join liveness_server s on s.id = t.server_id
-     cross join liveness_clock clock
-     where s.id is null
-        or s.state in {{STOPPED}}
-        or {{stops_at}} <= clock.reading
-        or t.told_observed + %(cancel_timeout)s <= s.heard_observed
-     order by t.id
-       for update of t skip locked
-),
+-- The next attempt of each of these jobs need not wait longer.
+with {{held_in_vain}},
 released as (
     delete from jobs_takenattempt t using due where t.id = due.id
 ),

@@ -11,7 +11,7 @@ with copied as (
            greatest(j.available_at, clock_timestamp())
       from jobs_workerjob j
      where j.id = %(job)s and {{interrupt_reach}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'
-       and j.execution_id is null and j.kind = 'TASK'
+       and j.execution_id is null and j.kind = 'TASK' and not {{moved_before}}
         on conflict (owner_id, key) where key is not null do nothing
     returning id, action ->> 'type' = 'execution' as is_execution
 ),

@@ -254,6 +254,26 @@ def test_moving_a_job_counts_as_no_loss(put, settings, how_often):
     assert job.seen()["resubmissions"] == 0
 
 
+def test_the_same_call_with_a_key_moves_a_live_job_once_whatever_became_of_it_since(put, worker):
+    job = put("RUNNING")
+    again = {"Idempotency-Key": "k"}
+    moved = job.client.post(f"/jobs/{job.id}/resubmit", {}, **again)
+    assert (moved.status_code, moved.json()["state"]) == (200, "PENDING")
+    while_it_waits = job.client.post(f"/jobs/{job.id}/resubmit", {}, **again)
+    assert (while_it_waits.status_code, while_it_waits.json()["state"]) == (200, "PENDING")
+    job.worker.obey()
+    heir = worker(name="heir")
+    second = heir.hold()
+    while_it_runs = job.client.post(f"/jobs/{job.id}/resubmit", {}, **again)
+    assert (while_it_runs.status_code, while_it_runs.json()["state"]) == (200, "RUNNING")
+    heir.report({"attempt": second["id"], "event": "FAILED", "error": ERROR})
+    when_it_failed = job.client.post(f"/jobs/{job.id}/resubmit", {}, **again)
+    assert (when_it_failed.status_code, when_it_failed.json()["id"]) == (200, str(job.id))
+    assert WorkerJob.objects.count() == 1
+    another = job.client.post(f"/jobs/{job.id}/resubmit", {}, **{"Idempotency-Key": "l"})
+    assert another.status_code == 201
+
+
 CONTENT = {
     "payload": {"x": [1, None]}, "tags": ["a"], "priority": 3, "timeout_seconds": 9.5, "on_worker_lost": "FAIL",
     "unmatched": "wait", "max_retries": 2, "retry_delay_seconds": 1.5, "retry_backoff": "exponential",

@@ -4,12 +4,12 @@ import uuid
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import OperationalError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from jobs.models import Attempt, Execution, WorkerJob
-from jobs.services import cancellation, recovery, repair, retention, sweep
+from jobs.models import Attempt, Execution, TakenAttempt, WorkerJob
+from jobs.services import cancellation, recovery, repair, retention, sweep, taken
 from jobs.services.check import check, retire
 from liveness.models import LeftOut, Server
 from liveness.services import detection, tokens
@@ -270,3 +270,42 @@ def test_nothing_of_an_execution_that_is_being_cancelled_is_given_out_or_begins(
     assert Attempt.objects.get().state == "CANCELLED"
     cancellation.halt_all()
     assert it.state == "CANCELLED"
+
+
+def test_a_table_that_is_locked_is_no_fault_of_its_rows(committed, threads):
+    """Who builds an index keeps the table for minutes: to wait as long again for each row would stop all checks."""
+    submit_many(50)
+    one = committed(max_concurrent=50)
+    one.report(*said("STARTED", *one.claim(limit=50)))
+    one.beat(state="TERMINATED_GRACEFULLY")
+    Clock().advance(1)
+
+    def recover():
+        run("set lock_timeout = '100ms'")
+        try:
+            return recovery.recover()
+        finally:
+            run("reset lock_timeout")
+
+    with transaction.atomic():
+        run("lock table jobs_workerjob in share mode")
+        with pytest.raises(OperationalError, match="lock timeout"):
+            threads(recover).result(30)
+    assert not LeftOut.objects.exists()
+    assert threads(recover).result(30) == {"RESUBMITTED": 50}
+
+
+def test_a_taken_attempt_that_cannot_be_let_go_keeps_no_other_job_waiting(committed):
+    submit_many(3)
+    one = committed()
+    held = one.claim(limit=3)
+    one.report(*said("STARTED", *held))
+    operator = Caller(tokens.create("an operator", "operator"))
+    for attempt in held:
+        assert operator.post(f"/jobs/{attempt['job']['id']}/resubmit", {}).status_code == 200
+    bad = TakenAttempt.objects.get(attempt_id=held[1]["id"])
+    break_row("jobs_takenattempt", bad.pk, when="delete")
+    one.beat(state="TERMINATED_GRACEFULLY")
+    assert taken.release() == 2
+    assert list(TakenAttempt.objects.all()) == [bad]
+    assert LeftOut.objects.get().row == str(bad.pk)

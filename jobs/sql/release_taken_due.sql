@@ -1,0 +1,1 @@
+with {{held_in_vain}} select id from due
