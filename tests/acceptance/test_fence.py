@@ -22,7 +22,14 @@ FENCE = {AT_ONCE: 0.8 * TIMEOUT, AFTER: 0.8 * TIMEOUT + GRACE}
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    timings = {"LIVENESS_TIMEOUT": f"{TIMEOUT:g}", "LIVENESS_TERMINATION_GRACE_PERIOD": f"{GRACE:g}"}
+    timings = {
+        "LIVENESS_TIMEOUT": f"{TIMEOUT:g}",
+        "LIVENESS_TERMINATION_GRACE_PERIOD": f"{GRACE:g}",
+        # Long before any fence: what runs on a silent server is not stale for that.
+        "JOBS_RUNNING_STALE_AFTER": "1",
+        "JOBS_RUNNER_HEARTBEAT_INTERVAL": "0.5",
+        "JOBS_SWEEP_INTERVAL": "0.5",
+    }
     with fleet(tmp_path_factory.mktemp("fence"), **timings) as running:
         running.url, running.client = running.web(), running.token("client")
         running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
@@ -125,6 +132,32 @@ def test_taken_from_a_living_worker_a_job_begins_elsewhere_only_when_its_code_ha
             assert moments(number - 1)[-1] < moments(number)[0], "both ran"
         running.call("POST", f"{running.url}/api/v1/jobs/{job}/resubmit", running.client, {})
     running.call("POST", f"{running.url}/api/v1/jobs/{job}/cancel", running.client, {})
+
+
+def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, working):
+    names = [f"braked-{number}" for number in range(3)]
+    held = {name: working(name, AT_ONCE) for name in names}
+    for name in names:
+        running.processes[name].send_signal(signal.SIGSTOP)
+    frozen_at = time.time()
+    with psycopg.connect(running.env["DATABASE_URL"], autocommit=True) as connection:
+        eventually(
+            lambda: connection.execute("select 1 from liveness_brake where type = 'WORKER'").fetchall(),
+            why="the brake engages",
+        )
+    while time.time() - frozen_at < 3 * TIMEOUT:
+        time.sleep(0.1)
+    assert [state_of(running, name) for name in names] == ["RUNNING"] * 3
+    assert [attempt(running, job)["state"] for _, job in held.values()] == ["RUNNING"] * 3
+    for name in names:
+        running.processes[name].send_signal(signal.SIGCONT)
+    for ledger, job in held.values():
+        given = eventually(lambda job=job: given_away_at(running, job), why="it was fenced, and gives its job back")
+        assert ledger.read_text(), given
+    for name in names:  # none is left silent under the brake, for the tests after this
+        running.processes[name].send_signal(signal.SIGTERM)
+    for name in names:
+        running.processes[name].wait(15)
 
 
 def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_itself(running, working):

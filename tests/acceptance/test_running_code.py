@@ -157,3 +157,23 @@ def test_an_output_that_is_too_large_fails_its_job_and_says_the_size_and_the_lim
     )
     assert len(most.ended()["output"]) == 262_142
     assert one.seen()["attempts"][0]["progress"] == 0.75
+
+
+def test_of_an_agents_reports_one_that_cannot_be_written_holds_up_no_other(running, job):
+    running.agent("two", running.url, "--concurrency", "2", "--tags", "two")
+    with psycopg.connect(running.env["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(
+            "create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$"
+        )
+        bad = job("true", tags=["two"], available_at="2100-01-01T00:00:00Z")
+        connection.execute(
+            "create trigger broken before update on jobs_workerjob for each row"
+            f" when (old.id = '{bad.id}' and new.state = 'COMPLETED') execute function broken()"
+        )
+        connection.execute("update jobs_workerjob set available_at = now() where id = %s", [bad.id])
+        eventually(lambda: bad.seen()["state"] == "RUNNING", why="it runs, and its end cannot be written")
+        good = job("echo ok", tags=["two"])
+        assert good.ended()["state"] == "COMPLETED"
+        assert bad.seen()["state"] == "RUNNING"
+        connection.execute("drop function broken() cascade")
+    assert bad.ended()["state"] == "COMPLETED"
