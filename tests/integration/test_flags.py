@@ -9,6 +9,7 @@ from jobs.models import WorkerJob
 from jobs.services import sweep
 from jobs.services.check import check
 from liveness.models import Server
+from tests.integration.test_hot_paths import submit_many
 from tests.integration.test_transitions import put
 
 pytestmark = pytest.mark.django_db
@@ -196,7 +197,9 @@ def test_the_step_that_is_an_execution_is_never_flagged(begin, metric, settings)
 def test_the_refused_are_found_by_an_index(submit, worker):
     submit(unmatched="wait")
     refuse(worker())
+    submit_many(2000)
     with connection.cursor() as cursor:
+        cursor.execute("analyze jobs_workerjob")  # so many wait, and few of them were refused
         cursor.execute("set local enable_seqscan = off")
         cursor.execute("explain select id from jobs_workerjob j where j.state = 'PENDING' and j.refused_by <> '{}'")
         assert "job_refused" in str(cursor.fetchall())

@@ -38,7 +38,7 @@ def pass_time(clock, seconds, *workers, **said):
 
 @pytest.mark.parametrize("why", ["the brake", "a longer timeout", "switched off"])
 def test_the_runner_of_a_silent_server_is_never_stale_whatever_keeps_that_server_alive(
-    worker, submit, clock, settings, why
+    worker, submit, frozen, settings, why
 ):
     settings.LIVENESS = {"ENABLED": why != "switched off", "BRAKE_MAX_HOLD": 10_000}
     job = submit()
@@ -47,7 +47,7 @@ def test_the_runner_of_a_silent_server_is_never_stale_whatever_keeps_that_server
     one.hold()
     others = [worker(name=f"other-{n}") for n in range(5)]
     silent = others[3:] if why == "the brake" else []
-    pass_time(clock, 800, *[other for other in others if other not in silent])
+    pass_time(frozen, 800, *[other for other in others if other not in silent])
     assert sweep.sweep()["overdue"] == {}
     assert Server.objects.get(pk=one.id).state == "RUNNING"
     assert Brake.objects.exists() == (why == "the brake")
@@ -94,7 +94,7 @@ MOVES = [moved_by_an_operator, moved_as_stale, timed_out, failed_and_submitted_a
 
 
 @pytest.fixture
-def taken(worker, submit, api, clock):
+def taken(worker, submit, api, frozen):
     """A worker whose running job is taken from it, and another that waits: `one, heir, attempt = taken(move)`."""
 
     def taken(move=moved_by_an_operator, **said):
@@ -102,8 +102,8 @@ def taken(worker, submit, api, clock):
         one = worker(name="one", **said)
         attempt = one.hold()
         one.beat()
-        move(job, api, clock)
-        clock.advance(0.001)
+        move(job, api, frozen)
+        frozen.advance(0.001)
         return one, worker(name="heir"), attempt["id"]
 
     return taken
@@ -167,13 +167,15 @@ def test_a_silent_worker_keeps_the_next_attempt_waiting_until_its_fence_has_pass
     assert len(heir.claim()) == 1
 
 
-def test_a_worker_that_beats_but_does_not_obey_delays_the_job_for_the_cancel_timeout_and_an_event_says_so(taken, clock):
+def test_a_worker_that_beats_but_does_not_obey_delays_the_job_for_the_cancel_timeout_and_an_event_says_so(
+    taken, frozen
+):
     one, heir, attempt = taken()
     one.beat(stopped=[])
     for _ in range(5):
-        pass_time(clock, 10, one, heir, stopped=[])
+        pass_time(frozen, 10, one, heir, stopped=[])
     assert heir.claim() == []
-    pass_time(clock, CANCEL - 50 + 1, one, heir, stopped=[])
+    pass_time(frozen, CANCEL - 50 + 1, one, heir, stopped=[])
     assert len(heir.claim()) == 1
     said = ServerEvent.objects.get(action="does_not_stop")
     assert (str(said.server_id), attempt in said.reason) == (one.id, True)
