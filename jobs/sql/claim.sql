@@ -30,8 +30,7 @@ picked as (
               and j.available_at <= (select clock_timestamp())
               and (j.good_until is null or j.good_until > (select clock_timestamp()))
               and not me.id = any(j.refused_by)
-              -- Its last attempt may still run where it was taken from. (A scalar subquery: looked up, never joined.)
-              and (select true from jobs_takenattempt t where t.job_id = j.id and t.had_begun limit 1) is null
+              and not {{held_back}}
               and not {{is_stopped}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             order by j.priority desc, j.available_at, j.id

@@ -4,6 +4,8 @@ with begun as (
        set state = 'RUNNING'
       from jobs_attempt a, liveness_server s
      where a.id = any(%(started)s::uuid[]) and {{fence}} and j.state = 'CLAIMED' and not {{is_stopped}}
+       -- A claim that was slow may not have seen what was taken from another meanwhile.
+       and not {{held_back}}
  returning a.id
 )
 update jobs_attempt a

@@ -144,6 +144,19 @@ def test_every_job_that_repeats_a_taken_one_waits_for_it(worker, submit, api):
     assert {attempt["job"]["id"] for attempt in heir.claim()} == {second, third}
 
 
+def test_code_does_not_begin_while_the_attempt_before_may_run_though_a_slow_claim_did_not_see_that(taken):
+    one, heir, _attempt = taken()
+    row = TakenAttempt.objects.get()
+    TakenAttempt.objects.all().delete()
+    (second,) = heir.claim()
+    row.pk = None
+    row.save()
+    assert heir.start(second)["accepted"] is False
+    assert Attempt.objects.get(pk=second["id"]).state == "CLAIMED"
+    one.obey()
+    assert heir.start(second)["accepted"] is True
+
+
 def test_a_claim_that_was_taken_is_told_and_holds_nobody_back(worker, submit, api, clock):
     job, one = submit(), worker()
     attempt = one.hold(running=False)["id"]
