@@ -13,6 +13,11 @@ pytestmark = pytest.mark.acceptance
 # A graph may be wider than a phone; a table or a state machine may not.
 HIDDEN_AT_THE_SIDE = """[...document.querySelectorAll('.scroll, .machine, .lanes')]
     .filter(it => !it.closest('.graph') && it.scrollWidth > it.clientWidth + 1).map(it => it.outerHTML.slice(0, 200))"""
+# Each page of a batch is there for a moment only.
+SAY_PROGRESS = """addEventListener('DOMContentLoaded', () => {
+    const bar = document.querySelector('#progress progress')
+    if (bar) console.debug(`progress ${bar.value}`)
+})"""
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>'\"{{ 7*7 }}"
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
@@ -144,20 +149,26 @@ def test_all_that_a_filter_matches_is_cancelled_in_batches_that_go_on_by_themsel
     command = {"action": {"type": "script", "command": "true"}, "tags": ["flood"], "unmatched": "wait"}
     site.running.call("POST", f"{site.url}/api/v1/jobs", site.client, [command] * 250)
     page = site.open()
+    page.add_init_script(SAY_PROGRESS)
+    progress = []
+    page.on("console", lambda message: progress.append(message.text))
     site.go(page, "jobs/?tag=flood")
     page.locator(".bulk a", has_text="Cancel").click()
     assert "It would be done to 250." in page.inner_text("main")
     page.fill("textarea[name=note]", "a flood")
     page.click("button.is-main")
-    page.locator("#progress progress[value='200']").wait_for()
     page.locator(".messagelist", has_text="Cancel: done to 250 jobs.").wait_for()
+    assert progress == ["progress 200"]
     assert page.locator(".tile", has_text="CANCELLED").inner_text().startswith("250")
     page.context.close()
 
 
 def test_a_waiting_job_says_why_it_waits(site):
-    job = site.submit("true", tags=["quantum"], unmatched="wait")
+    site.running.agent("classical", site.url, "--tags", "classical")
     page = site.open()
+    browser.poll_often(page)
+    page.locator("tr", has_text="classical").get_by_text("RUNNING").wait_for()
+    job = site.submit("true", tags=["quantum"], unmatched="wait")
     site.go(page, f"jobs/{job}/")
     assert "No alive server may have it now" in page.inner_text(".placement")
     assert "it lacks quantum" in page.inner_text(".placement")
