@@ -7,6 +7,7 @@ from typing import IO, Any
 from uuid import UUID
 
 import orjson
+from django.core.validators import RegexValidator
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -14,6 +15,8 @@ from rest_framework.exceptions import APIException, ErrorDetail, ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.utils.encoders import JSONEncoder
+
+from controlplane import clean_text
 
 BODY_LIMIT = 1024 * 1024
 DEPTH_LIMIT = 100
@@ -83,8 +86,8 @@ class StrictSerializer(serializers.Serializer):
         return super().to_internal_value(data)
 
 
-class TextField(serializers.CharField):
-    """A text, taken as it is: a number is not a text."""
+class FreeTextField(serializers.CharField):
+    """A text of a program, taken as it is, line breaks and all: a number is not a text."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": 255, "trim_whitespace": False, **options})
@@ -93,6 +96,18 @@ class TextField(serializers.CharField):
         if not isinstance(data, str):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+clean = RegexValidator(clean_text.CLEAN, clean_text.NOT_CLEAN, code="control_characters")
+"""Of every text that names something or says why, in the API, in forms and on the command line."""
+
+
+class TextField(FreeTextField):
+    """A text on one line: a name, a tag, a note."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.validators.append(clean)
 
 
 class NoteField(TextField):

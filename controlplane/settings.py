@@ -8,7 +8,7 @@ import dj_database_url
 import structlog
 from csp.constants import NONE, SELF
 
-from controlplane import database_limits, postgres, secret_key
+from controlplane import clean_text, database_limits, postgres, secret_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()
@@ -162,9 +162,9 @@ structlog.configure(
     cache_logger_on_first_use=True,
 )
 RENDERERS: list[Any] = (
-    [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    [structlog.processors.JSONRenderer()]  # escapes whatever is not ASCII
     if os.environ.get("LOG_FORMAT") == "json"
-    else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
+    else [clean_text.escape_event, structlog.dev.ConsoleRenderer(colors=False)]
 )
 LOGGING = {
     "version": 1,
@@ -172,7 +172,11 @@ LOGGING = {
     "formatters": {
         "lines": {
             "()": structlog.stdlib.ProcessorFormatter,
-            "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *RENDERERS],
+            "processors": [
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                *RENDERERS,
+            ],
             "foreign_pre_chain": SHARED_PROCESSORS,
         }
     },

@@ -7,6 +7,7 @@ import sys
 
 import structlog
 
+from controlplane.clean_text import escape_event, escaped
 from jobs.agent import probe
 from jobs.agent.bell import Bell, Interrupted
 from jobs.agent.options import options_from, parser
@@ -50,7 +51,7 @@ def _why(refused: Refused) -> str:
 
 
 def _complain(text: str) -> int:
-    print(text, file=sys.stderr)  # noqa: T201
+    print(*map(escaped, text.split("\n")), sep="\n", file=sys.stderr)  # noqa: T201
     return 2
 
 
@@ -59,6 +60,8 @@ def _log_to_stderr(level: str) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
+            structlog.processors.format_exc_info,
+            escape_event,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False, pad_event_to=0),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),

@@ -10,6 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.clean_text import is_clean
 from controlplane.rest import StrictSerializer
 from jobs import selectors
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
@@ -49,8 +50,9 @@ KEY = OpenApiParameter(
 def idempotency_key(request: Request) -> str | None:
     """What the header says."""
     key = request.headers.get("Idempotency-Key")
-    if key is not None and not 0 < len(key) <= 255:
-        raise serializers.ValidationError({"Idempotency-Key": ["A text of 1 to 255 characters."]})
+    if key is not None and not (0 < len(key) <= 255 and is_clean(key)):
+        why = "A text of 1 to 255 characters, none of them a control character."
+        raise serializers.ValidationError({"Idempotency-Key": [why]})
     return key
 
 

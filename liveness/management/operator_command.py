@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from controlplane.clean_text import NOT_CLEAN, is_clean
 from controlplane.durations import seconds
 from controlplane.problems import Problem
 from liveness.models import Server
@@ -42,7 +43,7 @@ class ServerCommand(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("server", help="its id, or its name if no other server alive has it")
-        parser.add_argument("--note", default="", help="why; kept with who and when")
+        parser.add_argument("--note", type=one_line, default="", help="why; kept with who and when")
 
     def handle(self, *, server: str, note: str, **options: Any) -> None:
         found = self.find(server)
@@ -67,6 +68,13 @@ class ServerCommand(OperatorCommand):
                 f"{len(found)} servers that are alive have the name {words}; say which by its id: {ids}."
             )
         return found[0]
+
+
+def one_line(text: str) -> str:
+    """For argparse: a name or a note."""
+    if not is_clean(text):
+        raise ArgumentTypeError(NOT_CLEAN)
+    return text
 
 
 def duration(written: str) -> float:

@@ -10,11 +10,21 @@ from django.http import HttpRequest
 
 from controlplane.durations import seconds
 from controlplane.problems import Problem
+from controlplane.rest import clean
 from liveness.services import operations
 
 
+class NoteField(forms.CharField):
+    """A note is one line, also of who writes it on several."""
+
+    default_validators = [clean]
+
+    def to_python(self, value: Any) -> str:
+        return " ".join((super().to_python(value) or "").splitlines())
+
+
 class NoteForm(forms.Form):
-    note = forms.CharField(
+    note = NoteField(
         max_length=1000,
         widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "autofocus": True}),
         help_text="Why. Kept with who and when.",

@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import StrictSerializer, TextField
+from controlplane.rest import FreeTextField, StrictSerializer, TextField
 
 TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
 
@@ -31,8 +31,8 @@ class ScriptAction(StrictSerializer):
     type = serializers.ChoiceField(["script"])
     runner = serializers.ChoiceField(["local", "docker", "pod"], default="local")
     command = CommandField(help_text=TEXT_OR_LIST)
-    env = serializers.DictField(child=TextField(max_length=100_000, allow_blank=True), required=False)
-    cwd = TextField(required=False, max_length=4096)
+    env = serializers.DictField(child=FreeTextField(max_length=100_000, allow_blank=True), required=False)
+    cwd = FreeTextField(required=False, max_length=4096)
     image = TextField(required=False)
 
 

@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from controlplane.rest import (
     AnyField,
+    FreeTextField,
     NoteField,
     PageFilter,
     SecondsField,
@@ -38,7 +39,7 @@ class JobRequest(StrictSerializer):
     retry_delay_seconds = SecondsField(required=False)
     retry_backoff = serializers.ChoiceField(list(RetryBackoff), required=False)
     retry_on = serializers.ListField(
-        child=TextField(), max_length=100, required=False, allow_null=True,
+        child=FreeTextField(), max_length=100, required=False, allow_null=True,
         help_text="Codes of errors; null: every error of its own code.",
     )  # fmt: skip
     require_worker = YesNoField(required=False, help_text="Refuse it (503) when no worker is eligible just now.")

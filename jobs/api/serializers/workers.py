@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from controlplane.rest import AnyField, IdField, NumberField, StrictSerializer, TextField, WholeField, YesNoField
+from controlplane.rest import AnyField, FreeTextField, IdField, NumberField, StrictSerializer, WholeField, YesNoField
 from jobs.models import LogLine
 from jobs.services.heartbeats import Held
 from jobs.services.reports import SIZE_LIMIT, Event, Report
@@ -34,7 +34,7 @@ class HeartbeatRequest(StrictSerializer):
         "on elsewhere then. Left out: what it was told of before, and does not list, has been stopped.",
     )
     schedulable = YesNoField(required=False, help_text="False: the server cordons itself.")
-    reason = TextField(required=False, allow_blank=True, max_length=1000)
+    reason = FreeTextField(required=False, allow_blank=True, max_length=1000)
 
     def validate_metrics(self, metrics: dict[str, Any]) -> dict[str, Any]:
         if len(metrics) > METRICS_LIMIT:
@@ -112,9 +112,9 @@ class ClaimAnswer(serializers.Serializer):
 
 
 class ReportedError(StrictSerializer):
-    code = TextField()
-    message = TextField(max_length=None, allow_blank=True, default="")
-    traceback = TextField(max_length=None, allow_blank=True, required=False)
+    code = FreeTextField()
+    message = FreeTextField(max_length=None, allow_blank=True, default="")
+    traceback = FreeTextField(max_length=None, allow_blank=True, required=False)
 
 
 # What an event may carry beside `attempt` and `event`; a field marked True must be there.
@@ -134,12 +134,12 @@ class ReportItem(StrictSerializer):
     event = serializers.ChoiceField(list(Event))
     output = AnyField(required=False, help_text=f"{SIZE_SAID} `output_too_large`.")
     error = ReportedError(required=False, help_text=f"{SIZE_SAID} `error_too_large`.")
-    reason = TextField(required=False, max_length=1000)
+    reason = FreeTextField(required=False, max_length=1000)
     progress = NumberField(required=False, min_value=0, max_value=1)
-    message = TextField(required=False, allow_blank=True, max_length=1000)
+    message = FreeTextField(required=False, allow_blank=True, max_length=1000)
     stream = serializers.ChoiceField(LogLine.Stream.values, required=False)
     lines = serializers.ListField(
-        child=TextField(max_length=LINE_LIMIT, allow_blank=True),
+        child=FreeTextField(max_length=LINE_LIMIT, allow_blank=True),
         min_length=1,
         max_length=LINES_LIMIT,
         required=False,

@@ -3,6 +3,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from controlplane.durations import seconds
+from liveness.management.operator_command import one_line
 from liveness.models import Role
 from liveness.services import tokens
 
@@ -13,7 +14,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--role", required=True, choices=Role.values)
         parser.add_argument("--expires-in", metavar="30d", help="45s, 5m, 24h, 30d; never unless given")
-        parser.add_argument("name", help="what the token is for; shown beside its first letters")
+        parser.add_argument("name", type=one_line, help="what the token is for; shown beside its first letters")
 
     def handle(self, *, role: str, name: str, expires_in: str | None, **options: Any) -> None:
         try:

@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from liveness.management.operator_command import OperatorCommand
+from liveness.management.operator_command import OperatorCommand, one_line
 from liveness.services import operations
 
 
@@ -11,7 +11,7 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("direction", choices=["enter", "exit"])
-        parser.add_argument("--note", default="", help="why; kept with who and when")
+        parser.add_argument("--note", type=one_line, default="", help="why; kept with who and when")
 
     def handle(self, *, direction: str, note: str, **options: Any) -> None:
         with self.refusals():
