@@ -268,7 +268,7 @@ LOG_TAIL = """(
 
 LATE = """(
     select coalesce(jsonb_agg(jsonb_build_object(
-               'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason,
+               'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason, 'more', l.more,
                'at', to_char(l.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by l.id), '[]')
       from jobs_latereport l join jobs_attempt a on a.id = l.attempt_id join liveness_server s on s.id = a.server_id
      where l.job_id = %(expressions)s)"""

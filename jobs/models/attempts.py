@@ -77,6 +77,8 @@ class LateReport(models.Model):
     event = models.TextField()
     reason = models.TextField(help_text="The code it was refused with.")
     body = models.JSONField()
+    digest = models.BinaryField(null=True, help_text="SHA-256 of the event and the body: the same again is not kept.")
+    more = models.BooleanField(db_default=False, help_text="The last that is kept of its attempt: more came after it.")
 
     class Meta:
         ordering = ["id"]

@@ -1,7 +1,7 @@
 """Why the fence did not let a report through: it was applied before, or came too late. What is refused is kept."""
 
+from hashlib import sha256
 from typing import Any
-from uuid import UUID
 
 import orjson
 import structlog
@@ -9,17 +9,20 @@ from django.db.models import OuterRef, Subquery
 
 from controlplane.apart import atomic
 from jobs import states
-from jobs.models import Attempt, LateReport, LogLine
+from jobs.models import Attempt, LogLine
 from jobs.services.reports import Event, Report, Result, too_large
+from jobs.sql import sql
 from jobs.states import AttemptState
 from liveness import states as server_states
 from liveness.errors import ServerUnknown, TokenRevoked
-from liveness.models import Server, Tally
+from liveness.models import Server
 from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
 
 UNKEPT = {Event.PROGRESS, Event.LOG}  # when they come too late
+KEPT = 20
+"""Late reports of an attempt."""
 
 
 @atomic
@@ -36,18 +39,14 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
     attempts = {attempt.pk: attempt for attempt in own}
     is_gone = server.state in server_states.GONE
     results = [verdict(report, attempts.get(report.attempt), is_gone=is_gone) for report in refused]
-    late = [
-        LateReport(
-            attempt_id=report.attempt,
-            job_id=attempts[report.attempt].job_id,
-            event=report.event,
-            reason=result.code,
-            body={"output": report.output, "error": report.error, "reason": report.reason},
-        )
-        for report, result in zip(refused, results, strict=True)
-        if result.code in ("attempt_superseded", "conflicting_report") and report.event not in UNKEPT
-    ]
-    keep(late)
+    keep(
+        token,
+        [
+            (report, result)
+            for report, result in zip(refused, results, strict=True)
+            if result.code in ("attempt_superseded", "conflicting_report") and report.event not in UNKEPT
+        ],
+    )
     for report, result in zip(refused, results, strict=True):
         if not result.accepted:
             attempt = attempts.get(report.attempt)
@@ -58,19 +57,30 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
     return results
 
 
-def keep(late: list[LateReport]) -> None:
-    """Store late reports, the same one once: a worker that gets no answer says it again."""
-    before = LateReport.objects.filter(attempt__in=[report.attempt_id for report in late])
-    known = {worded(report) for report in before} if late else set()
-    new = {worded(report): report for report in late if worded(report) not in known}
-    if new:
-        LateReport.objects.bulk_create(new.values())
-        Tally.objects.create(name="late_reports", number=len(new))
-
-
-def worded(report: LateReport) -> tuple[UUID, str, bytes]:
-    body = orjson.dumps(as_floats(report.body), option=orjson.OPT_SORT_KEYS)
-    return report.attempt_id, str(report.event), body
+def keep(token: ServerToken, late: list[tuple[Report, Result]]) -> None:
+    """Store late reports, the same one once, for a worker that gets no answer says it again; of an attempt the first
+    `KEPT`, of which the last says whether more came."""
+    if not late:
+        return
+    bodies = [{"output": report.output, "error": report.error, "reason": report.reason} for report, _ in late]
+    rows = [
+        {
+            "attempt": report.attempt,
+            "event": report.event,
+            "reason": result.code,
+            "body": body,
+            "digest": digest([report.event, body]).hex(),
+        }
+        for (report, result), body in zip(late, bodies, strict=True)
+    ]
+    sql.rows(
+        "late_jobs",
+        "keep_late",
+        attempts=[report.attempt for report, _ in late],
+        server=token.server,
+        late=orjson.dumps(rows).decode(),
+        kept=KEPT,
+    )
 
 
 def verdict(report: Report, attempt: Any, *, is_gone: bool) -> Result:
@@ -105,9 +115,9 @@ def verdict(report: Report, attempt: Any, *, is_gone: bool) -> Result:
         case Event.PROGRESS if said_by_worker:
             return result()
         case Event.COMPLETED if attempt.state == AttemptState.COMPLETED:
-            return result(None if same(attempt.job.output, report.output) else "conflicting_report")
+            return result(None if repeats(attempt, report) else "conflicting_report")
         case Event.FAILED if said_by_worker and attempt.error is not None:
-            return result(None if same(attempt.error, report.error) else "conflicting_report")
+            return result(None if repeats(attempt, report) else "conflicting_report")
         case Event.CANCELLED if attempt.state == AttemptState.CANCELLED and said_by_worker:
             return result()
         case Event.RELEASED if said_by_worker and attempt.error is None and attempt.reason == (report.reason or ""):
@@ -116,9 +126,17 @@ def verdict(report: Report, attempt: Any, *, is_gone: bool) -> Result:
             return result("attempt_superseded")
 
 
-def same(stored: Any, said: Any) -> bool:
-    """Whether what was stored is what is said now; PostgreSQL writes a large float as a whole number."""
-    return stored == said or as_floats(stored) == as_floats(said)
+def repeats(attempt: Any, report: Report) -> bool:
+    """Whether a report says the end that was stored. By digest: however many come, what was stored is read once."""
+    if not hasattr(attempt, "digest"):
+        attempt.digest = digest(attempt.job.output if attempt.state == AttemptState.COMPLETED else attempt.error)
+    said = report.output if report.event == Event.COMPLETED else report.error
+    return bool(attempt.digest == digest(said))
+
+
+def digest(data: Any) -> bytes:
+    """Of JSON, however it is written; PostgreSQL writes a large float as a whole number."""
+    return sha256(orjson.dumps(as_floats(data), option=orjson.OPT_SORT_KEYS)).digest()
 
 
 def as_floats(data: Any) -> Any:

@@ -3,7 +3,8 @@
 At-least-once execution, at-most-once acceptance. What is refused is kept and shown, never applied.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -34,45 +35,69 @@ def record(token: ServerToken, reports: list[Report]) -> list[Result]:
     One that the database does not take is `not_stored`, and what its call says of the same attempt after it: to be
     said again.
     """
-    results: list[Result] = []
+    results: dict[int, Result] = {}
     unstored: set[UUID] = set()
-    for run in runs(reports):
-        results += apply(token, run, unstored)
-    return results
+    for turn in rounds(reports):
+        results |= apply(token, reports, turn, unstored)
+    return [results[place] for place in range(len(reports))]
 
 
-def runs(reports: Iterable[Report]) -> Iterator[list[Report]]:
-    """Cut where a report would have to be applied before its statement's turn: nearly always one run."""
-    run: list[Report] = []
-    said: dict[UUID, set[Event]] = {}
-    for report in reports:
-        before = said.get(report.attempt, set())
-        again = report.event in before and report.event != Event.LOG
-        if before & ENDS or again or (report.event == Event.STARTED and before):
-            yield run
-            run, said = [], {}
-        run.append(report)
-        said.setdefault(report.attempt, set()).add(report.event)
-    if run:
-        yield run
+@dataclass
+class Round:
+    """The places of reports that are applied at once, and of those that are only judged after that."""
+
+    applied: list[int] = field(default_factory=list)
+    judged: list[int] = field(default_factory=list)
 
 
-def apply(token: ServerToken, run: list[Report], unstored: set[UUID]) -> list[Result]:
-    """A result for each report, in order; attempts of which one could not be stored are added to `unstored`."""
+@dataclass
+class SoFar:
+    """What a call says of an attempt before its next report: since its start, and `here`, in the round it is in."""
+
+    round: int = 0
+    events: set[Event] = field(default_factory=set)
+    here: set[Event] = field(default_factory=set)
+
+
+def rounds(reports: Iterable[Report]) -> list[Round]:
+    """Cut where a report would have to be applied before its statement's turn: nearly always one round, and however
+    many there are never more than a dozen, for the same event again is only judged."""
+    made = [Round()]
+    attempts: dict[UUID, SoFar] = {}
+    for place, report in enumerate(reports):
+        so_far, event = attempts.setdefault(report.attempt, SoFar()), report.event
+        is_repeated = event in so_far.events and (event in ENDS or event == Event.STARTED)
+        if not is_repeated:
+            if so_far.here & ENDS or (event == Event.STARTED and so_far.here):
+                so_far.round, so_far.here = so_far.round + 1, set()
+            so_far.here.add(event)
+        if so_far.round == len(made):
+            made.append(Round())
+        if is_repeated or (event in ENDS and too_large(report)):
+            made[so_far.round].judged.append(place)
+            continue
+        made[so_far.round].applied.append(place)
+        so_far.events = {event} if event == Event.STARTED else so_far.events | {event}
+    return made
+
+
+def apply(token: ServerToken, reports: Sequence[Report], turn: Round, unstored: set[UUID]) -> dict[int, Result]:
+    """A result for each report of a round, by its place; attempts of which one could not be stored are added to
+    `unstored`."""
+    run = [reports[place] for place in turn.applied]
     applied = each(lambda some: write(token, some), run, unstored)
     for events in {Event.STARTED}, ENDS:
-        refused = [place for place, state in enumerate(applied) if state is None and run[place].event in events]
-        of_steps = consequential(token, {run[place].attempt for place in refused})
-        held_back = [place for place in refused if run[place].attempt in of_steps]
-        again = each(lambda some: write_steps(token, some), [run[place] for place in held_back], unstored)
-        for place, state in zip(held_back, again, strict=True):
-            applied[place] = state
-    late = [place for place, state in enumerate(applied) if state is None]
-    judged = each(lambda some: judge(token, some), [run[place] for place in late], unstored)
-    why = dict(zip(late, judged, strict=True))
-    return [
-        result(report, why.get(place, state)) for place, (report, state) in enumerate(zip(run, applied, strict=True))
-    ]
+        refused = [nth for nth, state in enumerate(applied) if state is None and run[nth].event in events]
+        of_steps = consequential(token, {run[nth].attempt for nth in refused})
+        held_back = [nth for nth in refused if run[nth].attempt in of_steps]
+        again = each(lambda some: write_steps(token, some), [run[nth] for nth in held_back], unstored)
+        for nth, state in zip(held_back, again, strict=True):
+            applied[nth] = state
+    became: dict[int, Any] = dict(zip(turn.applied, applied, strict=True))
+    late = sorted([place for place, state in became.items() if state is None] + turn.judged)
+    judged = each(lambda some: judge(token, some), [reports[place] for place in late], unstored)
+    became |= zip(late, judged, strict=True)
+    return {place: result(reports[place], state) for place, state in became.items()}
 
 
 def each(do: Callable[[list[Report]], list[Any]], reports: list[Report], unstored: set[UUID]) -> list[Any]:
@@ -137,11 +162,11 @@ def write(token: ServerToken, run: list[Report], *, with_consequences: bool = Fa
         server=token.server,
         version=token.version,
         started=[report.attempt for report in run if report.event == Event.STARTED],
-        progress=packed(run, {Event.PROGRESS}, "progress", "message"),
+        progress=packed(latest_progress(run), {Event.PROGRESS}, "progress", "message"),
         logs=packed_logs(run),
         lines_kept=LINES_KEPT,
         ended=packed(
-            [report for report in run if not too_large(report)],
+            run,
             ENDS | ({Event.STARTED} if with_consequences else set()),
             "event",
             "output",
@@ -180,6 +205,18 @@ def log_otherwise(rows: list[Any]) -> None:
 
 def statement_of(event: Event) -> str:
     return STATEMENTS.get(event, "finish")
+
+
+def latest_progress(run: list[Report]) -> list[Report]:
+    """Of each attempt one report, with the last that is said of each field."""
+    latest: dict[UUID, Report] = {}
+    for report in run:
+        if report.event == Event.PROGRESS:
+            before = latest.get(report.attempt, report)
+            progress = before.progress if report.progress is None else report.progress
+            message = before.message if report.message is None else report.message
+            latest[report.attempt] = replace(report, progress=progress, message=message)
+    return list(latest.values())
 
 
 def packed(run: list[Report], events: set[Event], *fields: str) -> str:

@@ -86,7 +86,7 @@ class LateReportAnswer(serializers.ModelSerializer):
 
     class Meta:
         model = LateReport
-        fields = ("attempt", "event", "at", "reason")
+        fields = ("attempt", "event", "at", "reason", "more")
 
     def get_attempt(self, report: LateReport) -> str:
         return str(report.attempt_id)

@@ -1,0 +1,115 @@
+"""What comes too late is judged all at once, and of an attempt no more is kept than somebody will read."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from jobs.models import LateReport
+from jobs.services.judging import KEPT
+from liveness.models import Tally
+from tests.integration.test_reports import brief, held, said  # noqa: F401 - held is a fixture
+
+MANY = 300
+QUERIES = 60
+"""Of a call, however many reports it brings: a dozen rounds at most, of a few statements each."""
+
+
+def kept():
+    return list(LateReport.objects.values_list("body__output", "more"))
+
+
+def ends(attempt, numbers):
+    return [said(attempt, "COMPLETED", output=number) for number in numbers]
+
+
+def test_of_an_attempt_so_many_late_reports_are_kept_and_the_last_says_that_more_came(held):  # noqa: F811
+    one = held()
+    one.report("COMPLETED", output="first")
+    one.worker.report(*ends(one.attempt, range(KEPT)))
+    assert kept() == [(number, False) for number in range(KEPT)]
+    one.worker.report(*ends(one.attempt, range(KEPT)))  # nothing new in it
+    assert kept() == [(number, False) for number in range(KEPT)]
+    results = one.worker.report(*ends(one.attempt, range(KEPT - 1, KEPT + 5)))
+    assert set(brief(results)) == {(False, False, "COMPLETED", "conflicting_report")}
+    assert kept() == [(number, number == KEPT - 1) for number in range(KEPT)]
+    assert sum(Tally.objects.filter(name="late_reports").values_list("number", flat=True)) == KEPT
+    seen = one.seen()["late_reports"]
+    assert [late["more"] for late in seen] == [False] * (KEPT - 1) + [True]
+
+
+def test_the_limit_is_crossed_in_the_middle_of_a_call_too(held):  # noqa: F811
+    one = held()
+    one.report("COMPLETED", output="first")
+    one.worker.report(*ends(one.attempt, range(KEPT - 3)))
+    one.worker.report(*ends(one.attempt, range(KEPT + 3)))
+    assert kept() == [(number, number == KEPT - 1) for number in range(KEPT)]
+
+
+def test_the_limit_is_of_each_attempt(held, submit):  # noqa: F811
+    one = held()
+    submit()
+    other = one.worker.hold()
+    for attempt in one.attempt, other:
+        one.worker.report(*ends(attempt, ["first"]), *ends(attempt, range(KEPT + 1)))
+    assert LateReport.objects.filter(attempt=other["id"]).count() == KEPT == LateReport.objects.count() / 2
+
+
+EVENTS = {
+    "COMPLETED": lambda number: {"output": [number] * 20},
+    "FAILED": lambda number: {"error": {"code": str(number), "message": ""}},
+    "RELEASED": lambda number: {"reason": str(number)},
+    "CANCELLED": lambda number: {},
+    "STARTED": lambda number: {},
+    "PROGRESS": lambda number: {"progress": number / MANY},
+    "LOG": lambda number: {"stream": "STDOUT", "lines": [str(number)]},
+}
+CALLS = {**{event: [event] for event in EVENTS}, "all in turn": list(EVENTS)}
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "claimed"])
+@pytest.mark.parametrize("events", CALLS.values(), ids=CALLS)
+def test_a_call_with_hundreds_of_reports_of_one_attempt_takes_a_few_statements(held, events, running):  # noqa: F811
+    one = held(running=running)
+    reports = [
+        said(one.attempt, event, **EVENTS[event](number))
+        for number in range(MANY // len(events))
+        for event in events
+    ]  # fmt: skip
+    with CaptureQueriesContext(connection) as queries:
+        results = one.worker.report(*reports)
+    assert len(results) == len(reports)
+    assert len(queries) < QUERIES
+    assert LateReport.objects.count() <= KEPT
+
+
+def test_of_progress_that_is_said_often_in_a_call_the_last_counts(held):  # noqa: F811
+    one = held()
+    reports = [
+        said(one.attempt, "PROGRESS", progress=n / 10, **({"message": str(n)} if n < 5 else {})) for n in range(9)
+    ]
+    assert set(brief(one.worker.report(*reports))) == {(True, False, "RUNNING", None)}
+    attempt = one.seen()["attempts"][0]
+    assert (attempt["progress"], attempt["message"]) == (0.8, "4")
+
+
+def test_what_is_said_in_turn_of_one_attempt_is_applied_in_turn(held):  # noqa: F811
+    one = held(running=False)
+    results = one.worker.report(
+        said(one.attempt, "COMPLETED", output=1), said(one.attempt, "CANCELLED"), said(one.attempt, "STARTED"),
+        said(one.attempt, "STARTED"), said(one.attempt, "CANCELLED"), said(one.attempt, "PROGRESS", progress=0.5),
+        said(one.attempt, "COMPLETED", output=2), said(one.attempt, "COMPLETED", output=2),
+        said(one.attempt, "STARTED"), said(one.attempt, "RELEASED", reason="x"),
+    )  # fmt: skip
+    assert brief(results) == [
+        (False, False, "CLAIMED", "not_started"),
+        (False, False, "CLAIMED", "cancel_not_requested"),
+        (True, False, "RUNNING", None),
+        (True, True, "RUNNING", None),
+        (False, False, "RUNNING", "cancel_not_requested"),
+        (True, False, "RUNNING", None),
+        (True, False, "COMPLETED", None),
+        (True, True, "COMPLETED", None),
+        (True, True, "COMPLETED", None),
+        (False, False, "COMPLETED", "attempt_superseded"),
+    ]
+    assert one.seen()["output"] == 2
