@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 from uuid import UUID
 
@@ -20,6 +20,10 @@ from controlplane import clean_text
 
 BODY_LIMIT = 1024 * 1024
 DEPTH_LIMIT = 100
+
+
+ANSWER_LIMIT = 8 * 1024 * 1024
+"""Bytes of the items of a list; what would go beyond is the next page's."""
 
 
 class TooLarge(APIException):
@@ -126,6 +130,25 @@ class AnyField(serializers.JSONField):
         super().__init__(**{"allow_null": True, **options})
 
 
+class ObjectField(serializers.DictField):
+    """A JSON object of at most so many bytes as compact JSON in UTF-8."""
+
+    def __init__(self, *, max_bytes: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.max_bytes = max_bytes
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        value: dict[str, Any] = super().to_internal_value(data)
+        if (size := size_of(value)) > self.max_bytes:
+            raise serializers.ValidationError(f"It has {size} bytes of JSON; the limit is {self.max_bytes}.")
+        return value
+
+
+def size_of(data: Any) -> int:
+    """Bytes of compact JSON in UTF-8."""
+    return len(orjson.dumps(data))
+
+
 class NumberField(serializers.FloatField):
     """A JSON number, finite: neither text nor true."""
 
@@ -170,6 +193,25 @@ class WholeField(serializers.IntegerField):
         if not isinstance(data, int) or isinstance(data, bool):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+def paged(answer: type[serializers.Serializer], page: Mapping[str, Any]) -> dict[str, Any]:
+    """A page as `answer` writes it, no longer than ANSWER_LIMIT unless one item alone is."""
+    rows: list[Any] = page["items"]
+    items = within_limit(map(answer().fields["items"].child.to_representation, rows))  # type: ignore[attr-defined]
+    return {"items": items, "next": str(rows[len(items) - 1].pk) if len(items) < len(rows) else page["next"]}
+
+
+def within_limit(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of the items, as many as an answer may have; one at least."""
+    kept: list[dict[str, Any]] = []
+    size = 0
+    for item in items:
+        size += len(JSONRenderer().render(item))
+        if kept and size > ANSWER_LIMIT:
+            break
+        kept.append(item)
+    return kept
 
 
 class PageFilter(StrictSerializer):

@@ -20,6 +20,13 @@ class HeartbeatStale(Problem):
     code = "heartbeat_stale"
 
 
+class TooManyAttempts(Problem):
+    """A heartbeat names more attempts than this server can hold."""
+
+    status = 400
+    code = "too_many_attempts"
+
+
 class ServerCordoned(Problem):
     """This server is cordoned: it gets no new work."""
 

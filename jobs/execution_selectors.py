@@ -22,6 +22,7 @@ from django.db.models.functions import JSONObject
 from controlplane.schema import ClockTimestamp
 from jobs.errors import ExecutionUnknown, JobUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot, WorkerJob
+from jobs.selectors import MUCH, content, put_in_place
 from jobs.states import JobState
 from liveness.models import Server
 
@@ -36,6 +37,12 @@ DEPENDS_ON = """array(
      cross join lateral (select j.step, j.position from jobs_workerjob j where j.id = d.depends_on_id offset 0) needed
      where d.step_id = %(expressions)s
      order by needed.position)"""
+
+
+MUCH_BEFORE = f"""sum(coalesce(octet_length(output::text), 0) + coalesce(octet_length(error::text), 0))
+                   over (order by position) > {MUCH}"""
+CONTENTS = content("output", MUCH_BEFORE) | content("error", MUCH_BEFORE)
+"""Outputs and errors of steps, the first of them, as many as one answer holds."""
 
 
 def executions(owner: UUID | None = None) -> QuerySet[Execution]:
@@ -59,7 +66,8 @@ def execution(id: UUID, owner: UUID | None = None) -> Execution:
     found: Any = executions(owner).filter(pk=id).first()
     if found is None:
         raise ExecutionUnknown
-    all_steps = list(steps(id))
+    all_steps = list(steps(id).defer("output", "error", "payload", "fingerprint").annotate(**CONTENTS))
+    put_in_place(all_steps, ["output", "error"])
     found.own_steps = [step for step in all_steps if not step.is_hook]
     found.hooks = [step for step in all_steps if step.is_hook]
     return found

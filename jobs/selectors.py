@@ -1,7 +1,7 @@
 """Reads for the API and the pages."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -46,10 +46,48 @@ CHILD = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk
 def jobs() -> QuerySet[WorkerJob]:
     """Jobs with their attempts, these with their servers, the reports that came too late, and the execution that each
     is, `child_execution`."""
-    attempts = Attempt.objects.select_related("server").order_by("number")
+    much = f"sum(octet_length({{0}}::text)) over (order by jobs_attempt.id desc) > {MUCH}"  # the last are whole
+    attempts = Attempt.objects.select_related("server").defer("error").annotate(**content("error", much))
+    attempts = attempts.order_by("number")
     return WorkerJob.objects.annotate(child_execution=CHILD).prefetch_related(
         Prefetch("attempts", attempts), Prefetch("late_reports", LateReport.objects.order_by("id"))
     )
+
+
+LARGE = 16 * 1024
+"""Bytes, as JSON, beyond which a list leaves a field out."""
+MUCH = 4 * 1024 * 1024
+"""Bytes, as JSON, of what one answer holds of the contents of attempts, or of steps; the rest is left out."""
+INSTEAD = {"action": "jsonb_build_object('type', {0} -> 'type')", "error": "jsonb_build_object('code', {0} -> 'code')"}
+IS_LARGE = f"(pg_column_size({{0}}) > {LARGE} or octet_length({{0}}::text) > {LARGE})"  # the first unpacks nothing
+LARGE_FIELDS = ("action", "payload", "output", "error")
+
+
+def content(field: str, is_left_out: str) -> dict[str, Func]:
+    """A field of JSON as an answer has it, `FIELD_shown`, and whether it is left out, `FIELD_left_out`."""
+    column, left_out = "%(expressions)s", f"({{0}} is not null and {is_left_out})"
+    shown = f"case when {left_out} then {INSTEAD.get(field, 'null')} else {{0}} end"
+    return {
+        f"{field}_shown": Func(F(field), template=shown.format(column), output_field=JSONField()),
+        f"{field}_left_out": Func(F(field), template=left_out.format(column), output_field=BooleanField()),
+    }
+
+
+def without_large(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
+    """Jobs without what is large of them, as lists have them; for `with_flags()`, which says what is left out."""
+    shown: dict[str, Any] = {}
+    for field in LARGE_FIELDS:
+        shown |= content(field, IS_LARGE)
+    return jobs.defer(*LARGE_FIELDS).annotate(**shown)
+
+
+def put_in_place(rows: Iterable[Any], fields: Sequence[str]) -> None:
+    """What was asked as `content()` stands where the field would, and `left_out` names what is not there."""
+    for row in rows:
+        asked = [field for field in fields if f"{field}_shown" in vars(row)]
+        row.left_out = [field for field in asked if getattr(row, f"{field}_left_out")]
+        for field in asked:
+            setattr(row, field, getattr(row, f"{field}_shown"))
 
 
 def timeline(job: WorkerJob) -> list[dict[str, Any]]:
@@ -101,8 +139,10 @@ AS_JSON = {"counts", "about", "brakes", "maintenance", "flags", "unwritten"}
 
 
 def with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
-    """Jobs with why they stand still, `flags`: nearly always nothing."""
+    """Jobs with why they stand still, `flags`: nearly always nothing; and what is `left_out` of them."""
     found: list[Any] = list(jobs)
+    put_in_place(found, LARGE_FIELDS)
+    put_in_place((attempt for job in found for attempt in job.attempts.all()), ["error"])
     hanging = [job.pk for job in found if may_stand_still(job)]
     flags = {row.id: row.flag for row in sql.rows("flags", only=hanging, looked=None, **waiting())} if hanging else {}
     for job in found:

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import JSONRenderer
+from controlplane.rest import JSONRenderer, paged
 from jobs import execution_selectors as selectors
 from jobs.api.logs import JobLogs, JSONLinesRenderer, LogFilter, LogPage
 from jobs.api.serializers.executions import (
@@ -33,7 +33,7 @@ class Executions(JobCall):
         """Executions, latest first, a page at a time; a client's own."""
         asked = ExecutionFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
-        return Response(ExecutionPage(asked.page(selectors.executions(self.owner))).data)
+        return Response(paged(ExecutionPage, asked.page(selectors.executions(self.owner))))
 
     @extend_schema(parameters=[KEY], request=ExecutionRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request) -> Response:

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import JSONRenderer, StrictSerializer
+from controlplane.rest import JSONRenderer, StrictSerializer, within_limit
 from jobs import selectors
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
@@ -66,8 +66,10 @@ class JobLogs(JobCall):
         said = asked.validated_data
         rows = selectors.log_page(job, said["cursor"], said["limit"] + 1, said.get("attempt"))
         page = rows[: said["limit"]]
-        cursor = str(page[-1].id) if len(rows) > len(page) else None
-        items = [{"at": row.at, "attempt": row.attempt, "stream": row.stream, "line": row.line} for row in page]
+        items = within_limit(
+            {"at": row.at, "attempt": row.attempt, "stream": row.stream, "line": row.line} for row in page
+        )
+        cursor = str(rows[len(items) - 1].id) if len(rows) > len(items) else None
         return Response({"items": items, "next": cursor}, headers=self.link(request, cursor))
 
     @staticmethod

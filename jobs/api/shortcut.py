@@ -19,9 +19,9 @@ from django.http.request import split_domain_port, validate_host
 
 from controlplane import database
 from controlplane.problems import Problem, database_down
-from controlplane.rest import JSONRenderer
+from controlplane.rest import JSONRenderer, size_of
 from controlplane.together import Together
-from jobs.api.serializers.workers import METRICS_LIMIT, told
+from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, told
 from jobs.services import heartbeats
 from jobs.services.heartbeats import Plain
 from liveness.conf import conf
@@ -114,6 +114,7 @@ def are_figures(metrics: Any) -> bool:
     return (
         isinstance(metrics, dict)
         and len(metrics) <= METRICS_LIMIT
+        and size_of(metrics) <= METRICS_SIZE_LIMIT
         and all(type(value) in (int, float) for value in metrics.values())
         and not any("\0" in name for name in metrics)
     )

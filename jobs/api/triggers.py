@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import PageFilter
+from controlplane.rest import PageFilter, paged
 from jobs import execution_selectors as selectors
 from jobs import models
 from jobs.api.serializers.jobs import NoteRequest
@@ -46,7 +46,7 @@ class Triggers(TriggerCall):
         """Triggers with their last slots, latest first, a page at a time."""
         asked = PageFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
-        return Response(TriggerPage(asked.page(selectors.triggers())).data)
+        return Response(paged(TriggerPage, asked.page(selectors.triggers())))
 
     @extend_schema(request=TriggerRequest, responses={201: TriggerAnswer})
     def post(self, request: Request) -> Response:

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.clean_text import is_clean
-from controlplane.rest import StrictSerializer
+from controlplane.rest import StrictSerializer, paged
 from jobs import selectors
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
 from jobs.api.serializers.jobs import (
@@ -148,7 +148,7 @@ class Jobs(JobCall):
         """Jobs, latest first, a page at a time; a client's own."""
         asked = JobFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
-        return Response(JobPage(asked.page(selectors.seen_by(self.owner))).data)
+        return Response(paged(JobPage, asked.page(selectors.without_large(selectors.seen_by(self.owner)))))
 
     @extend_schema(parameters=[KEY], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
     def post(self, request: Request) -> Response:
@@ -160,7 +160,8 @@ class Jobs(JobCall):
         said.is_valid(raise_exception=True)
         wanted = said.validated_data if many else [self.with_key(said.validated_data)]
         submitted = submission.submit(credential(request).submitter, wanted)
-        stored = selectors.jobs().in_bulk([job for job, _ in submitted])
+        known = selectors.without_large(selectors.jobs()) if many else selectors.jobs()
+        stored = known.in_bulk([job for job, _ in submitted])
         selectors.with_flags(stored.values())
         items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
         is_new = any(new for _, new in submitted)

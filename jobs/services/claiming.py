@@ -9,6 +9,7 @@ import orjson
 from django.db import DatabaseError, transaction
 
 from controlplane.apart import atomic, halved, is_cut_off, named
+from controlplane.rest import ANSWER_LIMIT
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
 from jobs.models import WorkerJob
 from jobs.sql import sql
@@ -40,7 +41,7 @@ class Claimed:
 
 
 def claim(token: ServerToken, limit: int, request_id: UUID | None = None) -> list[Claimed]:
-    """At most `limit` attempts for the worker, as many as it has room for. One round trip.
+    """At most `limit` attempts for the worker, as many as it has room for and one answer holds. One round trip.
 
     The same `request_id` again returns the same attempts. Raises what says why a server gets no work.
     """
@@ -72,6 +73,7 @@ def given(token: ServerToken, limit: int, request_id: UUID | None, only: Sequenc
         request=request_id,
         only=None if only is None else list(only),
         staleness_multiplier=conf().staleness_multiplier,
+        most=ANSWER_LIMIT,
     )
     if rows[0].server is None:
         refuse(token)

@@ -21,8 +21,9 @@ from liveness.models import ApiToken
 
 log = structlog.get_logger()
 
-HANDED_ON_LIMIT = 64 * 1024 * 1024
-"""Bytes of the payloads of an execution and its children, as JSON: inputs are stored with each step that has none."""
+HANDED_ON_LIMIT = 8 * 1024 * 1024
+"""Bytes, as JSON, of what a submission is stored as beside itself: inputs are stored with each step that has none, and
+the definition of a child with its step and with the child."""
 
 
 @dataclass(frozen=True)
@@ -196,13 +197,13 @@ def written(plans: list[Plan]) -> Rows:
 
 
 def handed_on(definition: dict[str, Any], inputs: Any) -> int:
-    """Bytes of the payloads that an execution and its children would store."""
+    """Bytes of the payloads that an execution and its children would store, and of the children's definitions."""
     own = len(drafts.dumped(inputs))
     total = 0
     for step in drafts.parts(definition):
         total += len(drafts.dumped(step["payload"])) if "payload" in step else own
         if step["action"]["type"] == "execution":
-            total += handed_on(step["action"], step.get("payload", inputs))
+            total += 2 * len(drafts.dumped(step["action"])) + handed_on(step["action"], step.get("payload", inputs))
     return total
 
 

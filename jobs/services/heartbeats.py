@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 
 from controlplane.apart import halved, named
 from jobs.conf import conf
+from jobs.errors import TooManyAttempts
 from jobs.models import TakenAttempt
 from jobs.services import cascade
 from jobs.services.recovery import report
@@ -21,6 +23,10 @@ from liveness.services import heartbeats
 from liveness.services.heartbeats import Beat
 from liveness.services.results import ACCEPTED, UNAVAILABLE, results
 from liveness.services.tokens import ServerToken
+
+LISTED_LIMIT = 1000
+"""Attempts that any heartbeat may list, whatever its server's slots; one with more than half as many slots may list
+twice its slots: what it holds, and as many again whose last report is not answered yet."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,23 @@ def record_plain(beats: list[Plain]) -> list[Any | None]:
     return told
 
 
+def refuse_too_many(token: ServerToken, held: Held) -> None:
+    """Raises TooManyAttempts. Only who lists so many has a look taken at his slots, in a round trip of its own."""
+    lists = {"claimed and running": len(held.claimed) + len(held.running), "stopped": len(held.stopped or [])}
+    name, listed = max(lists.items(), key=itemgetter(1))
+    if listed <= LISTED_LIMIT:
+        return
+    slots = Server.objects.filter(pk=token.server).values_list("max_concurrent", flat=True).first()
+    if slots is not None and listed > (limit := max(LISTED_LIMIT, 2 * slots)):
+        raise TooManyAttempts(
+            f"{listed} attempts are listed as {name}; a server with {slots} slots lists at most {limit}."
+        )
+
+
 def record(token: ServerToken, beat: Beat, held: Held) -> Any:
     """Hear a worker: its row, with the attempts to `cancel` and those it `lost`. See liveness.services.heartbeats."""
 
+    refuse_too_many(token, held)
     listed = list(dict.fromkeys([*held.claimed, *held.running]))
 
     def some(attempts: Sequence[UUID], *, is_part: bool = False) -> list[Any]:

@@ -40,10 +40,23 @@ picked as (
      order by waiting.priority desc, waiting.available_at, waiting.id
      limit coalesce((select greatest(jobs, 0) from room), 0)
 ),
+fitting as (
+    -- As many as one answer holds, the first in any case; the others are for the next claim.
+    select sized.job_id
+      from (select picked.job_id, size.bytes, sum(size.bytes) over (
+                       order by picked.place rows between unbounded preceding and current row) as total
+              from (select job_id, row_number() over () as place from picked) picked
+             cross join lateral (
+                   select octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0) as bytes
+                     from jobs_workerjob j where j.id = picked.job_id offset 0
+                   ) size
+           ) sized
+     where sized.total - sized.bytes < %(most)s
+),
 held as (
     update jobs_workerjob j
        set state = 'CLAIMED', attempt_id = uuid7(), attempt_count = j.attempt_count + 1
-     where j.id = any(array(select job_id from picked))
+     where j.id = any(array(select job_id from fitting))
  returning j.attempt_id as id, j.attempt_count as number, j.id as job_id
 ),
 attempts as (

@@ -9,12 +9,14 @@ from django.db.models.functions import Cast
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import IdField, PageFilter, SecondsField, StrictSerializer, TextField, WholeField
+from controlplane.rest import IdField, ObjectField, PageFilter, SecondsField, StrictSerializer, TextField, WholeField
 from liveness import selectors
 from liveness.conf import conf, timeout_problems, witness_window
 from liveness.models import Instance, Server, ServerEvent
 from liveness.services.registration import Registration
 from liveness.states import RestartStrategy, ServerState, ServerType
+
+CAPABILITIES_SIZE_LIMIT = 16 * 1024
 
 
 def config_of(server: Any) -> dict[str, Any]:
@@ -69,7 +71,7 @@ class RegistrationRequest(StrictSerializer):
     version = TextField(default="", allow_blank=True)
     tags = TagList(required=False)
     max_concurrent = WholeField(default=1, min_value=0, max_value=100_000)
-    capabilities = serializers.DictField(required=False)
+    capabilities = ObjectField(max_bytes=CAPABILITIES_SIZE_LIMIT, required=False)
     config = Config(required=False)
 
     def registration(self) -> Registration:

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import StrictSerializer
+from controlplane.rest import StrictSerializer, paged
 from liveness import selectors
 from liveness.api.access import RoleCall, credential
 from liveness.api.serializers import (
@@ -41,7 +41,7 @@ class Servers(RoleCall):
         """Servers, latest first, a page at a time."""
         asked = ServerFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
-        return Response(ServerList(asked.page(selectors.detailed())).data)
+        return Response(paged(ServerList, asked.page(selectors.detailed())))
 
 
 class Registration(Servers):
@@ -93,7 +93,7 @@ class ServerEvents(RoleCall):
         """The transitions of a server and what was done to it, oldest first, a page at a time; they outlive it."""
         asked = EventFilter(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
-        return Response(EventList(asked.page(selectors.events_of(server))).data)
+        return Response(paged(EventList, asked.page(selectors.events_of(server))))
 
 
 class OperatorCall(RoleCall):

@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from controlplane.rest import size_of
 from jobs.services import executions
 from tests.support.executions import SCRIPT, step
 
@@ -185,7 +186,8 @@ def test_a_step_that_no_execution_can_have_is_not_found(begin, submitter):
 def test_inputs_that_every_step_would_be_handed_are_not_multiplied_beyond_measure(begin, submitter, monkeypatch):
     child = {"type": "execution", "name": "inner", "steps": [step("x")]}
     steps = [step("a"), step("b", payload=1), step("c", action=child)]
-    copies = 3 * len('{"text":"' + "x" * 100 + '"}') + 1
+    stored = {"type": "execution", "name": "inner", "steps": [{**step("x"), "action": {**SCRIPT, "runner": "local"}}]}
+    copies = 3 * size_of({"text": "x" * 100}) + 1 + 2 * size_of(stored)
     monkeypatch.setattr(executions, "HANDED_ON_LIMIT", copies)
     begin(*steps, inputs={"text": "x" * 100})
     monkeypatch.setattr(executions, "HANDED_ON_LIMIT", copies - 1)

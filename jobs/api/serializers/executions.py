@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
+from rest_framework.settings import api_settings
 
 from controlplane.rest import AnyField, IdField, PageFilter, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, reach
@@ -110,10 +111,12 @@ class Definition(StrictSerializer):
         return definition
 
 
-def refuse_too_much(field: str, definition: dict[str, Any], inputs: dict[str, Any]) -> None:
-    """Raises ValidationError when the steps would store too much of what they are handed."""
-    if (size := executions.handed_on(definition, inputs)) > executions.HANDED_ON_LIMIT:
-        why = f"Handed to every step without a payload they are {size} bytes; at most {executions.HANDED_ON_LIMIT}."
+def refuse_too_much(field: str, size: int) -> None:
+    """Raises ValidationError when a submission would be stored as too much; see executions.handed_on."""
+    if size > executions.HANDED_ON_LIMIT:
+        why = (
+            f"With what is handed to steps and children, {size} bytes are stored; at most {executions.HANDED_ON_LIMIT}."
+        )
         raise serializers.ValidationError({field: [why]})
 
 
@@ -130,7 +133,7 @@ class ExecutionRequest(Definition):
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         definition = super().validate(definition)
-        refuse_too_much("inputs", definition, definition.get("inputs", {}))
+        refuse_too_much("inputs", executions.handed_on(definition, definition.get("inputs", {})))
         return definition
 
 
@@ -139,9 +142,12 @@ class SubmissionRequest(TaskRequest):
 
     def validate(self, job: dict[str, Any]) -> dict[str, Any]:
         job = super().validate(job)
-        if job["action"]["type"] == "execution":
-            refuse_too_much("payload", job["action"], job.get("payload", {}))
+        refuse_too_much("payload", handed_on(job))
         return job
+
+
+def handed_on(job: dict[str, Any]) -> int:
+    return executions.handed_on(job["action"], job.get("payload", {})) if job["action"]["type"] == "execution" else 0
 
 
 class JobList(serializers.ListSerializer):
@@ -149,6 +155,10 @@ class JobList(serializers.ListSerializer):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(child=SubmissionRequest(), max_length=1000, **options)
+
+    def validate(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        refuse_too_much(api_settings.NON_FIELD_ERRORS_KEY, sum(map(handed_on, jobs)))
+        return jobs
 
 
 SUBMISSION = one_or_many("Submission", SubmissionRequest, SubmissionRequest(many=True))
@@ -163,12 +173,17 @@ class StepAnswer(serializers.ModelSerializer):
     server = ServerName(allow_null=True, help_text="Which has it just now.")
     output = AnyField()
     error = AnyField()
+    left_out = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Of output and error what is too much for one answer: null then, or of an error its code. The job of"
+        " the step has it.",
+    )
 
     class Meta:
         model = WorkerJob
         fields = (
             "key", "job", "state", "action", "depends_on", "continue_on_failure", "child", "server", "attempt_count",
-            "resubmissions", "retries", "output", "error", "available_at", "finished_at",
+            "resubmissions", "retries", "output", "error", "left_out", "available_at", "finished_at",
         )  # fmt: skip
 
 

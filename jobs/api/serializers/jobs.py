@@ -67,13 +67,17 @@ class TimelineEntry(serializers.Serializer):
 
 class AttemptAnswer(serializers.ModelSerializer):
     error = AnyField()
+    left_out = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="error: of many attempts with much to say, only its code is here of all but the last.",
+    )
     server = serializers.SerializerMethodField()
 
     class Meta:
         model = Attempt
         fields = (
             "id", "number", "server", "state", "claimed_at", "started_at", "finished_at", "heartbeat_at", "progress",
-            "message", "error",
+            "message", "error", "left_out",
         )  # fmt: skip
 
     @extend_schema_field(ServerName)
@@ -106,6 +110,12 @@ class JobAnswer(serializers.ModelSerializer):
         " lost, under NEVER), waits_for_tags (no alive worker has its tags), refused_by_all (every alive worker that"
         " has them gave it back as not allowed), waits_after_loss (a worker that had it is gone; it waits for more).",
     )
+    left_out = serializers.ListField(
+        child=serializers.CharField(),
+        help_text=f"Of action, payload, output and error those that a list leaves out, for they have more than"
+        f" {selectors.LARGE} bytes of JSON: null then, or of an action its type, of an error its code. The job alone"
+        " has them whole.",
+    )
     execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
 
@@ -116,7 +126,7 @@ class JobAnswer(serializers.ModelSerializer):
             "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
             "resubmissions", "retries", "resubmission_of", "cancel_requested_at", "execution", "step", "child", "key",
             "output", "error", "created_at", "available_at", "good_until", "finished_at", "attempts", "timeline",
-            "late_reports",
+            "late_reports", "left_out",
         )  # fmt: skip
 
     @extend_schema_field(TimelineEntry(many=True))

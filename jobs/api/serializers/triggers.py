@@ -11,8 +11,9 @@ from rest_framework.fields import empty
 
 from controlplane.rest import AnyField, NoteField, SecondsField, StrictSerializer, TextField, WholeField, YesNoField
 from jobs.api.serializers.actions import ActionField, made
-from jobs.api.serializers.executions import Definition
+from jobs.api.serializers.executions import Definition, refuse_too_much
 from jobs.models import Trigger, TriggerSlot
+from jobs.services.executions import handed_on
 from jobs.states import Missed, SlotOutcome
 from liveness.api.serializers import TagList
 
@@ -51,6 +52,11 @@ class Template(Definition):
         if self.parent is None or data is empty:
             return super().run_validation(data)
         return orjson.loads(orjson.dumps(made(Template).run_validation(data)))
+
+    def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
+        definition = super().validate(definition)
+        refuse_too_much("inputs", handed_on(definition, definition.get("inputs", {})))
+        return definition
 
 
 class TriggerRequest(StrictSerializer):

@@ -4,15 +4,25 @@ from typing import Any
 
 from rest_framework import serializers
 
-from controlplane.rest import AnyField, FreeTextField, IdField, NumberField, StrictSerializer, WholeField, YesNoField
+from controlplane.rest import (
+    AnyField,
+    FreeTextField,
+    IdField,
+    NumberField,
+    ObjectField,
+    StrictSerializer,
+    WholeField,
+    YesNoField,
+)
 from jobs.models import LogLine
-from jobs.services.heartbeats import Held
+from jobs.services.heartbeats import LISTED_LIMIT, Held
 from jobs.services.reports import SIZE_LIMIT, Event, Report
 from liveness.services.heartbeats import Beat
 from liveness.states import ServerState
 
-METRICS_LIMIT = 100
+METRICS_LIMIT, METRICS_SIZE_LIMIT = 100, 8 * 1024
 LINES_LIMIT, LINE_LIMIT = 1000, 8192
+LISTED_SAID = f"With the others at most {LISTED_LIMIT}, or twice the max_concurrent of the server where that is more."
 SIZE_SAID = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
 
 
@@ -23,9 +33,13 @@ class Running(StrictSerializer):
 
 class HeartbeatRequest(StrictSerializer):
     state = serializers.ChoiceField(list(ServerState), required=False, help_text="The state the server is going to.")
-    metrics = serializers.DictField(required=False, help_text="Shown, never judged.")
-    claimed = serializers.ListField(child=IdField(), required=False, max_length=100_000)
-    running = Running(many=True, required=False)
+    metrics = ObjectField(
+        max_bytes=METRICS_SIZE_LIMIT,
+        required=False,
+        help_text=f"Shown, never judged; at most {METRICS_LIMIT}, of {METRICS_SIZE_LIMIT} bytes of JSON in all.",
+    )
+    claimed = serializers.ListField(child=IdField(), required=False, max_length=100_000, help_text=LISTED_SAID)
+    running = Running(many=True, required=False, help_text=LISTED_SAID)
     stopped = serializers.ListField(
         child=IdField(),
         required=False,
