@@ -1,15 +1,16 @@
 -- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer.
 -- Counted are the alive, the silent among them, and those disconnected for silence within the last timeout. Who fell
 -- silent together is overdue one after the other, over a heartbeat interval and more: once the first would go, all that
--- are late count as silent, so that nobody goes while too many are.
+-- are late count as silent, so that nobody goes while too many are. Only servers that were heard for longer than their
+-- timeout count: else whoever may register a few, and leaves them, would keep the dead of others from being disconnected.
 with counted as (
     select s.type,
            count(*) as alive,
            count(*) filter (where s.state not in {{ALIVE}} or {{overdue}} or {{falling_silent}}) as silent,
            count(*) filter (where {{overdue}}) as overdue
       from liveness_server s, liveness_clock clock
-     where s.state in {{ALIVE}}
-        or (s.disconnected_observed > clock.reading - s.timeout)
+     where (s.state in {{ALIVE}} or s.disconnected_observed > clock.reading - s.timeout)
+       and s.heard_observed - s.created_observed > s.timeout
      group by s.type
 ),
 held as (

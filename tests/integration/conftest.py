@@ -3,8 +3,10 @@
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.db.models import F
 from django.db.models.signals import pre_migrate
 
+from liveness.models import Server
 from liveness.services import tokens
 from tests.support.clock import CLOCK, Clock
 from tests.support.executions import Crew, Run
@@ -63,11 +65,14 @@ def submit(api):
 
 @pytest.fixture
 def worker(api, clock):
-    """Registers workers: `worker(tags=["script"])`, RUNNING and fresh."""
+    """Registers workers: `worker(tags=["script"])`, RUNNING and fresh; `old`: heard for longer than its timeout."""
     registrar = api("worker")
 
-    def make(**said):
-        return Worker.register(registrar, **said).running()
+    def make(old=False, **said):
+        made = Worker.register(registrar, **said).running()
+        if old:
+            Server.objects.filter(pk=made.id).update(created_observed=F("heard_observed") - F("timeout") - 1)
+        return made
 
     return make
 

@@ -12,7 +12,7 @@ INTERVAL = 10
 @pytest.fixture
 def fleet(worker):
     """Workers by number, and whether they are alive."""
-    return lambda count: [worker(name=f"w{number}") for number in range(count)]
+    return lambda count: [worker(name=f"w{number}", old=True) for number in range(count)]
 
 
 def disconnected():
@@ -57,7 +57,9 @@ def test_it_counts_the_share_and_the_minimum_as_the_settings_say(clock, fleet, s
 
 def test_those_that_went_within_the_last_timeout_are_counted_with_those_to_go(clock, worker):
     timeouts = [45] * 2 + [23] * 3 + [45] * 4
-    workers = [worker(name=f"w{n}", config={"timeout_seconds": timeout}) for n, timeout in enumerate(timeouts)]
+    workers = [
+        worker(name=f"w{n}", old=True, config={"timeout_seconds": timeout}) for n, timeout in enumerate(timeouts)
+    ]
     clock.advance(23)
     for one in workers[2:]:
         one.beat()
@@ -100,6 +102,36 @@ def test_just_before_they_are_late_they_are_not_counted(frozen, fleet):
         one.beat()
     silence(clock, workers, 3, 8.9)
     assert disconnected() == 1
+
+
+def live(clock, workers, seconds):
+    """They are heard for so long."""
+    for _ in range(5):
+        clock.advance(seconds / 5)
+        for one in workers:
+            one.beat()
+
+
+@pytest.mark.parametrize("heard", [0, 45])
+def test_servers_that_were_heard_for_no_longer_than_their_timeout_engage_no_brake(frozen, fleet, worker, heard):
+    """Whoever has a worker token makes as many as he likes: nothing of others is held up for that."""
+    dead, *living = fleet(6)
+    fakes = [worker(name=f"fake-{number}") for number in range(3)]
+    live(frozen, [dead, *fakes, *living], heard)
+    silence(frozen, [dead, *fakes, *living], 4)
+    assert not Brake.objects.exists()
+    assert disconnected() == 4
+
+
+def test_those_heard_for_longer_engage_it_and_new_ones_do_not_dilute_their_share(frozen, fleet, worker):
+    silent, living = [worker(name=f"heard-{number}") for number in range(3)], fleet(2)
+    live(frozen, [*silent, *living], 45.05)
+    frozen.advance(46)
+    for one in [*living, *(worker(name=f"new-{number}") for number in range(10))]:
+        one.beat()
+    check()
+    brake = Brake.objects.get()
+    assert (brake.silent, brake.alive, disconnected()) == (3, 5, 0)
 
 
 def test_while_nobody_would_go_it_does_not_engage(clock, fleet):

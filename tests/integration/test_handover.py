@@ -43,9 +43,9 @@ def test_the_runner_of_a_silent_server_is_never_stale_whatever_keeps_that_server
     settings.LIVENESS = {"ENABLED": why != "switched off", "BRAKE_MAX_HOLD": 10_000}
     job = submit()
     config = {"timeout_seconds": 5000} if why == "a longer timeout" else {}
-    one = worker(name="silent", config=config)
+    one = worker(name="silent", old=True, config=config)
     one.hold()
-    others = [worker(name=f"other-{n}") for n in range(5)]
+    others = [worker(name=f"other-{n}", old=True) for n in range(5)]
     silent = others[3:] if why == "the brake" else []
     pass_time(frozen, 800, *[other for other in others if other not in silent])
     assert sweep.sweep()["overdue"] == {}
@@ -300,6 +300,7 @@ def test_the_next_attempt_never_begins_before_the_one_before_has_stopped(
         job = submit(on_worker_lost=policy, timeout_seconds=job_timeout, **retries)["id"]
         one = worker(
             name="one",
+            old=True,
             config={
                 "worker_task_restart_strategy": strategy,
                 "timeout_seconds": timeout,
@@ -308,7 +309,7 @@ def test_the_next_attempt_never_begins_before_the_one_before_has_stopped(
         )
         agent = Agent(one, one.hold()["id"])
         for number in range(crowd):  # they fall silent with it: the brake
-            worker(name=f"crowd-{number}", max_concurrent=0)
+            worker(name=f"crowd-{number}", old=True, max_concurrent=0)
         heir, operator = worker(name="heir"), api("operator")
 
         def pass_time(seconds):

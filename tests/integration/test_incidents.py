@@ -51,7 +51,7 @@ def test_a_brake_that_cannot_be_judged_lets_nobody_go(worker, clock, monkeypatch
         raise DatabaseError("deadlock detected")
 
     for number in range(6):
-        worker(name=f"w{number}")
+        worker(name=f"w{number}", old=True)
     clock.advance(50)
     monkeypatch.setattr(detection, "brake", broken)
     with pytest.raises(CheckFailed):
@@ -61,7 +61,7 @@ def test_a_brake_that_cannot_be_judged_lets_nobody_go(worker, clock, monkeypatch
 
 def test_many_checks_of_one_tick_let_go_after_the_longest_hold_what_one_lets_go(worker, clock):
     for number in range(20):
-        worker(name=f"w{number}")
+        worker(name=f"w{number}", old=True)
     clock.advance(50)
     check()
     assert Brake.objects.exists()
@@ -72,7 +72,7 @@ def test_many_checks_of_one_tick_let_go_after_the_longest_hold_what_one_lets_go(
 
 
 def test_a_released_brake_engages_anew_when_more_fall_silent(worker, clock, api):
-    fleet = [worker(name=f"w{number}") for number in range(9)]
+    fleet = [worker(name=f"w{number}", old=True) for number in range(9)]
     clock.advance(46)
     for one in fleet[3:]:
         one.beat()

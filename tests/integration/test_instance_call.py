@@ -86,7 +86,7 @@ def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(told, 
 
 
 def test_maintenance_and_brake_are_told(told, api, worker, clock):
-    silent = [worker(name=name) for name in "abc"]
+    silent = [worker(name=name, old=True) for name in "abc"]
     api("operator").post("/maintenance/enter", {"note": "a new switch"})
     clock.advance(60)
     check()

@@ -41,7 +41,7 @@ def test_after_inactive_there_is_nothing(worker, seen):
 
 
 def test_a_server_that_the_brake_holds_goes_nowhere(worker, seen, clock):
-    fleet = [worker(name=f"w{number}") for number in range(4)]
+    fleet = [worker(name=f"w{number}", old=True) for number in range(4)]
     clock.advance(46)
     check()
     assert seen(fleet[0])["next_transition"] is None
