@@ -50,9 +50,8 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
         case Problem():
             body = error.body()
             say_refused(error, context)
-            headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_AFTER)}}.get(
-                error.status, {}
-            )
+            again = {"Retry-After": str(error.facts.get("retry_after", RETRY_AFTER))}
+            headers = {401: {"WWW-Authenticate": "Bearer"}, 429: again, 503: again}.get(error.status, {})
         case ValidationError():
             body = document(400, "invalid", "The request is not valid; `errors` says where.", errors=error.detail)
         case APIException():

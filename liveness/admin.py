@@ -65,7 +65,7 @@ class ServerAdmin(ReadOnly):
     list_filter = ("state", "type")
     search_fields = ("name", "hostname", "id")
     ordering: ClassVar = ["-id"]
-    exclude = ("token",)
+    exclude = ("token", "instance_id")  # with a worker token, an instance id takes a server's place
 
     @admin.display(description="Instance page")
     def page(self, server: Server) -> SafeString:
@@ -183,7 +183,9 @@ class ServerEventAdmin(ReadOnly):
 class ApiTokenAdmin(ReadOnly):
     """Tokens are made and revoked by commands; their digests are shown nowhere."""
 
-    fields = ("name", "role", "prefix", "created_at", "expires_at", "revoked_at")
+    fields = (
+        "name", "role", "prefix", "created_at", "expires_at", "revoked_at", "types", "tags", "cluster", "max_servers",
+    )  # fmt: skip
     list_display = ("name", "role", "prefix", "created_at", "expires_at", "revoked_at")
     list_filter = ("role",)
     search_fields = ("name", "prefix")

@@ -36,6 +36,20 @@ class WrongRole(Problem):
     code = "wrong_role"
 
 
+class TokenBound(Problem):
+    """This token is bound to other servers than this one."""
+
+    status = 403
+    code = "token_bound"
+
+
+class TooManyServers(Problem):
+    """As many servers of this token are there as it is bound to."""
+
+    status = 429
+    code = "too_many_servers"
+
+
 class NotYourServer(Problem):
     """This is another server's call: a server token is good for its own server only."""
 

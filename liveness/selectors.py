@@ -29,7 +29,7 @@ from controlplane.schema import ClockTimestamp
 from controlplane.sql import Written
 from liveness import states
 from liveness.conf import conf
-from liveness.models import Clock, Heartbeat, Server, ServerEvent, Tally
+from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally
 from liveness.sql import sql
 from liveness.states import RestartStrategy, ServerState
 
@@ -43,12 +43,13 @@ BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
 
 def servers() -> QuerySet[Server]:
     """Servers with `silence` in seconds, whether they are `fresh`, and whether `late`: alive, and for two intervals not
-    heard; at this read."""
+    heard; at this read. And whether they are the control plane's `own` processes."""
     heard = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(heard, template=SILENCE, output_field=FloatField()),
         fresh=sql.written("fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
         late=sql.written("late", BooleanField()),
+        own=sql.written("own", BooleanField(), own_digest=OWN_DIGEST),
     )
 
 
@@ -137,20 +138,21 @@ def next_transition(server: Any) -> dict[str, Any] | None:
 
 
 def present_by_type() -> "QuerySet[Any, Any]":
-    """For each cluster and type of server: how many have not ended, `present`; how many of them are alive and heard in
-    time, `well`; how many may get work, `takes_work`; how many are `lost`."""
+    """For each cluster and type of server, the control plane's own (`is_own`) apart: how many have not ended,
+    `present`; how many of them are alive and heard in time, `well`; how many may get work, `takes_work`; how many are
+    `lost`."""
     well = Q(state__in=states.ALIVE, late=False)
     return (
         judged()
         .exclude(state__in=ENDED)
-        .values("cluster", "type")
+        .values("cluster", "type", is_own=F("own"))
         .annotate(
             present=Count("pk"),
             well=Count("pk", filter=well),
             takes_work=Count("pk", filter=Q(state=ServerState.RUNNING, cordoned_by=None, fresh=True)),
             lost=Count("pk", filter=Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR])),
         )
-        .order_by("cluster", "type")
+        .order_by("cluster", "type", "-is_own")
     )
 
 

@@ -17,7 +17,7 @@ from jobs.states import Flag, JobState
 from liveness import selectors as liveness
 from liveness.conf import conf
 from liveness.pages.heartbeats import BEATS, strip_of
-from liveness.pages.outlook import concern, drawn
+from liveness.pages.outlook import concern, drawn, type_words
 from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import age, ago, jobs_said
 from liveness.states import ServerState, ServerType
@@ -41,7 +41,9 @@ def overview(request: HtmxRequest) -> HttpResponse:
         "title": "Instance",
         "verdict": verdict(by_type, servers, sorted(worries.values(), key=lambda worry: worry[0]), figures),
         "check": check_told(figures["check_age"], figures["now"]),
-        "by_type": [{**row, "url": servers_url(row)} for row in by_type],
+        "by_type": [
+            {**row, "words": type_words(row["type"], own=row["is_own"]), "url": servers_url(row)} for row in by_type
+        ],
         "by_state": counted(figures),
         "waiting": None if figures["waiting"] is None else age(figures["waiting"], figures["now"]),
         "attention": [listed(server) for server in worried],

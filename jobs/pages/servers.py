@@ -20,7 +20,7 @@ from liveness import states
 from liveness.pages.actions import SERVER_ACTIONS, offered
 from liveness.pages.heartbeats import BEATS, intervals, strip_of
 from liveness.pages.machine import machine
-from liveness.pages.outlook import drawn, outlook
+from liveness.pages.outlook import drawn, outlook, type_words
 from liveness.pages.reading import HtmxRequest, for_readers, page
 from liveness.pages.words import ago, moment, server_link, until
 from liveness.selectors import ENDED
@@ -70,6 +70,7 @@ def ended(chosen: ServerFilter) -> list[dict[str, Any]]:
     return [
         {
             "it": server,
+            "type": type_words(server.type, own=server.own),
             "link": server_link(server),
             "since": ago(server.state_changed_at, server.now),
             "heard": ago(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else None,
@@ -101,7 +102,7 @@ def skew(server: Any, usual: dict[str, str]) -> dict[str, Any]:
 @for_readers
 def server(request: HtmxRequest, server: UUID) -> HttpResponse:
     """One server: what it is, what happens to it next and why, what it holds and what it did."""
-    found: Any = selectors.holders().filter(pk=server).first()
+    found: Any = selectors.holders().select_related("token").filter(pk=server).first()
     if found is None:
         return unknown(request, "server")
     beats = list(liveness.beats_of(server)[:BEATS])

@@ -112,6 +112,7 @@ class LiveAttempt(serializers.Serializer):
 
 class ServerDetail(serializers.ModelSerializer):
     fresh = serializers.BooleanField(help_text="Heard within its heartbeat interval × STALENESS_MULTIPLIER.")
+    own = serializers.BooleanField(help_text="A process of the control plane itself; others registered with a token.")
     cordoned = serializers.SerializerMethodField()
     drain = serializers.SerializerMethodField()
     config = serializers.SerializerMethodField()
@@ -121,8 +122,8 @@ class ServerDetail(serializers.ModelSerializer):
     class Meta:
         model = Server
         fields = (
-            "id", "type", "name", "cluster", "hostname", "pid", "version", "tags", "max_concurrent", "state", "fresh",
-            "cordoned", "drain", "config", "metrics", "created_at", "state_changed_at", "last_heartbeat_at",
+            "id", "type", "own", "name", "cluster", "hostname", "pid", "version", "tags", "max_concurrent", "state",
+            "fresh", "cordoned", "drain", "config", "metrics", "created_at", "state_changed_at", "last_heartbeat_at",
             "next_transition", "attempts",
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ def drawn(server: Any) -> dict[str, Any]:
     return {
         "it": server,
         "link": server_link(server),
+        "type": type_words(server.type, own=server.own),
         "badge": "LATE" if server.late else server.state,
         "since": ago(server.state_changed_at, server.now),
         "silence": ago(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else "never",
@@ -28,6 +29,11 @@ def drawn(server: Any) -> dict[str, Any]:
         "timeout": duration(server.timeout),
         "up": ago(server.created_at, server.now) if server.state in states.ALIVE else "–",
     }
+
+
+def type_words(type: str, *, own: bool) -> str:
+    """The type that a server says it is; of one that only our own processes are expected to be, whether it is ours."""
+    return type if own or type == ServerType.WORKER else f"{type}, external"
 
 
 def due(server: Any) -> SafeString | None:

@@ -3,7 +3,7 @@
 import structlog
 
 from liveness.conf import conf, witness_window
-from liveness.services.tokens import OWN_DIGEST
+from liveness.models import OWN_DIGEST
 from liveness.services.transitions import report
 from liveness.sql import sql
 

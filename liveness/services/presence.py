@@ -13,11 +13,11 @@ from controlplane.problems import Problem
 from liveness.agent import Client, Refused, answer_within
 from liveness.conf import conf, witness_window
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
-from liveness.models import ApiToken, Role
+from liveness.models import OWN_DIGEST, ApiToken, Role
 from liveness.services import heartbeats, registration, tokens
 from liveness.services.heartbeats import Beat
 from liveness.services.registration import Registration
-from liveness.services.tokens import OWN_DIGEST, ServerToken
+from liveness.services.tokens import ServerToken
 from liveness.states import ServerState, ServerType
 
 log = structlog.get_logger()

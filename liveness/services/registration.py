@@ -1,7 +1,8 @@
 """A process makes itself known."""
 
+import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Never
 from uuid import UUID
 
 import orjson
@@ -9,7 +10,8 @@ import structlog
 
 from liveness import states
 from liveness.conf import conf
-from liveness.errors import ServerNotRunning, WrongRole
+from liveness.errors import ServerNotRunning, TokenBound, TooManyServers, WrongRole
+from liveness.models import ApiToken, Role
 from liveness.services import tokens
 from liveness.sql import sql
 
@@ -47,13 +49,35 @@ JUDGED_BY = ("heartbeat_interval", "timeout", "termination_grace_period", "worke
 def register(token: str, registration: Registration) -> tuple[Any, bool]:
     """The server row of a process and whether it is new. One round trip; the same instance is found again.
 
-    Raises TokenRefused or WrongRole; ServerNotRunning when the server of that instance has ended.
+    Raises TokenRefused, WrongRole, TokenBound or TooManyServers; ServerNotRunning when the server of that instance has
+    ended.
     """
     server = enter(tokens.digest(token), registration)
     if server is None:
-        role = tokens.find(token).role
-        raise WrongRole(f"Servers register with a token of role worker; this one is of role {role}.")
+        refuse(tokens.find(token), registration)
     return server, server.is_new
+
+
+def refuse(token: ApiToken, registration: Registration) -> Never:
+    """Say why a token that is known, and not revoked, lets this process not in."""
+    if token.role != Role.WORKER:
+        raise WrongRole(f"Servers register with a token of role worker; this one is of role {token.role}.")
+    errors: dict[str, list[str]] = {}
+    if token.types is not None and registration.type not in token.types:
+        errors["type"] = [f"This token registers {' and '.join(token.types)} only, not {registration.type}."]
+    if token.cluster not in {None, registration.cluster}:
+        errors["cluster"] = [
+            f"This token registers in the cluster {token.cluster} only, not in {registration.cluster}."
+        ]
+    if token.tags is not None and (others := sorted({*registration.tags} - {*token.tags})):
+        errors["tags"] = [f"This token registers with the tags {', '.join(token.tags)} only, not {', '.join(others)}."]
+    if errors:
+        raise TokenBound(" ".join(text for texts in errors.values() for text in texts), errors=errors)
+    raise TooManyServers(
+        f"This token is bound to {token.max_servers} servers, and so many are there: one of them must end, or be found "
+        "lost, before another registers.",
+        retry_after=math.ceil(conf().interval),
+    )
 
 
 def enter(digest: bytes, registration: Registration) -> Any | None:
@@ -65,7 +89,7 @@ def enter(digest: bytes, registration: Registration) -> Any | None:
     said["program"] = said.pop("version")
     said["reactivate_on_heartbeat"] = conf().reactivate_on_heartbeat
     said["capabilities"] = orjson.dumps(said["capabilities"]).decode()
-    server = sql.row("register", digest=digest, **said)
+    server = sql.row("lock_registrar", "register", digest=digest, **said)
     if server is None:
         return None
     if server.state in states.FINAL | states.GONE:

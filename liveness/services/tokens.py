@@ -14,16 +14,17 @@ from django.core import signing
 from django.db.models import F, Q
 from django.utils.crypto import salted_hmac
 
+from controlplane.apart import atomic
 from controlplane.schema import ClockTimestamp
+from liveness import states
 from liveness.errors import TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import ApiToken, Role, Server
+from liveness.services import transitions
+from liveness.states import Mover, ServerState
 
 API_PREFIX = "cp_"
 SERVER_PREFIX = "cps_"
 SALT = "liveness.server-token"
-# Not a SHA-256, so there is no text that this token would let in; and unique, so that it is made once.
-OWN_DIGEST = b"control plane"
-"""Of the token with which the control plane's own processes are registered."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,23 @@ class ServerToken:
     version: int
 
 
-def create(name: str, role: str, expires_in: float | None = None) -> str:
+@dataclass(frozen=True)
+class Bounds:
+    """What may be registered with a worker token: what is None is not bound."""
+
+    types: list[str] | None = None
+    tags: list[str] | None = None
+    cluster: str | None = None
+    max_servers: int | None = None
+
+
+def create(name: str, role: str, expires_in: float | None = None, bounds: Bounds = Bounds()) -> str:
     """A new API token; its text is shown this once. `expires_in` is in seconds."""
     text = API_PREFIX + secrets.token_urlsafe(32)
     expires_at = None if expires_in is None else ClockTimestamp() + timedelta(seconds=expires_in)
-    ApiToken.objects.create(name=name, role=Role(role), prefix=text[:11], digest=digest(text), expires_at=expires_at)
+    ApiToken.objects.create(
+        name=name, role=Role(role), prefix=text[:11], digest=digest(text), expires_at=expires_at, **vars(bounds)
+    )
     return text
 
 
@@ -66,16 +79,27 @@ def find(text: str) -> ApiToken:
     return token
 
 
-def revoke(prefix: str, *, with_servers: bool = False) -> int:
-    """Revoke the API tokens that begin with `prefix`, from the next request on; how many.
+def revoke(prefix: str) -> int:
+    """Revoke the API tokens that begin with `prefix`, from the next request on; how many. Their servers live on."""
+    return ApiToken.objects.filter(prefix__startswith=prefix, revoked_at=None).update(revoked_at=ClockTimestamp())
 
-    Servers that registered with them live on, unless `with_servers` ends their tokens as well.
+
+@atomic
+def end_servers(prefix: str, by: str) -> int:
+    """End the tokens of all servers that were registered with the revoked tokens that begin with `prefix`; how many.
+
+    Those that are alive are DISCONNECTED, so that what they hold moves as soon as they must have stopped it, and no
+    brake takes their silence for an outage.
     """
-    tokens = ApiToken.objects.filter(prefix__startswith=prefix, revoked_at=None)
-    ids = list(tokens.values_list("id", flat=True))
-    if with_servers:
-        Server.objects.filter(token_id__in=ids).update(token_version=F("token_version") + 1)
-    return ApiToken.objects.filter(id__in=ids).update(revoked_at=ClockTimestamp())
+    servers = Server.objects.filter(token__prefix__startswith=prefix, token__revoked_at__isnull=False)
+    ending = servers.exclude(state__in=states.GONE).select_for_update(no_key=True, of=("self",)).order_by("pk")
+    ended = list(ending)
+    Server.objects.filter(pk__in=[server.pk for server in ended]).update(token_version=F("token_version") + 1)
+    for server in ended:
+        if server.state in states.ALIVE:
+            reason = "the token that it registered with was revoked"
+            transitions.move(server, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=reason)
+    return len(ended)
 
 
 def for_server(server: UUID, version: int, registrar: UUID) -> str:

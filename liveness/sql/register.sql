@@ -1,8 +1,16 @@
--- Register a process, or find it again by its instance id; who may is judged here as well.
-with registrar as (
-    select id from liveness_apitoken
-     where digest = %(digest)s and role = 'worker' and revoked_at is null
-       and (expires_at is null or expires_at > clock_timestamp())
+-- Register a process, or find it again by its instance id; who may is judged here as well, under lock_registrar.sql.
+with registrar as materialized (
+    select t.id from liveness_apitoken t
+     where t.digest = %(digest)s and t.role = 'worker' and t.revoked_at is null
+       and (t.expires_at is null or t.expires_at > clock_timestamp())
+       and (t.types is null or %(type)s = any(t.types))
+       and (t.tags is null or %(tags)s::text[] <@ t.tags)
+       and (t.cluster is null or t.cluster = %(cluster)s)
+       and (t.max_servers is null
+            or exists (select from liveness_server s where s.token_id = t.id and s.instance_id = %(instance_id)s)
+            or (select count(*) from liveness_server s where s.token_id = t.id and s.state in {{BEATING}}) < t.max_servers)
+       -- Who revokes the token waits for this one, and ends its server with the others; or this one for him, in vain.
+       for share
 )
 insert into liveness_server as s (
     type, name, cluster, hostname, pid, version, tags, max_concurrent, capabilities, token_id, instance_id,

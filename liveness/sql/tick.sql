@@ -6,8 +6,7 @@
 with witness as (
     select exists (
         select from liveness_server s
-          join liveness_apitoken t on t.id = s.token_id
-         where t.digest = %(own_digest)s
+         where {{own}}
            and s.witnessed_at <= clock_timestamp()
            and s.witnessed_at > clock_timestamp() - make_interval(secs => %(window)s)) as seen
 )

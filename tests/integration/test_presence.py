@@ -18,9 +18,9 @@ from jobs.api import shortcut
 from jobs.services.check import check
 from liveness.agent import Client, Refused, Unreachable
 from liveness.conf import witness_window
-from liveness.models import ApiToken, Server, ServerEvent
+from liveness.models import OWN_DIGEST, ApiToken, Server, ServerEvent
 from liveness.models import Clock as ClockRow
-from liveness.services.presence import OWN_DIGEST, Presence
+from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
 from tests.integration.test_transitions import put
 from tests.support.http import Caller

@@ -1,3 +1,4 @@
+from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -6,6 +7,8 @@ from controlplane.durations import seconds
 from liveness.management.operator_command import one_line
 from liveness.models import Role
 from liveness.services import tokens
+from liveness.services.tokens import Bounds
+from liveness.states import ServerType
 
 
 class Command(BaseCommand):
@@ -14,11 +17,40 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--role", required=True, choices=Role.values)
         parser.add_argument("--expires-in", metavar="30d", help="45s, 5m, 24h, 30d; never unless given")
+        bound = parser.add_argument_group("what alone may register with a token of role worker (default: anything)")
+        bound.add_argument("--types", type=types, metavar="A,B", help=f"of {', '.join(ServerType)}")
+        bound.add_argument("--tags", type=words, metavar="A,B", help="the tags that they may have, script and such too")
+        bound.add_argument("--cluster", type=one_line, metavar="NAME", help="the cluster that they are of")
+        bound.add_argument("--servers", type=number, metavar="N", help="how many of them may be there at once")
         parser.add_argument("name", type=one_line, help="what the token is for; shown beside its first letters")
 
     def handle(self, *, role: str, name: str, expires_in: str | None, **options: Any) -> None:
+        bounds = Bounds(options["types"], options["tags"], options["cluster"], options["servers"])
+        if role != Role.WORKER and bounds != Bounds():
+            raise CommandError(f"--types, --tags, --cluster and --servers are for the role worker, not for {role}.")
         try:
             lifetime = seconds(expires_in)
         except ValueError as error:
             raise CommandError(f"--expires-in: {error}") from None
-        self.stdout.write(tokens.create(name, role, lifetime))
+        self.stdout.write(tokens.create(name, role, lifetime, bounds))
+
+
+def words(given: str) -> list[str]:
+    """For argparse: what stands between commas, sorted, each once."""
+    found = sorted({word.strip() for word in one_line(given).split(",")} - {""})
+    if not found:
+        raise ArgumentTypeError("at least one is needed, as in A,B")
+    return found
+
+
+def types(given: str) -> list[str]:
+    found = words(given.upper())
+    if unknown := sorted({*found} - {*ServerType}):
+        raise ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(ServerType)}")
+    return found
+
+
+def number(given: str) -> int:
+    if not (given.isascii() and given.isdigit() and 0 < int(given) < 2**31):
+        raise ArgumentTypeError(f"{given} is no number of servers: 1 or more")
+    return int(given)

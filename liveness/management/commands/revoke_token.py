@@ -1,21 +1,27 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from liveness.management.operator_command import OperatorCommand
 from liveness.services import tokens
 
 
-class Command(BaseCommand):
+class Command(OperatorCommand):
     help = "Revoke the API token that begins with PREFIX, from the next request on."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("prefix", help="the first letters of the token, as shown beside its name")
-        parser.add_argument("--with-servers", action="store_true", help="end the servers' tokens made with it as well")
+        parser.add_argument(
+            "--with-servers",
+            action="store_true",
+            help="end the servers that registered with it as well, of a token that was revoked before too",
+        )
 
     def handle(self, *, prefix: str, with_servers: bool, **options: Any) -> None:
         if len(prefix) < 8:
             raise CommandError("Give at least 8 letters, so that no other token is revoked by mistake.")
-        revoked = tokens.revoke(prefix, with_servers=with_servers)
-        if not revoked:
+        revoked = tokens.revoke(prefix)
+        ended = tokens.end_servers(prefix, self.actor) if with_servers else 0
+        if not revoked and not ended:
             raise CommandError(f"No valid token begins with {prefix}.")
-        self.stdout.write(f"revoked: {revoked}")
+        self.stdout.write(f"revoked: {revoked}" + (f", servers: {ended}" if with_servers else ""))

@@ -1,0 +1,152 @@
+"""What a worker token may register, and that it is never taken for one of the control plane's own processes."""
+
+import uuid
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from jobs.services.check import check
+from liveness.models import ApiToken, Brake, Server, ServerEvent
+from liveness.services.presence import Presence
+from liveness.states import ServerType
+from tests.integration import test_hot_paths as hot
+from tests.support.http import Caller, Worker
+
+committed, threads = hot.committed, hot.threads
+
+
+def token(capsys, *words):
+    call_command("create_token", "--role", "worker", *words, "a fleet")
+    return Caller(capsys.readouterr().out.strip())
+
+
+@pytest.fixture
+def bound(db, capsys):
+    """A worker token with bounds: `bound("--tags", "gpu")`."""
+    return lambda *words: token(capsys, *words)
+
+
+def register(caller, **said):
+    return caller.post("/servers", {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4()), **said})
+
+
+@pytest.mark.parametrize(
+    ("words", "good", "bad", "field"),
+    [
+        (["--types", "WORKER,INDEXER"], {"type": "INDEXER"}, {"type": "EXECUTOR"}, "type"),
+        (["--tags", "gpu,script"], {"tags": ["gpu"]}, {"tags": ["gpu", "billing"]}, "tags"),
+        (["--cluster", "north"], {"cluster": "north"}, {}, "cluster"),
+    ],
+)
+def test_a_token_registers_only_what_it_is_bound_to(bound, words, good, bad, field):
+    caller = bound(*words)
+    assert register(caller, **good).status_code == 201
+    answer = register(caller, **bad)
+    assert (answer.status_code, answer.json()["code"], [*answer.json()["errors"]]) == (403, "token_bound", [field])
+    assert Server.objects.count() == 1
+
+
+def test_all_that_a_token_is_not_bound_to_is_said_at_once(bound):
+    answer = register(bound("--types", "INDEXER", "--tags", "a", "--cluster", "north"), tags=["b"]).json()
+    assert set(answer["errors"]) == {"type", "tags", "cluster"}
+    assert "north only, not in default" in answer["detail"]
+
+
+def test_a_claim_is_held_to_the_tags_of_the_token(bound, submit, clock):
+    secret = submit(tags=["billing"])
+    one = Worker.register(bound("--tags", "script,python"), tags=["script", "python"]).running()
+    assert one.claim() == []
+    open_to_it = submit()
+    assert [attempt["job"]["id"] for attempt in one.claim()] == [open_to_it["id"]]
+    assert submit.client.get(f"/jobs/{secret['id']}").json()["state"] == "PENDING"
+
+
+def test_a_number_of_servers_is_there_at_once_and_when_one_has_ended_another_may_come(bound, clock):
+    caller, again = bound("--servers", "2"), str(uuid.uuid4())
+    first = Worker.register(caller).running()
+    assert register(caller, instance_id=again).status_code == 201
+    answer = register(caller)
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_servers")
+    assert 0 < int(answer.headers["Retry-After"]) <= 10
+    assert register(caller, instance_id=again).status_code == 200, "the same again is found again"
+    first.beat(state="TERMINATED_GRACEFULLY")
+    assert register(caller).status_code == 201
+    assert register(caller).status_code == 429
+
+
+def test_a_number_of_servers_is_kept_when_many_register_at_once(committed, threads, capsys):
+    caller = token(capsys, "--servers", "3")
+    answers = [threads(register, Caller(caller.token)) for _ in range(8)]
+    assert sorted(answer.result(60).status_code for answer in answers) == [201] * 3 + [429] * 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--role", "client", "--tags", "a"],
+        ["--role", "worker", "--types", "ROBOT"],
+        ["--role", "worker", "--tags", ","],
+        ["--role", "worker", "--servers", "0"],
+        ["--role", "worker", "--servers", "many"],
+    ],
+    ids=" ".join,
+)
+def test_a_bound_that_makes_no_sense_is_refused_and_makes_no_token(db, words):
+    with pytest.raises(CommandError):
+        call_command("create_token", *words, "x")
+    assert not ApiToken.objects.exists()
+
+
+def test_with_their_token_servers_are_disconnected_and_no_brake_takes_it_for_an_outage(worker, api, clock, capsys):
+    registrar = api("worker")
+    fleet = [Worker.register(registrar).running() for _ in range(4)]
+    others = [worker(name=f"other-{number}", old=True) for number in range(4)]
+    call_command("revoke_token", registrar.token[:11])
+    assert fleet[0].beat().status_code == 200
+    call_command("revoke_token", "--with-servers", registrar.token[:11])
+    assert capsys.readouterr().out.splitlines() == ["revoked: 1", "revoked: 0, servers: 4"]
+    events = ServerEvent.objects.filter(to_state="DISCONNECTED")
+    assert {event.actor.partition(":")[0] for event in events} == {"operator"}
+    assert {str(event.server_id) for event in events} == {one.id for one in fleet}
+    assert fleet[0].beat().status_code == 401
+    clock.advance(46)
+    for one in others:
+        one.beat()
+    check()
+    assert not Brake.objects.exists()
+    with pytest.raises(CommandError):
+        call_command("revoke_token", registrar.token[:11])
+
+
+@pytest.mark.parametrize("type", ["WEBSERVER", "EXECUTOR", "SCHEDULER"])
+def test_what_a_token_registered_is_drawn_as_external_whatever_it_says_it_is(api, admin_client, type, clock):
+    own = Presence(ServerType(type), "ours")
+    own.beat()
+    fake = Worker.register(api("worker"), type=type, name="fake").running()
+    for page in ("/admin/instance/", "/admin/instance/servers/"):
+        seen = admin_client.get(page).content.decode()
+        assert seen.count(f"<small>{type}</small>") == seen.count(f"<small>{type}, external</small>") == 1, page
+    overview = admin_client.get("/admin/instance/").content.decode()
+    assert f"{type} alive" in overview and f"{type}, external alive" in overview
+    assert "the control plane itself" in admin_client.get(f"/admin/instance/servers/{own.server.id}/").content.decode()
+    assert "token a worker (" in admin_client.get(f"/admin/instance/servers/{fake.id}/").content.decode()
+    said = {server["name"]: server["own"] for server in api("viewer").get("/servers").json()["items"]}
+    assert said == {"ours": True, "fake": False}
+
+
+@pytest.mark.parametrize("type", ["WEBSERVER", "EXECUTOR"])
+def test_what_a_token_registered_is_never_a_witness(api, clock, type):
+    fake = Worker.register(api("worker"), type=type, name="web@here-1").running()
+    for _ in range(3):
+        clock.step(10)
+        assert fake.beat(claimed=[], running=[]).status_code == 200
+        check()
+    assert api("viewer").get("/instance").json()["observed_clock"]["moves"] is False
+
+
+def test_the_admin_shows_no_instance_id_with_which_a_server_could_be_replaced(admin_client, worker):
+    server = Server.objects.get(pk=worker().id)
+    for page in (f"liveness/server/{server.pk}/change/", "liveness/server/"):
+        seen = admin_client.get(f"/admin/{page}").content.decode()
+        assert server.name in seen
+        assert str(server.instance_id) not in seen and server.instance_id.hex not in seen
