@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 PROBLEMS = {
@@ -14,6 +15,7 @@ PROBLEMS = {
     "410": "The server is not known any more.",
     "413": "The body is larger than 1 MiB.",
     "415": "The body is not application/json.",
+    "429": "Too many; Retry-After says when to try again: `too_many_servers` of a token that is bound to a number.",
     "503": "Not just now; Retry-After says when to try again. The `code` says why: `database_unavailable`, `try_again`,"
     " or of a submission with `require_worker` what is in the way: `workers_in_maintenance`, `workers_cordoned` (or"
     " draining), otherwise `no_fresh_workers`: `filter` says freshness (or nobody is there), tags, state or capacity.",
@@ -38,6 +40,15 @@ class BearerScheme(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         return {"type": "http", "scheme": "bearer", "description": "An API token, or a server token."}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    target_class = "jobs.api.sessions.StaffSession"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        cookie = {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
+        return {**cookie, "description": "Of staff who are signed in; what changes something needs the CSRF token too."}
 
 
 def add_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:

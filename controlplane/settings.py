@@ -16,6 +16,8 @@ DATA_DIR = Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()
 SECRET_KEY = os.environ.get("SECRET_KEY") or secret_key.kept_in(DATA_DIR)
 DEBUG = os.environ.get("DEBUG", "") == "1"
 ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
+# A proxy in front speaks TLS, and says so in a header that no request may bring through it.
+BEHIND_TLS = os.environ.get("BEHIND_TLS", "") == "1"
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("CSRF_TRUSTED_ORIGINS", "").split(",") if o]
 
 # What the control plane is configured by; every key and its default: liveness/conf.py, jobs/conf.py.
@@ -48,6 +50,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "controlplane.sign_in.Sessions",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -66,6 +69,31 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGIN_URL = "admin:login"
+
+AUTHENTICATION_BACKENDS = ["controlplane.sign_in.Throttled"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+SESSION_COOKIE_AGE = 12 * 3600  # seconds, from the last use on
+SESSION_LONGEST = 14 * 86400  # seconds, from signing in on, however much it is used
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"  # no cookie more
+
+if BEHIND_TLS:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_SSL_REDIRECT = True
+    SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|healthz)$"]  # of load balancers and kubelets, which speak no TLS
+    SECURE_HSTS_SECONDS = 365 * 86400
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
+    # HSTS for other names below ours, and for browsers that were never here, is for whoever owns the domain to promise;
+    # no such name can set a cookie with the prefix __Host-.
+    SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 TEMPLATES = [
     {

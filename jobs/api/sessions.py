@@ -8,6 +8,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from django.apps import apps
+from django.conf import settings
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
@@ -67,5 +68,7 @@ class StaffSession(SessionAuthentication):
         try:
             self.enforce_csrf(request)
         except PermissionDenied as refused:
-            raise CsrfFailed(f"{refused.detail} Send the cookie csrftoken as the header X-CSRFToken.") from None
+            raise CsrfFailed(
+                f"{refused.detail} Send the cookie {settings.CSRF_COOKIE_NAME} as the header X-CSRFToken."
+            ) from None
         return user, SessionCredential(user)

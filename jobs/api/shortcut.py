@@ -85,6 +85,8 @@ def heard(hear: Callable[[Plain], Any | None], beat: Plain) -> HttpResponse | No
 def plain(environ: Environ) -> Plain | None:
     """The heartbeat that a request is, when it is a plain one."""
     path = HEARTBEAT.fullmatch(environ["PATH_INFO"]) if environ["REQUEST_METHOD"] == "POST" else None
+    if settings.SECURE_SSL_REDIRECT and environ.get("HTTP_X_FORWARDED_PROTO") != "https":
+        return None
     if not (path and environ.get("CONTENT_TYPE") == "application/json" and welcome(environ.get("HTTP_HOST", ""))):
         return None
     scheme, _, text = environ.get("HTTP_AUTHORIZATION", "").partition(" ")

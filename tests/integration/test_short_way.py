@@ -90,6 +90,13 @@ def test_it_tells_of_a_drain_of_maintenance_and_of_what_to_cancel(way, frozen, w
     assert heard["cancel"] == [attempt["id"]] and heard["drain"] and heard["maintenance"] and heard["cordoned"]
 
 
+def test_behind_tls_what_came_in_clear_goes_the_long_way_which_sends_it_to_https(way, worker, settings):
+    one = worker()
+    settings.SECURE_SSL_REDIRECT = True
+    assert way.beat(one) is None
+    assert way.beat(one, HTTP_X_FORWARDED_PROTO="https")
+
+
 def test_it_is_written_like_any_other(way, worker, clock):
     one = worker()
     before, beats = Server.objects.get(pk=one.id), Heartbeat.objects.count()

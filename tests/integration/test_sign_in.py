@@ -1,0 +1,125 @@
+"""Signing in: passwords are tried at a limited rate, and sessions last while they are used."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.test import Client
+
+from controlplane import sign_in
+from liveness.models import SignIn
+from liveness.services import sign_ins
+from tests.integration import test_hot_paths as hot
+
+committed, threads = hot.committed, hot.threads
+HERE, THERE = "192.0.2.1", "192.0.2.2"
+PAUSE, HOUR, DAY = 30, 3600, 86400
+
+
+@pytest.fixture
+def hashed(frozen, monkeypatch):
+    """The passwords that were looked at; there is a user ann, and the clock stands still."""
+    seen = []
+    User.objects.create_superuser("ann", password="a right password")
+    for method in ("check_password", "set_password"):  # the second for a name that nobody has
+        real = getattr(User, method)
+        monkeypatch.setattr(User, method, lambda self, raw, real=real: seen.append(raw) or real(self, raw))
+    return seen
+
+
+def attempt(word="wrong", name="ann", address=HERE):
+    said = {"username": name, "password": word, "next": "/admin/"}
+    return Client().post("/admin/login/", said, REMOTE_ADDR=address)
+
+
+def test_after_five_wrong_passwords_the_next_is_not_even_looked_at_and_the_answer_says_when_it_is(hashed, frozen):
+    assert [attempt().status_code for _ in range(5)] == [200] * 5
+    assert len(hashed) == 5
+    answer = attempt("a right password")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "30")
+    assert "allowed in 30 s" in answer.content.decode()
+    assert len(hashed) == 5
+    assert not SignIn.objects.filter(key__contains="ann").exists()
+
+
+def test_nobody_is_kept_out_for_longer_than_a_pause_by_those_who_go_on_trying(hashed, frozen):
+    for _ in range(30):
+        attempt()
+    frozen.advance(PAUSE - 1)
+    assert attempt("a right password").status_code == 429
+    frozen.advance(1)
+    assert attempt("a right password").status_code == 302
+
+
+def test_another_address_and_another_name_are_not_kept_out_with_it(hashed):
+    for _ in range(6):
+        attempt()
+    assert attempt(name="bob").status_code == 200
+    assert attempt("a right password", address=THERE).status_code == 302
+
+
+@pytest.mark.parametrize("address", [HERE, "2001:db8::{:x}"])
+def test_many_names_from_one_address_are_limited_too(hashed, address):
+    answers = [attempt(name=f"name-{n}", address=address.format(n)).status_code for n in range(25)]
+    assert answers == [200] * 20 + [429] * 5
+    assert len(hashed) == 20
+
+
+def test_the_right_password_makes_the_wrong_ones_before_it_forgotten_and_counts_for_nothing(hashed):
+    for _ in range(25):
+        assert attempt("a right password").status_code == 302
+    for _ in range(2):
+        assert [attempt().status_code for _ in range(4)] == [200] * 4
+        assert attempt("a right password").status_code == 302
+
+
+def test_what_has_passed_leaves_no_rows(hashed, frozen):
+    for n in range(20):
+        attempt(name=f"name-{n}")
+    frozen.advance(20 * PAUSE)
+    attempt(address=THERE)
+    assert SignIn.objects.count() == 2
+
+
+def test_no_more_are_let_through_when_they_come_all_at_once(committed, threads):
+    answers = [threads(sign_ins.count, "ann", HERE) for _ in range(9)]
+    assert sorted(answer.result(30) > 0 for answer in answers) == [False] * 5 + [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("behind_tls", "forwarded", "address"),
+    [(False, "192.0.2.9", HERE), (True, "192.0.2.8, 192.0.2.9", "192.0.2.9"), (True, "", HERE)],
+)
+def test_only_behind_a_proxy_is_its_word_taken_for_the_address(rf, settings, behind_tls, forwarded, address):
+    settings.BEHIND_TLS = behind_tls
+    request = rf.get("/", REMOTE_ADDR=HERE, headers={"X-Forwarded-For": forwarded})
+    assert sign_in.address_of(request) == address
+
+
+@pytest.mark.parametrize("password", ["short", "12345678901234", "password123", "ann-smith"])
+def test_a_bad_password_is_refused(db, password):
+    with pytest.raises(ValidationError):
+        validate_password(password, User(username="ann-smith"))
+
+
+def test_a_session_lasts_while_it_is_used_and_for_a_fortnight_at_most(client, admin_user, monkeypatch):
+    now = [1.8e9]
+    monkeypatch.setattr(sign_in.time, "time", lambda: now[0])
+    client.force_login(admin_user)
+
+    def is_renewed(after):
+        now[0] += after
+        answer = client.get("/admin/")
+        assert answer.status_code == 200
+        return "sessionid" in answer.cookies
+
+    assert not is_renewed(0)
+    assert not is_renewed(HOUR / 2)
+    assert is_renewed(HOUR)
+    for _ in range(13):
+        assert is_renewed(DAY)
+    assert not is_renewed(DAY)
+
+
+def test_who_is_not_signed_in_gets_no_session(client, db):
+    assert "sessionid" not in client.get("/admin/login/").cookies
