@@ -1,5 +1,7 @@
 """Where a process can be reached."""
 
+import ipaddress
+
 import psutil
 from django.conf import settings
 
@@ -10,6 +12,14 @@ def reachable(host: str) -> str:
     """The name under which this machine reaches a server that listens on `host`."""
     local = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
     return f"[{local}]" if ":" in local else local
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens on `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def client_of_itself() -> Client:

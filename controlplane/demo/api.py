@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import urllib3
 
+from liveness.agent.client import LOCAL
+
 
 class Failed(Exception):
     """It cannot be reached, or it said no."""
@@ -31,7 +33,7 @@ class Api:
 
     def request(self, method: str, path: tuple[str, ...], body: str | None = None) -> dict[str, Any]:
         address = "/".join([self.url, "api", "v1", *(quote(part, safe="") for part in path)])
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        headers = {**LOCAL, "Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         try:
             response = self.pool.request(method, address, body=body, headers=headers)
         except urllib3.exceptions.HTTPError as error:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import json
+import socket
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
+import structlog
 import urllib3
 
+log = structlog.get_logger()
 API = "/api/v1"
 
 
@@ -36,21 +40,25 @@ class Client:
     """Posts JSON to one control plane; safe to share between threads.
 
     `timeout` (seconds) holds for each call that says no other: for connecting and the answer's first byte together.
-    `host` is the name to ask for, where the address has another.
+    `host` is the name to ask for, where the address has another. What would travel in clear is said in the log.
     """
 
     def __init__(self, url: str, timeout: float = 10.0, host: str = "") -> None:
         base = url.rstrip("/")
         self.base = base if base.endswith(API) else base + API
         self.timeout = timeout
-        self._host = {"Host": host} if host else {}
+        self._headers = {"Host": host} if host else {}
+        if is_here(self.base):
+            self._headers |= LOCAL
+        elif not self.base.startswith("https:"):
+            log.warning(f"Tokens and jobs travel in clear to {self.base}: give it an address with https://")
         self.clock_offset = 0.0  # their wall clock minus ours, in seconds, from the last answer
         self._pool = urllib3.PoolManager(num_pools=2, maxsize=4, retries=False)
 
     def post(self, path: str, body: dict[str, Any], token: str, within: float | None = None) -> dict[str, Any]:
         """The answer to `body`; raises Refused or Unreachable."""
         headers = {
-            **self._host,
+            **self._headers,
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
             "Accept": "application/json, application/problem+json",
@@ -78,6 +86,29 @@ class Client:
                 self.clock_offset = email.utils.parsedate_to_datetime(date).timestamp() - time.time()
 
 
+# A control plane behind a proxy that speaks TLS (BEHIND_TLS) sends all others there.
+LOCAL = {"X-Forwarded-Proto": "https"}
+"""Said with what does not leave this machine: it needs no TLS."""
+
+
+def is_here(url: str) -> bool:
+    """Whether an address is one of this machine's own."""
+    try:
+        found = socket.getaddrinfo(urlsplit(url).hostname, 0, type=socket.SOCK_DGRAM)
+    except (OSError, ValueError):
+        return False
+    return bool(found) and all(_is_own(family, address) for family, _, _, _, address in found)
+
+
+def _is_own(family: socket.AddressFamily, address: Any) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as own:
+            own.bind(address)  # to any port: only what is ours can be bound to
+    except OSError:
+        return False
+    return True
+
+
 def _read(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     status = response.status
     try:
@@ -90,6 +121,9 @@ def _read(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
         if not isinstance(body, dict):
             raise Unreachable(f"{status} without a JSON object")
         return body
+    if 300 <= status < 400:
+        where = response.headers.get("Location", "another address")
+        raise Refused(status, "", f"the control plane sends its callers to {where}: use that address")
     detail = str(problem.get("detail") or problem.get("title") or response.reason or "no detail")
     if status >= 500 or status in (408, 425, 429):
         raise Unreachable(f"{status}: {detail}", _seconds(response.headers.get("Retry-After")))

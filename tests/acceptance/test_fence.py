@@ -137,6 +137,12 @@ def test_taken_from_a_living_worker_a_job_begins_elsewhere_only_when_its_code_ha
 def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, working):
     names = [f"braked-{number}" for number in range(3)]
     held = {name: working(name, AT_ONCE) for name in names}
+    with psycopg.connect(running.env["DATABASE_URL"], autocommit=True) as connection:
+        heard = "select from liveness_server where name = any(%s) and heard_observed - created_observed > timeout"
+        eventually(
+            lambda: len(connection.execute(heard, [names]).fetchall()) == len(names),
+            why="they were heard for longer than their timeout, so they count",
+        )
     for name in names:
         running.processes[name].send_signal(signal.SIGSTOP)
     frozen_at = time.time()

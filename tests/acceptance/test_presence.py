@@ -7,6 +7,7 @@ import socket
 import psutil
 import psycopg
 import pytest
+import urllib3
 from psycopg.rows import namedtuple_row
 
 from tests.support.processes import eventually, fleet
@@ -112,6 +113,17 @@ def test_own_processes_are_servers_from_their_start_to_their_end(own):
         own.processes[name].wait(10)
     ended = [*servers.named("web@%")[1:], executor, embedded, beat]
     assert [servers.states(server)[0] for server in ended] == [ENDED_WELL] * 5
+
+
+def test_behind_tls_it_hears_itself_and_the_agents_of_its_machine_and_sends_others_to_https(folder):
+    with fleet(folder, BEHIND_TLS="1") as own:
+        url = own.web()
+        own.agent("one", url)
+        own.servers = Servers(own.env["DATABASE_URL"])
+        eventually(lambda: own.servers.running("one"), why="an agent on the same machine registers")
+        eventually(lambda: own.servers.running("web@%")[0].witnessed_at, why="the web process hears itself")
+        assert urllib3.request("GET", f"{url}/admin/", redirect=False).headers["Location"].startswith("https://")
+        own.servers.connection.close()
 
 
 def test_a_process_that_cannot_register_serves_and_ends_as_ever(folder):
