@@ -90,6 +90,13 @@ def admin_password() -> str | None:
     return password
 
 
+def kept_password(data_dir: Path, password: str) -> Path:
+    """Where the first password is kept, readable by its owner only."""
+    path = data_dir / "admin_password"
+    write_secret(path, f"{password}\n")
+    return path
+
+
 def kept_token(data_dir: Path, role: str) -> str:
     """An API token of our own: the one in the data directory while it is good, else a new one."""
     path = data_dir / "tokens" / role
@@ -100,10 +107,14 @@ def kept_token(data_dir: Path, role: str) -> str:
     except (FileNotFoundError, TokenRefused):
         text = tokens.create(f"standalone {role}", role)
     path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_secret(path, text)
+    return text
+
+
+def write_secret(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
-    return text
 
 
 def let_go() -> None:

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from rich.console import Console
 
+from controlplane.address import is_loopback
 from controlplane.standalone import parts, preparation
 from controlplane.standalone.supervisor import Part, Supervisor
 
@@ -29,6 +30,11 @@ class Command(BaseCommand):
 
     def handle(self, *, host: str, port: int, workers: int, demo: bool, **_: Any) -> None:
         preparation.check_address(host, port)
+        if not settings.BEHIND_TLS and not is_loopback(host):
+            self.stderr.write(
+                f"What comes to {host} from other machines travels in clear, tokens and passwords too: put a proxy "
+                "that speaks TLS in front, and set BEHIND_TLS=1."
+            )
         preparation.check_settings()
         data_dir = settings.DATA_DIR
         os.environ.update(parts.environment(data_dir, host))
@@ -52,9 +58,16 @@ class Command(BaseCommand):
             with console.status(f"{what} …"):
                 step()
         if password := preparation.admin_password():
-            self.stdout.write(
-                f"An administrator was made, shown this once: user {preparation.ADMIN}, password {password}"
-            )
+            if self.stdout.isatty():
+                self.stdout.write(
+                    f"An administrator was made, shown this once: user {preparation.ADMIN}, password {password}"
+                )
+            else:  # a journal, or a file, keeps what it is given, and others read it
+                kept = preparation.kept_password(settings.DATA_DIR, password)
+                self.stdout.write(
+                    f"An administrator was made: user {preparation.ADMIN}, the password is in {kept} "
+                    "(delete it when you have read it)"
+                )
         else:
             self.stdout.write(
                 f"An administrator exists; `python manage.py changepassword {preparation.ADMIN}` sets a new password."
