@@ -1,6 +1,9 @@
 """What happened: transitions of servers and actions on them and on jobs, interrupted attempts, refused reports."""
 
+from collections.abc import Collection
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -19,6 +22,9 @@ OF_JOB = Case(
 )
 """An operator's action on a job has an event of no server, under the name of the job."""
 IS_TRANSITION = Q(action="")
+NAMED = {what: Q(server_id=None, server_name__startswith=f"{what} ") for what in ("job", "execution", "trigger")}
+"""Events of what is no server stand under its name: of whom each tells."""
+EVERYTHING = ("server", *NAMED)
 NO_NUMBER = Cast(Value(None), IntegerField())
 TOLD: dict[str, tuple[Any, ...]] = {
     "transitions": (
@@ -82,11 +88,19 @@ class Source(NamedTuple):
 
 
 def activity(
-    limit: int = 20, kind: str = "", server: str = "", who: str = "", before: datetime | None = None
+    limit: int = 20,
+    kind: str = "",
+    server: str = "",
+    who: str = "",
+    before: datetime | None = None,
+    sees: Collection[str] = EVERYTHING,
 ) -> tuple[list[Happening], datetime | None]:
-    """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment; at most
-    `limit`, latest first. And since when it was looked for, where that was not from the beginning."""
-    some = sources(kind, server, who, before)
+    """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment, to what
+    the reader `sees`; at most `limit`, latest first. And since when it was looked for, where that was not from the
+    beginning."""
+    some = sources(kind, server, who, before, sees)
+    if not some:
+        return [], None
     ends = [source.end for source in some if source.sought]
     found = Clock.objects.values_list(*ends).get() if ends else ()
     since = max((end for end in found if end), default=None)
@@ -96,7 +110,15 @@ def activity(
     return happenings[:limit], since if len(happenings) < limit else None
 
 
-def sources(kind: str, server: str, who: str, before: datetime | None) -> list[Source]:
+def visible(sees: Collection[str]) -> Q:
+    """The events of what somebody sees; those of the whole instance are for who sees servers."""
+    if set(EVERYTHING) <= set(sees):
+        return Q()
+    seen = ~reduce(or_, NAMED.values()) if "server" in sees else Q(pk=None)
+    return reduce(or_, (named for what, named in NAMED.items() if what in sees), seen)
+
+
+def sources(kind: str, server: str, who: str, before: datetime | None, sees: Collection[str]) -> list[Source]:
     transitions, refusals = ServerEvent.objects.order_by(), LateReport.objects.order_by()
     interruptions = Attempt.objects.filter(state__in=INTERRUPTED)
     on_server = from_server = Q()
@@ -115,8 +137,9 @@ def sources(kind: str, server: str, who: str, before: datetime | None) -> list[S
         refusals = refusals.none()
     is_kind = {"server": IS_TRANSITION, "action": ~IS_TRANSITION}.get(kind, Q())
     by, ended_by = (Q(actor__icontains=who), Q(ended_by__icontains=who)) if who else (Q(), Q())
-    of_servers = Source("transitions", "at", transitions, is_kind & by, of_one=bool(server))
+    of_servers = Source("transitions", "at", transitions, is_kind & by & visible(sees), of_one=bool(server))
     of_attempts = Source("interruptions", "finished_at", interruptions, on_server & ended_by)
     of_reports = Source("refusals", "at", refusals, from_server)
     of_kind = {"server": of_servers, "action": of_servers, "attempt": of_attempts, "refusal": of_reports}
-    return [of_kind[kind]] if kind else [of_servers, of_attempts, of_reports]
+    some = [of_kind[kind]] if kind else [of_servers, of_attempts, of_reports]
+    return some if "job" in sees else [source for source in some if source is of_servers]

@@ -1,7 +1,7 @@
 """Staff who are signed in may call the API from their browser, with the session of the admin and its CSRF token.
 
-Whoever may take every action of the Instance pages is an operator, who may view servers a viewer. What asks for one
-permission at a time are the pages: the API has roles.
+Whoever may view all that the Instance pages show is a viewer, who may take every action there as well an operator. What
+asks for one permission at a time are the pages: the API has roles, and a viewer reads everything.
 """
 
 from functools import cache, cached_property
@@ -17,9 +17,8 @@ from jobs.errors import CsrfFailed
 from liveness.api.authentication import Credential
 from liveness.errors import WrongRole
 from liveness.models import ApiToken, Role
+from liveness.pages.reading import VIEWS
 from liveness.services import tokens
-
-VIEW = "liveness.view_server"
 
 
 @cache
@@ -51,11 +50,9 @@ class SessionCredential(Credential):
 
     @cached_property
     def role(self) -> Role:
-        if self.user.has_perms(operating()):
-            return Role.OPERATOR
-        if self.user.has_perm(VIEW):
-            return Role.VIEWER
-        raise WrongRole(f"This needs the permission {VIEW}, or those of all actions of an operator.")
+        if not self.user.has_perms(VIEWS.values()):
+            raise WrongRole(f"This needs the permissions {', '.join(VIEWS.values())}.")
+        return Role.OPERATOR if self.user.has_perms(operating()) else Role.VIEWER
 
 
 class StaffSession(SessionAuthentication):

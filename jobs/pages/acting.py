@@ -26,16 +26,17 @@ from jobs.pages.filters import Filter, as_uuid
 from jobs.pages.unknown import HOME
 from liveness.errors import ChangedSinceSeen
 from liveness.pages.actions import Action, actor
-from liveness.pages.reading import HtmxRequest, View, for_readers, page, permitted
+from liveness.pages.reading import ACTING, HtmxRequest, View, for_readers, page, permitted, sees
 
 AT_ONCE, BATCH, REFUSALS_SHOWN = 400, 200, 10
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What can be acted on: servers, or jobs."""
+    """What can be acted on: servers, jobs or executions."""
 
     noun: str
+    """As in `VIEWS`: its pages are for those who may view it."""
     rows: Callable[[], QuerySet[Any]]
     filter: type[Filter]
     decides: tuple[str, ...]
@@ -46,7 +47,7 @@ class Kind:
     locks: Q = field(default_factory=Q)
     """Which of them may be locked while it is looked whether they have changed."""
     consequences: Callable[[str, list[Any]], list[Any]] = field(default=lambda name, rows: [])
-    """What else would happen, of those that were picked."""
+    """The jobs that would move too, of those that were picked: for those who may view jobs."""
 
     def plural(self, count: int) -> str:
         return f"{count:,} {self.noun}{'' if count == 1 else 's'}"
@@ -82,7 +83,7 @@ class Chosen:
 def action_page(kind: Kind, action: Action) -> View:
     """The page of one action."""
 
-    @for_readers
+    @for_readers(kind.noun, ACTING)
     def view(request: HtmxRequest) -> HttpResponse:
         permitted(request, action.permission)
         chosen = Chosen.of(kind, request)
@@ -111,7 +112,7 @@ def preview(request: HtmxRequest, chosen: Chosen, action: Action, form: Any, pro
         rows = list(chosen.rows)
         refusals = [(row, kind.said(row), action.refusal(row)) for row in rows]
         total, would = len(rows), sum(refusal is None for *_, refusal in refusals)
-        shown = {"rows": refusals, "consequences": kind.consequences(action.name, rows)}
+        shown = {"rows": refusals, "consequences": sees(request, "job") and kind.consequences(action.name, rows)}
         whom = kind.said(rows[0]) if total == 1 else kind.plural(total)
     return confirmation(
         request, f"{action.label}: {whom}", action, form, chosen.back, problem,

@@ -14,20 +14,21 @@ from jobs.pages.listing import at_least, before_link, listed
 from jobs.pages.told import job_told
 from jobs.pages.unknown import HOME
 from liveness.pages.actions import offered
-from liveness.pages.reading import HtmxRequest, for_readers, page
+from liveness.pages.reading import HtmxRequest, for_readers, page, viewable
 from liveness.pages.words import ago
 from liveness.selectors import database_time
 
 HAPPENINGS_A_PAGE, JOBS_A_PAGE = 50, 50
 
 
-@for_readers
+@for_readers()
 def activity(request: HtmxRequest) -> HttpResponse:
     """Transitions, resubmissions, refusals and operator actions, latest first; nobody changes or deletes them."""
     chosen = ActivityFilter(request.GET)
     before = moment_said(request.GET.get("before"))
     now: Any = database_time()
-    found, since = happenings.activity(HAPPENINGS_A_PAGE + 1, before=before, **chosen.chosen)
+    sees = viewable(request.user)
+    found, since = happenings.activity(HAPPENINGS_A_PAGE + 1, before=before, sees=sees, **chosen.chosen)
     last = found[-2].at if len(found) > HAPPENINGS_A_PAGE else since
     shown = {
         "title": "Activity",
@@ -42,7 +43,7 @@ def activity(request: HtmxRequest) -> HttpResponse:
     return page(request, "happenings", shown)
 
 
-@for_readers
+@for_readers("job")
 def quarantine(request: HtmxRequest) -> HttpResponse:
     """Jobs that ended with their workers, again and again: for a look, and then resubmitted or dismissed."""
     chosen = QuarantineFilter(request.GET)

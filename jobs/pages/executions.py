@@ -30,7 +30,7 @@ FROM_THE_LEFT = [
 A_PAGE, DRAWN, LISTED, EVENTS_SHOWN = 50, 80, 200, 100
 
 
-@for_readers
+@for_readers("execution")
 def executions(request: HtmxRequest) -> HttpResponse:
     """Executions, latest first, a page at a time; `?before=` an id goes on."""
     chosen = ExecutionFilter(request.GET)
@@ -52,7 +52,7 @@ def executions(request: HtmxRequest) -> HttpResponse:
     return page(request, "executions", shown)
 
 
-@for_readers
+@for_readers("execution")
 def execution(request: HtmxRequest, execution: UUID) -> HttpResponse:
     """One execution: its steps as a graph and as lanes, and what the control plane did in it."""
     try:
@@ -108,7 +108,7 @@ def step_told(step: Any) -> dict[str, Any]:
     return {"it": step, "what": action_said(step.action), "needs": [key for key in step.depends_on if key]}
 
 
-@for_readers
+@for_readers("trigger")
 def triggers(request: HtmxRequest) -> HttpResponse:
     """Triggers: when each is due next, and what came of its last slots."""
     shown = {

@@ -32,7 +32,7 @@ LINES_SHOWN, LINES_READ = 200, 1000
 PLACES_SHOWN = 50
 
 
-@for_readers
+@for_readers("job")
 def jobs(request: HtmxRequest) -> HttpResponse:
     """Jobs, latest first, a page at a time; `?before=` an id goes on."""
     chosen = JobFilter(request.GET)
@@ -71,7 +71,7 @@ def jobs(request: HtmxRequest) -> HttpResponse:
     return page(request, "jobs", shown)
 
 
-@for_readers
+@for_readers("job")
 def job(request: HtmxRequest, job: UUID) -> HttpResponse:
     """One job: its attempts as lanes, the same as a table, why it waits, and what went in and came out."""
     found: Any = selectors.told(job, LINES_SHOWN)
@@ -141,7 +141,7 @@ def placement(job: Any) -> dict[str, Any] | None:
     }
 
 
-@for_readers
+@for_readers("job")
 def job_logs(request: HtmxRequest, job: UUID) -> Any:
     """All that a job's code wrote, as a text."""
     if not selectors.bare_jobs().filter(pk=job).exists():

@@ -18,7 +18,7 @@ from liveness import selectors as liveness
 from liveness.conf import conf
 from liveness.pages.heartbeats import BEATS, strip_of
 from liveness.pages.outlook import concern, drawn, type_words
-from liveness.pages.reading import HtmxRequest, for_readers, page
+from liveness.pages.reading import HtmxRequest, for_readers, page, viewable
 from liveness.pages.words import age, ago, jobs_said
 from liveness.states import ServerState, ServerType
 
@@ -26,10 +26,33 @@ SERVERS_SHOWN, HAPPENINGS_SHOWN = 12, 12
 """Rows, those that need attention first: of the others the tiles tell the number, and the page of servers all."""
 
 
-@for_readers
+@for_readers()
 def overview(request: HtmxRequest) -> HttpResponse:
-    """What is there, in one sentence and in full."""
+    """What is there, in one sentence and in full, of what its reader may view."""
+    sees = viewable(request.user)
     figures = selectors.figures()
+    if "job" not in sees:
+        figures |= {"counts": {}, "flags": {}, "waiting": None}
+    shown = {
+        "title": "Instance",
+        "check": check_told(figures["check_age"], figures["now"]),
+        "by_state": counted(figures),
+        "waiting": None if figures["waiting"] is None else age(figures["waiting"], figures["now"]),
+        "activity": [(row, ago(row.at, figures["now"])) for row in activity(HAPPENINGS_SHOWN, sees=sees)[0]],
+        "has_jobs": bool(figures["counts"]),
+        "brakes": figures["brakes"] or [],
+        "flags": [flag_told(flag, count) for flag, count in figures["flags"].items() if count],
+        "maintenance": figures["maintenance"],
+        "witnessed": figures["witnessed"],
+        "unwritten": figures["unwritten"] or [],
+        "url": request.build_absolute_uri("/").rstrip("/"),
+        **(of_servers(figures) if "server" in sees else {}),
+    }
+    return page(request, "overview", shown)
+
+
+def of_servers(figures: dict[str, Any]) -> dict[str, Any]:
+    """What the first page tells of servers: the verdict, their number by type, those that need attention and others."""
     by_type = list(liveness.present_by_type())
     servers = list(liveness.with_beats(selectors.instance(SERVERS_SHOWN, ended=1), BEATS))
     present = sum(row["present"] for row in by_type)
@@ -37,31 +60,18 @@ def overview(request: HtmxRequest) -> HttpResponse:
     worries = {server.pk: worry for server in running if (worry := concern(server))}
     worried = sorted((server for server in running if server.pk in worries), key=lambda it: worries[it.pk][0])
     needing = sum(row["present"] - row["well"] for row in by_type)
-    shown = {
-        "title": "Instance",
+    return {
         "verdict": verdict(by_type, servers, sorted(worries.values(), key=lambda worry: worry[0]), figures),
-        "check": check_told(figures["check_age"], figures["now"]),
         "by_type": [
             {**row, "words": type_words(row["type"], own=row["is_own"]), "url": servers_url(row)} for row in by_type
         ],
-        "by_state": counted(figures),
-        "waiting": None if figures["waiting"] is None else age(figures["waiting"], figures["now"]),
         "attention": [listed(server) for server in worried],
         "attention_left_out": max(0, needing - len(worried)),
         "servers": [listed(server) for server in running if server.pk not in worries],
         "present": present,
         "left_out": present - sum(server.state not in liveness.ENDED for server in running),
-        "activity": [(row, ago(row.at, figures["now"])) for row in activity(HAPPENINGS_SHOWN)[0]],
-        "has_jobs": bool(figures["counts"]),
         "has_workers": any(row["type"] == ServerType.WORKER for row in [*by_type, *map(vars, servers)]),
-        "brakes": figures["brakes"] or [],
-        "flags": [flag_told(flag, count) for flag, count in figures["flags"].items() if count],
-        "maintenance": figures["maintenance"],
-        "witnessed": figures["witnessed"],
-        "unwritten": figures["unwritten"] or [],
-        "url": request.build_absolute_uri("/").rstrip("/"),
     }
-    return page(request, "overview", shown)
 
 
 def flag_told(flag: str, count: int) -> dict[str, Any]:

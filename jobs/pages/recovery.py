@@ -18,7 +18,7 @@ from jobs.services import sweep
 from jobs.states import AttemptState
 from liveness import selectors as liveness
 from liveness.pages.actions import NoteForm, actor
-from liveness.pages.reading import HtmxRequest, for_readers, page, permitted
+from liveness.pages.reading import ACTING, HtmxRequest, for_readers, page, permitted
 from liveness.pages.words import counted
 
 PERMISSION = "jobs.recover_workerjob"
@@ -65,7 +65,7 @@ class Thresholds(forms.Form):
         return form
 
 
-@for_readers
+@for_readers("job")
 def stale(request: HtmxRequest) -> HttpResponse:
     """The live attempts without a sign of life for longer than the thresholds, the most silent first."""
     form = Thresholds.asked(request)
@@ -93,7 +93,7 @@ def stale(request: HtmxRequest) -> HttpResponse:
     return page(request, "recovery", shown)
 
 
-@for_readers
+@for_readers("job", ACTING)
 def by_hand(request: HtmxRequest, name: str) -> HttpResponse:
     """One of the two: with a look at how many (GET), and a note (POST)."""
     if name not in BY_HAND:

@@ -21,7 +21,7 @@ from liveness.pages.actions import SERVER_ACTIONS, offered
 from liveness.pages.heartbeats import BEATS, intervals, strip_of
 from liveness.pages.machine import machine
 from liveness.pages.outlook import drawn, outlook, type_words
-from liveness.pages.reading import HtmxRequest, for_readers, page
+from liveness.pages.reading import HtmxRequest, for_readers, page, sees
 from liveness.pages.words import ago, moment, server_link, until
 from liveness.selectors import ENDED
 
@@ -29,7 +29,7 @@ SERVERS_A_PAGE, ENDED_SHOWN = 20, 10
 LOST = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 
 
-@for_readers
+@for_readers("server")
 def servers(request: HtmxRequest) -> HttpResponse:
     """Servers, those that need attention first, a page at a time; those that ended fold under History."""
     chosen = ServerFilter(request.GET)
@@ -99,14 +99,14 @@ def skew(server: Any, usual: dict[str, str]) -> dict[str, Any]:
     return {"skew": other if server.state in states.ALIVE and other != server.version else None}
 
 
-@for_readers
+@for_readers("server")
 def server(request: HtmxRequest, server: UUID) -> HttpResponse:
     """One server: what it is, what happens to it next and why, what it holds and what it did."""
     found: Any = selectors.holders().select_related("token").filter(pk=server).first()
     if found is None:
         return unknown(request, "server")
     beats = list(liveness.beats_of(server)[:BEATS])
-    attempts = list(selectors.attempts_of(server))
+    attempts = list(selectors.attempts_of(server)) if sees(request, "job") else []
     events = list(reversed(liveness.events_of(server).order_by("-id")[:50]))
     shown = {
         "title": found.name,

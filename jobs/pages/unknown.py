@@ -9,4 +9,5 @@ HOME = ("Instance", "instance:overview")
 
 def unknown(request: HtmxRequest, what: str) -> HttpResponse:
     """Nothing has this id, or not any more."""
-    return page(request, "unknown", {"title": f"Unknown {what}", "trail": [HOME], "what": what}, status=404)
+    shown = {"title": f"Unknown {what}", "trail": [HOME], "what": what, "list": f"instance:{what}s"}
+    return page(request, "unknown", shown, status=404)

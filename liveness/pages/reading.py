@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_http_methods
 from django_htmx.middleware import HtmxDetails
 
 from liveness.conf import conf
@@ -18,6 +18,20 @@ from liveness.conf import conf
 View = Callable[..., HttpResponse]
 POLLS = {"1": "every second", "3": "every 3 s", "10": "every 10 s", "0": "off"}
 YEAR = 365 * 86400
+READING, ACTING = ("GET", "HEAD"), ("GET", "HEAD", "POST")
+
+VIEWS = {
+    "server": "liveness.view_server",
+    "job": "jobs.view_workerjob",
+    "execution": "jobs.view_execution",
+    "trigger": "jobs.view_trigger",
+}
+"""What the pages show, and the permission to view each. Attempts, logs and late reports are a job's."""
+TABS = {
+    "overview": None, "servers": "server", "jobs": "job", "executions": "execution", "triggers": "trigger",
+    "activity": None, "quarantine": "job", "recovery": "job",
+}  # fmt: skip
+"""The pages on which others stand, and of what they are; None: of whatever their reader may view."""
 
 
 class HtmxRequest(HttpRequest):
@@ -30,20 +44,39 @@ def permitted(request: HttpRequest, permission: str) -> None:
         raise PermissionDenied(f"This needs the permission {permission}.")
 
 
-def for_readers(view: View) -> View:
-    """A page of the admin for staff who may view servers."""
+def sees(request: HttpRequest, what: str) -> bool:
+    """Whether the reader may view it, of `VIEWS`."""
+    return request.user.has_perm(VIEWS[what])
 
-    @wraps(view)
-    def judged(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        permitted(request, "liveness.view_server")
-        return view(request, *args, **kwargs)
 
-    return admin.site.admin_view(judged)
+def viewable(user: Any) -> frozenset[str]:
+    """Which of `VIEWS` somebody may view."""
+    return frozenset(what for what, permission in VIEWS.items() if user.has_perm(permission))
+
+
+def for_readers(what: str | None = None, methods: tuple[str, ...] = READING) -> Callable[[View], View]:
+    """A page of the admin for staff who may view what it shows; where that is None, for whoever may view anything."""
+
+    def guarded(view: View) -> View:
+        @wraps(view)
+        def judged(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            if what:
+                permitted(request, VIEWS[what])
+            elif not viewable(request.user):
+                raise PermissionDenied(f"This needs one of the permissions {', '.join(VIEWS.values())}.")
+            return answer(request, *args, **kwargs)
+
+        answer = require_http_methods(methods)(view)
+        return admin.site.admin_view(judged)
+
+    return guarded
 
 
 def page(request: HtmxRequest, name: str, shown: dict[str, Any], status: int = 200, lives: bool = True) -> HttpResponse:
     """The page, or for a poll only the part of it that lives."""
     live = f"admin/instance/_{name}.html"
+    sees = viewable(request.user)
+    shown = {"sees": sees, **shown}
     if request.htmx and lives:
         return render(request, live, shown, status=status)
     poll = poll_of(request)
@@ -51,6 +84,7 @@ def page(request: HtmxRequest, name: str, shown: dict[str, Any], status: int = 2
         **admin.site.each_context(request),
         "is_nav_sidebar_enabled": False,  # these pages have tabs of their own, and all of the width
         "live": live,
+        "tabs": [(tab, tab.capitalize()) for tab, what in TABS.items() if what is None or what in sees],
         "lives": lives and status == 200,
         "poll": poll,
         "polls": POLLS.items(),
@@ -66,8 +100,7 @@ def poll_of(request: HttpRequest) -> str:
     return chosen if chosen in POLLS else "3"
 
 
-@for_readers
-@require_POST
+@for_readers(methods=("POST",))
 def choose_poll(request: HttpRequest) -> HttpResponse:
     """`POST poll/`: how often pages ask anew, from now on."""
     back = request.POST.get("back", "")

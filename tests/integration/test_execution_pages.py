@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from jobs.models import Execution
 from liveness.models import ServerEvent
 from tests.support.executions import SCRIPT, step
+from tests.support.people import viewing
 
 pytestmark = pytest.mark.django_db
 
@@ -18,7 +19,7 @@ AT = "/admin/instance"
 def staff(client):
     def staff(*codenames):
         user = User.objects.create_user("ann", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=["view_server", *codenames]))
+        user.user_permissions.set(viewing(*codenames))
         client.force_login(user)
         return client
 

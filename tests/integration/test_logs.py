@@ -4,7 +4,6 @@ import json
 import uuid
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
@@ -14,6 +13,7 @@ from jobs.services.check import check
 from tests.integration import test_hot_paths
 from tests.integration.test_hot_paths import someone_waits, submit_many
 from tests.support.http import Worker
+from tests.support.people import employ
 
 committed, threads = test_hot_paths.committed, test_hot_paths.threads
 HOSTILE = "<script>alert(1)</script>"
@@ -303,10 +303,11 @@ def test_all_lines_are_a_text_in_the_admin(page, admin_client):
     assert admin_client.get(f"/admin/instance/jobs/{uuid.uuid4()}/logs/").status_code == 404
 
 
-def test_only_staff_who_may_view_servers_read_all_lines(client, page):
+def test_only_staff_who_may_view_jobs_read_all_lines(client, page):
     url = page().url + "logs/"
-    client.force_login(User.objects.create_user("staff", is_staff=True))
-    assert client.get(url).status_code == 403
+    for may, status in (("liveness.view_server", 403), ("jobs.view_workerjob", 200)):
+        client.force_login(employ(may))
+        assert client.get(url).status_code == status
 
 
 def test_a_report_that_is_sent_again_while_it_is_being_stored_is_stored_once(committed, threads):

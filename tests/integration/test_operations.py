@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
@@ -18,6 +18,7 @@ from liveness.models import Brake, Instance, Server, ServerEvent
 from liveness.pages.actions import SERVER_ACTIONS
 from tests.integration.test_transitions import put
 from tests.support.http import Caller, Worker
+from tests.support.people import viewing
 
 ROLES = ["worker", "client", "viewer", "operator"]
 ACTIONS = ["cordon", "uncordon", "drain", "undrain", "disconnect"]
@@ -555,7 +556,7 @@ def staff(db):
 
     def sign_in(*codenames):
         user = User.objects.create_user("ann", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=["view_server", *codenames]))
+        user.user_permissions.set(viewing(*codenames))
         client = Client(enforce_csrf_checks=True)
         client.force_login(user)
         return client

@@ -4,13 +4,14 @@ import re
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import Client
 
 from jobs.models import WorkerJob
 from jobs.pages import acting
 from jobs.services.check import check
 from liveness.models import Server, ServerEvent
+from tests.support.people import viewing
 
 PAGES = "/admin/instance/"
 SERVER_ACTIONS = {
@@ -29,7 +30,7 @@ def staff(db):
 
     def sign_in(*codenames):
         user = User.objects.create_user("ann", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=["view_server", *codenames]))
+        user.user_permissions.set(viewing(*codenames))
         client = Client(enforce_csrf_checks=True)
         client.force_login(user)
         return client

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 
 from jobs.services.check import check
 from jobs.states import AttemptState, JobState
@@ -15,6 +15,7 @@ from liveness import states
 from liveness.pages import layouts, machine
 from liveness.selectors import database_time
 from liveness.states import ServerState
+from tests.support.people import viewing
 
 HOSTILE = "<script>alert(1)</script>"
 HTMX = {"HX-Request": "true"}
@@ -22,9 +23,9 @@ HTMX = {"HX-Request": "true"}
 
 @pytest.fixture
 def reader(client, db):
-    """Staff who may view servers, and nothing else."""
+    """Staff who may view all that the pages show, and nothing else."""
     user = User.objects.create_user("reader", is_staff=True)
-    user.user_permissions.add(Permission.objects.get(codename="view_server"))
+    user.user_permissions.set(viewing())
     client.force_login(user)
     return client
 
@@ -448,7 +449,7 @@ def test_an_unknown_id_is_a_404_that_says_so(reader):
         assert b"has this id" in answer.content
 
 
-def test_only_staff_who_may_view_servers_read_the_pages(client, db):
+def test_only_staff_who_may_view_something_read_the_pages(client, db):
     assert client.get("/admin/instance/").status_code == 302
     client.force_login(User.objects.create_user("staff", is_staff=True))
     assert client.get("/admin/instance/").status_code == 403

@@ -3,14 +3,16 @@
 import json
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils.crypto import get_random_string
 
 from jobs.api.sessions import operating
 from jobs.models import WorkerJob
 from liveness.models import ApiToken, ServerEvent
+from liveness.pages.reading import VIEWS
 from tests.support.executions import SCRIPT, step
+from tests.support.people import permissions
 
 pytestmark = pytest.mark.django_db
 
@@ -21,8 +23,7 @@ class Browser:
     def __init__(self, **said):
         may = said.pop("may", [])
         self.user = User.objects.create_user(get_random_string(8), **said)
-        found = [Permission.objects.get(content_type__app_label=a, codename=n) for a, n in (p.split(".") for p in may)]
-        self.user.user_permissions.set(found)
+        self.user.user_permissions.set(permissions(may))
         self.client = Client(enforce_csrf_checks=True, raise_request_exception=False)
         self.client.force_login(self.user)
         self.client.cookies["csrftoken"] = self.token = "t" * 32
@@ -80,9 +81,9 @@ def test_who_is_not_signed_in_or_not_staff_is_unauthenticated(admin):
     assert admin.get("/servers").status_code == 401
 
 
-def test_who_may_view_servers_is_a_viewer(worker):
+def test_who_may_view_all_that_the_pages_show_is_a_viewer(worker):
     worker()
-    viewer = Browser(is_staff=True, may=["liveness.view_server"])
+    viewer = Browser(is_staff=True, may=VIEWS.values())
     assert viewer.get("/servers").status_code == 200
     assert viewer.get("/jobs").status_code == 200
     assert viewer.client.get("/metrics").status_code == 200
@@ -94,15 +95,18 @@ def test_who_may_take_every_action_is_an_operator_and_with_one_less_a_viewer(wor
     one = worker()
     every = sorted(operating())
     assert {"liveness.cordon_server", "jobs.fail_workerjob", "jobs.evaluate_trigger"} <= set(every)
-    operator = Browser(is_staff=True, may=every)
+    operator = Browser(is_staff=True, may=[*VIEWS.values(), *every])
     assert operator.post(f"/servers/{one.id}/cordon", {"note": "n"}).status_code == 200
-    viewer = Browser(is_staff=True, may=["liveness.view_server", *every[1:]])
+    viewer = Browser(is_staff=True, may=[*VIEWS.values(), *every[1:]])
     assert viewer.post(f"/servers/{one.id}/uncordon", {"note": "n"}).json()["code"] == "wrong_role"
 
 
-def test_staff_without_a_permission_may_nothing():
-    answer = Browser(is_staff=True).get("/servers")
+@pytest.mark.parametrize("lacks", VIEWS)
+def test_who_may_not_view_all_of_it_reads_nothing_whatever_else_he_may(lacks):
+    may = {*VIEWS.values(), *operating()} - {VIEWS[lacks]}
+    answer = Browser(is_staff=True, may=may).get("/jobs")
     assert (answer.status_code, answer.json()["code"]) == (403, "wrong_role")
+    assert VIEWS[lacks] in answer.json()["detail"]
 
 
 def test_no_session_is_a_server(admin, worker):
