@@ -37,12 +37,13 @@ bench: $(DEV_STAMP) ## what it can do, as ratios; BENCH="heartbeats claim" for s
 screenshots: $(DEV_STAMP) ## the pictures of the README anew, with a Chromium
 	$(BIN)/python -m tests.screenshots
 
-lint: $(DEV_STAMP) ## style, types, import rules, migrations
+lint: $(DEV_STAMP) ## style, types, import rules, migrations, known vulnerabilities
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python .ci/audit.py
 
 lock: $(DEV_STAMP) ## write both lock files anew, from pyproject.toml
 	$(COMPILE) --output-file requirements.lock

@@ -1,0 +1,64 @@
+"""Whether a locked package has a known vulnerability, as PyPI's advisories say; part of `make lint`.
+
+Where they cannot be reached nothing is known, which is said with its reason and is no failure.
+"""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from typing import Any
+from urllib.request import urlopen
+
+LOCK = "requirements-dev.lock"
+"""Of everything that is installed anywhere: what users run is in it as well."""
+AUDIT = [
+    sys.executable, "-m", "pip_audit", "--requirement", LOCK, "--require-hashes", "--disable-pip",
+    "--format", "json", "--timeout", "10", "--progress-spinner", "off",
+]  # fmt: skip
+ADVISORIES = "https://pypi.org/pypi/pip-audit/{}/json"
+"""Of a package that surely is there: a mirror without advisories is asked once, not for each package."""
+PATIENCE = 180
+"""Seconds, where addresses are neither reached nor refused."""
+
+
+def judge(output: str, errors: str) -> tuple[list[str], str | None]:
+    """The vulnerabilities that pip-audit names, and why it could not look everywhere, if it could not."""
+    try:
+        packages: list[dict[str, Any]] = json.loads(output)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        return [], (errors.strip().splitlines() or ["pip-audit says nothing"])[-1]
+    skipped = [package["skip_reason"] for package in packages if "skip_reason" in package]
+    found = [
+        f"{package['name']} {package['version']}: {hole['id']}, mended in {', '.join(hole['fix_versions']) or 'none'}"
+        for package in packages
+        for hole in package.get("vulns", ())
+    ]
+    return found, f"{len(skipped)} of {len(packages)} packages: {skipped[0]}" if skipped else None
+
+
+def audit() -> tuple[list[str], str | None]:
+    """As `judge` has it."""
+    address = ADVISORIES.format(version("pip-audit"))
+    try:
+        with urlopen(address, timeout=10):  # noqa: S310 - of a fixed scheme
+            pass
+        ran = subprocess.run(AUDIT, capture_output=True, text=True, timeout=PATIENCE)
+    except OSError as error:
+        return [], f"{address}: {error}"
+    except subprocess.TimeoutExpired:
+        return [], f"no answer within {PATIENCE} s"
+    return judge(ran.stdout, ran.stderr)
+
+
+def main() -> int:
+    found, unknown = audit()
+    for line in found:
+        sys.stderr.write(f"A known vulnerability: {line}\n")
+    if unknown:
+        sys.stderr.write(f"The audit of vulnerabilities is skipped: {unknown}\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
