@@ -6,22 +6,26 @@ from django.contrib.staticfiles.storage import staticfiles_storage
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
 
 from liveness import selectors
 from liveness.conf import conf
 
 
+@require_safe
 def livez(request: HttpRequest) -> HttpResponse:
     """The process answers."""
     return JsonResponse({"status": "ok"})
 
 
+@require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """This process is fit for work, or a 503 with what is wrong. What other processes do makes it no less fit: a load
     balancer that took all web processes out would take the heartbeats with them."""
     return told(problems(of_process))
 
 
+@require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     """The whole instance does its work, or a 503 with what is wrong."""
     return told(problems(of_process, of_instance))

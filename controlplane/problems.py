@@ -5,15 +5,16 @@ from http import HTTPStatus
 from typing import Any
 
 import structlog
-from django.core.exceptions import PermissionDenied
-from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.core import exceptions
+from django.core.exceptions import PermissionDenied, TooManyFilesSent
+from django.db import DataError, InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, ValidationError
-from rest_framework.response import Response
 
 from controlplane import database
+from controlplane.rest import JSONRenderer
 
 log = structlog.get_logger()
 
@@ -43,7 +44,7 @@ def document(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]
     return {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, **more}
 
 
-def handler(error: Exception, context: dict[str, Any]) -> Response | None:
+def handler(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     """Django REST Framework's exception handler. None lets a fault of ours be a 500, with its traceback logged."""
     headers: dict[str, str] = {}
     match error:
@@ -61,12 +62,12 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
         case PermissionDenied():
             body = document(403, "forbidden", str(error) or "This is not allowed.")
         case OperationalError() | InterfaceError():
-            return database_down(error, Response, is_unknown=may_have_changed(context["request"]))
+            return database_down(error, JsonResponse, is_unknown=may_have_changed(context["request"]))
         case _:
             return None
-    response = Response(body, status=body["status"], headers=headers)
-    response.content_type = CONTENT_TYPE
-    return response
+    # Whatever a view answers otherwise, be it a page, a refusal is a problem document.
+    content = JSONRenderer().render(body)
+    return HttpResponse(content, status=body["status"], headers=headers, content_type=CONTENT_TYPE)
 
 
 def say_refused(error: Problem, context: dict[str, Any]) -> None:
@@ -114,6 +115,29 @@ class DatabaseDown:
         if isinstance(error, OperationalError | InterfaceError):
             return database_down(error, JsonResponse, is_unknown=may_have_changed(request))
         return None
+
+
+class OddInput:
+    """Middleware: what reaches the database outside the API though it is no id, or cannot be stored, is a 400."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if request.path.startswith("/api/") or not isinstance(error, exceptions.ValidationError | DataError):
+            return None
+        log.warning("Odd input", call=f"{request.method} {request.path}", error=repr(error))
+        return HttpResponseBadRequest("Something in this request is no id, or cannot be looked for: check its address.")
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """What Django refuses before any view is asked."""
+    if isinstance(exception, TooManyFilesSent):
+        return HttpResponseBadRequest("The control plane takes no files.")
+    return defaults.bad_request(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -46,6 +46,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "controlplane.problems.DatabaseDown",
+    "controlplane.problems.OddInput",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -153,6 +154,7 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+DATA_UPLOAD_MAX_NUMBER_FILES = 0  # nothing here takes files: what strangers upload is never written to disk
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["liveness.api.authentication.Bearer", "jobs.api.sessions.StaffSession"],
@@ -160,6 +162,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["controlplane.rest.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["controlplane.rest.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_METADATA_CLASS": None,
     "EXCEPTION_HANDLER": "controlplane.problems.handler",
     "UNAUTHENTICATED_USER": None,
 }
@@ -169,6 +172,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "controlplane.openapi.add_problems",

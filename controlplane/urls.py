@@ -2,17 +2,17 @@
 
 from django.contrib import admin
 from django.urls import include, path, re_path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from controlplane import metrics, probes, problems
+from controlplane import docs, metrics, probes, problems
 
+handler400 = "controlplane.problems.bad_request"
 handler500 = "controlplane.problems.server_error"
 
 urlpatterns = [
     path("api/v1/", include("jobs.api.urls")),
     path("api/v1/", include("liveness.api.urls")),
-    path("api/schema", SpectacularAPIView.as_view(), name="schema"),
-    path("api/docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
+    path("api/schema", docs.Schema.as_view(), name="schema"),
+    path("api/docs", docs.Docs.as_view(), name="docs"),
     re_path(r"^api/", problems.not_found),
     path("livez", probes.livez),
     path("readyz", probes.readyz),

@@ -34,6 +34,9 @@ class ReadOnly(admin.ModelAdmin):
     show_full_result_count = False
     list_per_page = 50
 
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm(f"{self.opts.app_label}.view_{self.opts.model_name}")
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
