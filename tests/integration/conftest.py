@@ -31,14 +31,8 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
 
 @pytest.fixture
 def clock(db):
+    """The clock, which stands still but for `advance` and `step`: a busy machine makes nobody late."""
     clock = Clock()
-    clock.begin()
-    return clock
-
-
-@pytest.fixture
-def frozen(clock):
-    """The clock, which stands still but for `advance` and `step`."""
     clock.freeze()
     return clock
 

@@ -85,8 +85,8 @@ def test_those_that_fall_silent_together_are_counted_before_the_first_of_them_go
 
 
 @pytest.mark.parametrize(("late", "goes"), [(2, True), (3, False)])
-def test_nobody_goes_while_a_third_is_late(frozen, fleet, late, goes):
-    workers, clock = fleet(9), frozen
+def test_nobody_goes_while_a_third_is_late(clock, fleet, late, goes):
+    workers, clock = fleet(9), clock
     clock.advance(46 - 9)  # the limit of freshness: the first is overdue when the others become late
     for one in workers[1:]:
         one.beat()
@@ -95,8 +95,8 @@ def test_nobody_goes_while_a_third_is_late(frozen, fleet, late, goes):
     assert Brake.objects.exists() is not goes
 
 
-def test_just_before_they_are_late_they_are_not_counted(frozen, fleet):
-    workers, clock = fleet(9), frozen
+def test_just_before_they_are_late_they_are_not_counted(clock, fleet):
+    workers, clock = fleet(9), clock
     clock.advance(46 - 8.9)
     for one in workers[1:]:
         one.beat()
@@ -113,20 +113,20 @@ def live(clock, workers, seconds):
 
 
 @pytest.mark.parametrize("heard", [0, 45])
-def test_servers_that_were_heard_for_no_longer_than_their_timeout_engage_no_brake(frozen, fleet, worker, heard):
+def test_servers_that_were_heard_for_no_longer_than_their_timeout_engage_no_brake(clock, fleet, worker, heard):
     """Whoever has a worker token makes as many as he likes: nothing of others is held up for that."""
     dead, *living = fleet(6)
     fakes = [worker(name=f"fake-{number}") for number in range(3)]
-    live(frozen, [dead, *fakes, *living], heard)
-    silence(frozen, [dead, *fakes, *living], 4)
+    live(clock, [dead, *fakes, *living], heard)
+    silence(clock, [dead, *fakes, *living], 4)
     assert not Brake.objects.exists()
     assert disconnected() == 4
 
 
-def test_those_heard_for_longer_engage_it_and_new_ones_do_not_dilute_their_share(frozen, fleet, worker):
+def test_those_heard_for_longer_engage_it_and_new_ones_do_not_dilute_their_share(clock, fleet, worker):
     silent, living = [worker(name=f"heard-{number}") for number in range(3)], fleet(2)
-    live(frozen, [*silent, *living], 45.05)
-    frozen.advance(46)
+    live(clock, [*silent, *living], 45.05)
+    clock.advance(46)
     for one in [*living, *(worker(name=f"new-{number}") for number in range(10))]:
         one.beat()
     check()

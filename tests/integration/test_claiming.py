@@ -101,17 +101,17 @@ def test_an_action_needs_its_tags_beside_those_of_the_job(worker, submit, action
     assert jobs(worker(name="with", tags=["x", *tags]).claim()) == [job["id"]]
 
 
-def test_a_job_is_not_claimed_before_it_is_available(worker, submit, frozen):
+def test_a_job_is_not_claimed_before_it_is_available(worker, submit, clock):
     with connection.cursor() as cursor:
         cursor.execute("select test_clock.clock_timestamp()")
         now = cursor.fetchone()[0].astimezone(timezone(timedelta(hours=2)))
     job = submit(available_at=(now + timedelta(seconds=60)).isoformat())
     assert datetime.fromisoformat(job["available_at"]) == now + timedelta(seconds=60)
     one = worker()
-    frozen.advance(59.999)
+    clock.advance(59.999)
     one.beat()
     assert one.claim() == []
-    frozen.advance(0.001)
+    clock.advance(0.001)
     assert jobs(one.claim()) == [job["id"]]
 
 
@@ -206,14 +206,14 @@ def test_a_worker_that_cordoned_itself_gets_no_work_until_it_says_otherwise(work
     ("multiplier", "interval", "limit"), [(3, 3, 9), (3, 5, 15), (2, 3, 6)], ids=["default", "own interval", "setting"]
 )
 def test_a_heartbeat_at_the_limit_of_freshness_is_stale_and_just_before_it_is_not(
-    worker, submit, frozen, settings, multiplier, interval, limit
+    worker, submit, clock, settings, multiplier, interval, limit
 ):
     settings.LIVENESS = {"STALENESS_MULTIPLIER": multiplier}
     submit(), submit()
     one = worker(config={"heartbeat_interval_seconds": interval})
-    frozen.advance(limit - 0.001)
+    clock.advance(limit - 0.001)
     assert len(one.claim(limit=1)) == 1
-    frozen.advance(0.001)
+    clock.advance(0.001)
     assert refusal(one) == (409, "heartbeat_stale")
     one.beat()
     assert len(one.claim(limit=1)) == 1

@@ -19,14 +19,14 @@ INTERVAL, HOUR = 10, 3600
 
 
 @pytest.fixture
-def live(frozen):
+def live(clock):
     """Time goes on as observed, with a check each interval."""
     ClockRow.objects.update(witnessed=True)
     check()
 
     def live(seconds, *beating):
         for _ in range(int(seconds // INTERVAL)):
-            frozen.step(INTERVAL)
+            clock.step(INTERVAL)
             for worker in beating:
                 worker.beat()
             check()
@@ -41,14 +41,14 @@ def now():
 
 
 @pytest.mark.parametrize("back", [60, HOUR, 24 * HOUR])
-def test_a_job_that_waits_is_had_by_the_next_check(worker, submit, frozen, live, back):
+def test_a_job_that_waits_is_had_by_the_next_check(worker, submit, clock, live, back):
     one = worker(max_concurrent=9)
     live(30, one)
     submit()
     due = submit(available_at=(now() + timedelta(seconds=5)).isoformat())
     live(INTERVAL, one)
     submit()
-    frozen.step(-back)
+    clock.step(-back)
     one.beat()
     assert one.claim(limit=9) == []
     live(INTERVAL, one)
@@ -59,13 +59,13 @@ def test_a_job_that_waits_is_had_by_the_next_check(worker, submit, frozen, live,
     assert event.actor == "liveness"
 
 
-def test_what_a_job_that_was_interrupted_or_blocked_waits_for_is_not_hidden_either(worker, begin, submit, frozen, live):
+def test_what_a_job_that_was_interrupted_or_blocked_waits_for_is_not_hidden_either(worker, begin, submit, clock, live):
     one = worker(max_concurrent=9)
     live(30, one)
     run = begin(step("a"), step("b", "a"))
     submit()
     held = {attempt["job"]["step"]: attempt for attempt in one.claim(limit=9)}
-    frozen.step(-HOUR)
+    clock.step(-HOUR)
     live(INTERVAL, one)
     one.report({"attempt": held["a"]["id"], "event": "STARTED"}, {"attempt": held["a"]["id"], "event": "COMPLETED"})
     one.report({"attempt": held[None]["id"], "event": "RELEASED", "reason": "shutdown"})
@@ -73,7 +73,7 @@ def test_what_a_job_that_was_interrupted_or_blocked_waits_for_is_not_hidden_eith
     assert run.states()["b"] == "CLAIMED"
 
 
-def test_a_delay_is_as_long_as_it_was_and_no_shorter(worker, submit, frozen, live):
+def test_a_delay_is_as_long_as_it_was_and_no_shorter(worker, submit, clock, live):
     one = worker()
     live(30, one)
     submit(max_retries=1, retry_delay_seconds=100)
@@ -81,29 +81,29 @@ def test_a_delay_is_as_long_as_it_was_and_no_shorter(worker, submit, frozen, liv
     one.report({"attempt": attempt["id"], "event": "FAILED", "error": {"code": "x", "message": ""}})
     delayed_until = WorkerJob.objects.get().available_at
     left = (delayed_until - now()).total_seconds()
-    frozen.step(-HOUR)
+    clock.step(-HOUR)
     live(INTERVAL, one)
     then = (WorkerJob.objects.get().available_at - now()).total_seconds()
     assert left - INTERVAL <= then <= left + 1.5 * INTERVAL
 
 
-def test_a_moment_that_a_client_chose_and_that_has_not_come_stays(worker, submit, frozen, live):
+def test_a_moment_that_a_client_chose_and_that_has_not_come_stays(worker, submit, clock, live):
     one = worker()
     live(30, one)
     at = now() + timedelta(seconds=60)
     submit(available_at=at.isoformat())
-    frozen.step(-HOUR)
+    clock.step(-HOUR)
     soon = now() + timedelta(minutes=30)
     submit(available_at=soon.isoformat())
     live(3 * INTERVAL, one)
     assert sorted(WorkerJob.objects.values_list("available_at", flat=True)) == [soon, at]
 
 
-def test_jobs_follow_once_for_each_time_the_clock_is_set_back(worker, submit, frozen, live):
+def test_jobs_follow_once_for_each_time_the_clock_is_set_back(worker, submit, clock, live):
     one = worker()
     live(30, one)
     submit()
-    frozen.step(-HOUR)
+    clock.step(-HOUR)
     live(3 * INTERVAL, one)
     once = WorkerJob.objects.get().available_at
     check()
@@ -111,21 +111,21 @@ def test_jobs_follow_once_for_each_time_the_clock_is_set_back(worker, submit, fr
     assert ServerEvent.objects.filter(action="clock_set_back").count() == 1
 
 
-def test_a_step_forward_and_ordinary_checks_move_nothing(worker, submit, frozen, live):
+def test_a_step_forward_and_ordinary_checks_move_nothing(worker, submit, clock, live):
     one = worker()
     submit()
     before = WorkerJob.objects.get().available_at
     live(3 * INTERVAL, one)
-    frozen.step(HOUR)
+    clock.step(HOUR)
     live(3 * INTERVAL, one)
     assert WorkerJob.objects.get().available_at == before
     assert not ServerEvent.objects.filter(action="clock_set_back").exists()
 
 
 @pytest.fixture
-def trigger(api, frozen):
+def trigger(api, clock):
     def trigger(start, **schedule):
-        frozen.step((datetime.fromisoformat(start) - now()).total_seconds())
+        clock.step((datetime.fromisoformat(start) - now()).total_seconds())
         body = {"name": "one", "action": SCRIPT, "execution": {"name": "r", "steps": [step("a")]}, **schedule}
         answer = api("operator").post("/triggers", body)
         assert answer.status_code == 201, answer.json()
@@ -147,27 +147,27 @@ def evaluations(worker, live, seconds):
 
 @pytest.mark.parametrize("back", [60, 2 * HOUR, 24 * HOUR])
 @pytest.mark.parametrize("schedule", [{"interval_seconds": 60}, {"cron": "* * * * *"}], ids=["interval", "cron"])
-def test_what_is_evaluated_each_minute_goes_on_so(worker, frozen, live, trigger, back, schedule):
+def test_what_is_evaluated_each_minute_goes_on_so(worker, clock, live, trigger, back, schedule):
     trigger("2030-06-02T12:00:00Z", **schedule)
     one = worker()
     assert evaluations(one, live, 200) == 3
-    frozen.step(-back)
+    clock.step(-back)
     assert evaluations(one, live, 300) in (4, 5)
 
 
-def test_a_time_of_day_does_not_come_twice_though_the_clock_does(worker, frozen, live, trigger):
+def test_a_time_of_day_does_not_come_twice_though_the_clock_does(worker, clock, live, trigger):
     trigger("2030-06-02T01:59:00Z", cron="0 2 * * *")
     one = worker()
     assert evaluations(one, live, 100) == 1
-    frozen.step(-HOUR)
+    clock.step(-HOUR)
     assert evaluations(one, live, HOUR + 60) == 0
     assert Trigger.objects.get().next_slot_at.isoformat() == "2030-06-03T02:00:00+00:00"
 
 
-def test_a_time_of_day_that_had_not_come_is_not_missed_when_the_clock_was_years_ahead(worker, frozen, live, trigger):
+def test_a_time_of_day_that_had_not_come_is_not_missed_when_the_clock_was_years_ahead(worker, clock, live, trigger):
     trigger("2030-06-02T01:59:00Z", cron="0 2 * * *")
     one = worker()
-    frozen.step(365 * 24 * HOUR)
+    clock.step(365 * 24 * HOUR)
     assert evaluations(one, live, 30) == 1
-    frozen.step(-365 * 24 * HOUR)
+    clock.step(-365 * 24 * HOUR)
     assert evaluations(one, live, 120) == 1

@@ -12,7 +12,7 @@ from jobs.models import Attempt
 from jobs.services.check import check
 from liveness.models import Server, ServerEvent
 
-INTERVAL, TIMEOUT, GRACE = 10, 45, 100
+INTERVAL, TIMEOUT, GRACE = 10, 45, 105
 AFTER, AT_ONCE, NEVER = "AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER"
 
 

@@ -58,15 +58,15 @@ def test_a_completion_that_comes_while_cancelling_is_kept_and_starts_nothing(beg
     assert run.state == "CANCELLED"
 
 
-def test_a_job_killed_with_its_execution_is_not_resubmitted_ten_minutes_later(begin, do, frozen):
+def test_a_job_killed_with_its_execution_is_not_resubmitted_ten_minutes_later(begin, do, clock):
     run = begin(step("a", max_retries=5))
     do.crew.hold()
     run.cancel()
-    lose_worker(frozen)
+    lose_worker(clock)
     assert run.states() == {"a": "CANCELLED"}
     assert run.state == "CANCELLED"
     before = run.read()
-    frozen.advance(600)
+    clock.advance(600)
     sweep.sweep()
     check.check()
     assert run.read() == before
@@ -122,12 +122,12 @@ def test_a_step_that_has_ended_is_not_resubmitted_but_its_execution_runs_again(b
 # Timeouts
 
 
-def test_an_execution_at_its_timeout_is_cancelled_with_its_children(begin, do, frozen, submitter):
+def test_an_execution_at_its_timeout_is_cancelled_with_its_children(begin, do, clock, submitter):
     child = {"type": "execution", "name": "inner", "steps": [step("x"), step("y", "x")]}
     run = begin(step("a", tags=["rare"], unmatched="wait"), step("child", action=child), timeout_seconds=100)
     attempt = do.crew.hold()
     assert attempt["job"]["step"] == "x"
-    frozen.advance(100)
+    clock.advance(100)
     do.crew.beat(running=[{"attempt": attempt["id"], "pid": 1}])
     sweep.sweep()
     assert run.read()["error"]["code"] == "EXECUTION_TIMEOUT"
@@ -144,11 +144,11 @@ def test_an_execution_at_its_timeout_is_cancelled_with_its_children(begin, do, f
 TELL = {"key": "tell", "action": SCRIPT, "payload": {"to": "ops"}}
 
 
-def test_the_timeout_of_an_execution_runs_its_hooks_which_are_told_of_it(begin, do, frozen):
+def test_the_timeout_of_an_execution_runs_its_hooks_which_are_told_of_it(begin, do, clock):
     run = begin(step("a"), step("b", unmatched="wait", tags=["rare"]), on_error=[TELL], timeout_seconds=100)
     attempt = do.take()["a"]
     do.crew.start(attempt)
-    frozen.advance(100)
+    clock.advance(100)
     do.crew.beat()
     sweep.sweep()
     assert (run.state, run.step("tell")["state"]) == ("CANCELLING", "BLOCKED")
@@ -163,40 +163,40 @@ def test_the_timeout_of_an_execution_runs_its_hooks_which_are_told_of_it(begin, 
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "COMPLETED")
 
 
-def test_the_timeout_of_an_execution_of_which_nothing_runs_runs_its_hooks_at_once(begin, do, frozen):
+def test_the_timeout_of_an_execution_of_which_nothing_runs_runs_its_hooks_at_once(begin, do, clock):
     run = begin(step("a", unmatched="wait", tags=["rare"]), on_error=[TELL], timeout_seconds=100)
-    frozen.advance(100)
+    clock.advance(100)
     sweep.sweep()
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
     do("tell")
 
 
-def test_a_hook_survives_a_repair_of_the_execution_that_timed_out(begin, do, frozen):
+def test_a_hook_survives_a_repair_of_the_execution_that_timed_out(begin, do, clock):
     run = begin(step("a"), on_error=[TELL], timeout_seconds=100)
     attempt = do.take()["a"]
     do.crew.start(attempt)
-    frozen.advance(100)
+    clock.advance(100)
     sweep.sweep()
     sql("update jobs_workerjob set state = 'CANCELLED', attempt_id = null, finished_at = now() where step = 'a'")
     sweep.sweep()
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
 
 
-def test_when_a_person_cancels_no_hook_runs_nor_those_of_children_when_a_parent_times_out(begin, frozen):
+def test_when_a_person_cancels_no_hook_runs_nor_those_of_children_when_a_parent_times_out(begin, clock):
     run = begin(step("a", unmatched="wait"), on_error=[TELL])
     run.cancel()
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "CANCELLED")
     inner = {"type": "execution", "name": "inner", "steps": [step("x", unmatched="wait")], "on_error": [TELL]}
     run = begin(step("child", action=inner), timeout_seconds=100)
-    frozen.advance(100)
+    clock.advance(100)
     sweep.sweep()
     child = type(run)(run.client, run.step("child")["child"])
     assert (run.state, child.state, child.step("tell")["state"]) == ("CANCELLED", "CANCELLED", "CANCELLED")
 
 
-def test_an_execution_just_before_its_timeout_runs_on(begin, frozen):
+def test_an_execution_just_before_its_timeout_runs_on(begin, clock):
     run = begin(step("a", unmatched="wait"), timeout_seconds=100)
-    frozen.advance(99.9)
+    clock.advance(99.9)
     sweep.sweep()
     assert run.state == "RUNNING"
 
@@ -204,34 +204,34 @@ def test_an_execution_just_before_its_timeout_runs_on(begin, frozen):
 # Lost workers
 
 
-def lose_worker(frozen):
+def lose_worker(clock):
     for _ in range(2):
-        frozen.advance(1000)
+        clock.advance(1000)
         check.check()
 
 
-def test_a_step_of_a_lost_worker_is_resubmitted_and_the_event_says_so(begin, do, frozen, worker):
+def test_a_step_of_a_lost_worker_is_resubmitted_and_the_event_says_so(begin, do, clock, worker):
     run = begin(step("a"), step("b", "a"))
     do.crew.hold()
-    lose_worker(frozen)
+    lose_worker(clock)
     assert run.states() == {"a": "PENDING", "b": "BLOCKED"}
     assert [event["code"] for event in run.events()] == ["JOB_RESUBMITTED"]
     assert run.events()[0]["server"] == do.crew.id
 
 
-def test_a_step_that_fails_with_its_worker_cascades_in_the_same_pass(begin, do, frozen):
+def test_a_step_that_fails_with_its_worker_cascades_in_the_same_pass(begin, do, clock):
     run = begin(step("a", on_worker_lost="FAIL"), step("b", "a"), on_error=[{"key": "tell", "action": SCRIPT}])
     do.crew.hold()
-    lose_worker(frozen)
+    lose_worker(clock)
     assert run.states() == {"a": "FAILED", "b": "SKIPPED"}
     assert run.state == "FAILED"
     assert run.step("tell")["state"] == "PENDING"
     assert {event["code"] for event in run.events()} == {"WORKER_CRASHED", "STEP_SKIPPED"}
 
 
-def test_a_step_that_nobody_can_run_fails_and_cascades(begin, frozen):
+def test_a_step_that_nobody_can_run_fails_and_cascades(begin, clock):
     run = begin(step("a", tags=["nobody"]), step("b", "a"))
-    frozen.advance(31)
+    clock.advance(31)
     sweep.sweep()
     assert run.states() == {"a": "FAILED", "b": "SKIPPED"}
     assert run.step("a")["error"]["message"] == "No active worker with required tags to run this step"
@@ -245,9 +245,9 @@ def test_a_retry_is_an_event(begin, do):
     assert [event["code"] for event in run.events()] == ["RETRY"]
 
 
-def test_a_child_is_never_unmatched(begin, frozen, worker):
+def test_a_child_is_never_unmatched(begin, clock, worker):
     run = begin(step("child", action={"type": "execution", "name": "inner", "steps": [step("x", unmatched="wait")]}))
-    frozen.advance(10_000)
+    clock.advance(10_000)
     sweep.sweep()
     assert run.states() == {"child": "RUNNING"}
 
@@ -470,7 +470,7 @@ def test_a_rerun_with_a_key_is_one_however_often_it_is_asked_for(begin, do, subm
     assert (taken.status_code, taken.json()["code"]) == (409, "key_conflict")
 
 
-def test_a_rerun_does_not_expire_by_a_moment_that_has_passed(begin, do, submitter, frozen):
+def test_a_rerun_does_not_expire_by_a_moment_that_has_passed(begin, do, submitter, clock):
     soon = (timezone.now() + timedelta(hours=1)).isoformat()
     run = begin(step("a", good_until=soon), step("b", good_until="2000-01-01T00:00:00Z"))
     sweep.sweep()

@@ -82,18 +82,18 @@ def test_cancelling_its_execution_cancels_it(job):
     assert one.state == "CANCELLED"
 
 
-def test_the_timeout_of_its_execution_ends_it(job, frozen):
+def test_the_timeout_of_its_execution_ends_it(job, clock):
     one = job(step("a", unmatched="wait"), action={"timeout_seconds": 10})
-    frozen.advance(10)
+    clock.advance(10)
     sweep.sweep()
     assert one.state == "CANCELLED"
     assert one.child.read()["error"]["code"] == "EXECUTION_TIMEOUT"
 
 
-def test_no_agent_may_claim_it_and_it_is_never_unmatched_nor_placed(job, worker, frozen, submitter):
+def test_no_agent_may_claim_it_and_it_is_never_unmatched_nor_placed(job, worker, clock, submitter):
     one = job(step("a", unmatched="wait"), tags=["gpu"])
     assert all(attempt["job"]["step"] == "a" for attempt in worker(tags=["gpu", "script"]).claim())
-    frozen.advance(1000)
+    clock.advance(1000)
     sweep.sweep()
     assert (one.state, one.read()["flags"], one.read()["attempts"]) == ("RUNNING", [], [])
     assert submitter.get(f"/jobs/{one.id}/placement").json()["code"] == "job_not_waiting"
@@ -197,13 +197,13 @@ def test_its_page_and_that_of_its_execution_lead_to_each_other(job, admin_client
     assert one.child.read()["parent"] == {"job": one.id, "execution": None, "step": None}
 
 
-def test_after_its_retention_it_and_its_execution_go(job, settings, frozen):
+def test_after_its_retention_it_and_its_execution_go(job, settings, clock):
     from django.core.management import call_command
 
     settings.JOBS = {"JOB_RETENTION": "1h", "EXECUTION_RETENTION": "1h"}
     one = job(step("a"))
     one.child.cancel()
-    frozen.step(7200)
+    clock.step(7200)
     assert one.read()["finished_at"] < timezone.now().isoformat()
     call_command("prune")
     assert not Execution.objects.exists()

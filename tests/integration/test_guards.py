@@ -29,19 +29,19 @@ CLOCK = """
 
 @pytest.mark.parametrize("strategy", ["IMMEDIATELY", "AFTER_TERMINATION_GRACE_PERIOD"])
 def test_what_an_operator_disconnects_moves_no_sooner_than_it_must_have_fenced_itself(
-    worker, submit, api, frozen, strategy
+    worker, submit, api, clock, strategy
 ):
     submit()
     config = {"worker_task_restart_strategy": strategy, "termination_grace_period_seconds": 100}
     one = worker(config=config)
     one.hold()
     fence = one.beat(state="RUNNING").json()["fence_after_seconds"]
-    frozen.advance(1)
+    clock.advance(1)
     assert api("operator").post(f"/servers/{one.id}/disconnect", {"note": "a test"}).status_code == 200
-    frozen.advance(fence + 45 * 0.2 - 1.002)
+    clock.advance(fence + 45 * 0.2 - 1.002)
     check()
     assert Attempt.objects.get().state == "RUNNING"
-    frozen.advance(0.003)
+    clock.advance(0.003)
     check()
     assert Attempt.objects.get().state == "RESUBMITTED"
 

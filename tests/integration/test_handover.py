@@ -38,7 +38,7 @@ def pass_time(clock, seconds, *workers, **said):
 
 @pytest.mark.parametrize("why", ["the brake", "a longer timeout", "switched off"])
 def test_the_runner_of_a_silent_server_is_never_stale_whatever_keeps_that_server_alive(
-    worker, submit, frozen, settings, why
+    worker, submit, clock, settings, why
 ):
     settings.LIVENESS = {"ENABLED": why != "switched off", "BRAKE_MAX_HOLD": 10_000}
     job = submit()
@@ -47,20 +47,20 @@ def test_the_runner_of_a_silent_server_is_never_stale_whatever_keeps_that_server
     one.hold()
     others = [worker(name=f"other-{n}", old=True) for n in range(5)]
     silent = others[3:] if why == "the brake" else []
-    pass_time(frozen, 800, *[other for other in others if other not in silent])
+    pass_time(clock, 800, *[other for other in others if other not in silent])
     assert sweep.sweep()["overdue"] == {}
     assert Server.objects.get(pk=one.id).state == "RUNNING"
     assert Brake.objects.exists() == (why == "the brake")
     assert submit.client.get(f"/jobs/{job['id']}").json()["state"] == "RUNNING"
 
 
-def test_a_runner_is_stale_when_its_server_was_heard_since_for_so_long(worker, submit, frozen):
+def test_a_runner_is_stale_when_its_server_was_heard_since_for_so_long(worker, submit, clock):
     submit()
     one = worker()
     one.hold()
-    pass_time(frozen, RUNNING_STALE, one)
+    pass_time(clock, RUNNING_STALE, one)
     assert sweep.sweep()["overdue"] == {}
-    frozen.advance(5)
+    clock.advance(5)
     assert sweep.sweep()["overdue"] == {}
     one.beat()
     assert sweep.sweep()["overdue"] == {"RESUBMITTED": 1}
@@ -94,7 +94,7 @@ MOVES = [moved_by_an_operator, moved_as_stale, timed_out, failed_and_submitted_a
 
 
 @pytest.fixture
-def taken(worker, submit, api, frozen):
+def taken(worker, submit, api, clock):
     """A worker whose running job is taken from it, and another that waits: `one, heir, attempt = taken(move)`."""
 
     def taken(move=moved_by_an_operator, **said):
@@ -102,8 +102,8 @@ def taken(worker, submit, api, frozen):
         one = worker(name="one", **said)
         attempt = one.hold()
         one.beat()
-        move(job, api, frozen)
-        frozen.advance(0.001)
+        move(job, api, clock)
+        clock.advance(0.001)
         return one, worker(name="heir"), attempt["id"]
 
     return taken
@@ -167,28 +167,26 @@ def test_a_claim_that_was_taken_is_told_and_holds_nobody_back(worker, submit, ap
 
 
 @pytest.mark.parametrize(("strategy", "stops"), [(AT_ONCE, TIMEOUT), (AFTER, TIMEOUT + GRACE), (NEVER, TIMEOUT)])
-def test_a_silent_worker_keeps_the_next_attempt_waiting_until_its_fence_has_passed(taken, frozen, strategy, stops):
+def test_a_silent_worker_keeps_the_next_attempt_waiting_until_its_fence_has_passed(taken, clock, strategy, stops):
     config = {"worker_task_restart_strategy": strategy, "termination_grace_period_seconds": GRACE}
     _, heir, _ = taken(config=config)
-    frozen.advance(stops - 0.002)
+    clock.advance(stops - 0.002)
     heir.beat()
     check()
     assert heir.claim() == []
-    frozen.advance(0.002)
+    clock.advance(0.002)
     heir.beat()
     check()
     assert len(heir.claim()) == 1
 
 
-def test_a_worker_that_beats_but_does_not_obey_delays_the_job_for_the_cancel_timeout_and_an_event_says_so(
-    taken, frozen
-):
+def test_a_worker_that_beats_but_does_not_obey_delays_the_job_for_the_cancel_timeout_and_an_event_says_so(taken, clock):
     one, heir, attempt = taken()
     one.beat(stopped=[])
     for _ in range(5):
-        pass_time(frozen, 10, one, heir, stopped=[])
+        pass_time(clock, 10, one, heir, stopped=[])
     assert heir.claim() == []
-    pass_time(frozen, CANCEL - 50 + 1, one, heir, stopped=[])
+    pass_time(clock, CANCEL - 50 + 1, one, heir, stopped=[])
     assert len(heir.claim()) == 1
     said = ServerEvent.objects.get(action="does_not_stop")
     assert (str(said.server_id), attempt in said.reason) == (one.id, True)

@@ -247,11 +247,11 @@ def test_a_call_is_its_own_servers_only(worker, api, call):
     assert Caller(one.token).post(f"/servers/{one.id}/{call}", body).status_code == 200
 
 
-def test_the_answer_to_terminating_holds_what_that_leaves_of_the_fence(worker, frozen):
+def test_the_answer_to_terminating_holds_what_that_leaves_of_the_fence(worker, clock):
     one = worker(config={"termination_grace_period_seconds": 100})
     assert one.beat(state="RUNNING").json()["fence_after_seconds"] == 45 * 0.8 + 100
     assert one.beat(state="TERMINATING").json()["fence_after_seconds"] == 100 - 45 * 0.2
-    frozen.advance(80)
+    clock.advance(80)
     assert one.beat(state="TERMINATING").json()["fence_after_seconds"] == 45 * 0.8
-    frozen.advance(60)  # 140 of the 145 s that it has at the most, though it beats
+    clock.advance(60)  # 140 of the 145 s that it has at the most, though it beats
     assert one.beat(state="TERMINATING").json()["fence_after_seconds"] == 0

@@ -40,10 +40,10 @@ def test_servers_are_counted_by_cluster_type_and_state(told, worker, clock):
     ]
 
 
-def test_jobs_are_counted_and_the_oldest_that_could_be_claimed_is_timed(told, worker, submit, frozen):
+def test_jobs_are_counted_and_the_oldest_that_could_be_claimed_is_timed(told, worker, submit, clock):
     submit(available_at="2100-01-01T00:00:00Z")
     submit()
-    frozen.advance(70)
+    clock.advance(70)
     submit()
     one = worker()
     assert told()["oldest_pending_seconds"] == 70
@@ -53,14 +53,14 @@ def test_jobs_are_counted_and_the_oldest_that_could_be_claimed_is_timed(told, wo
     assert seen["oldest_pending_seconds"] == 0
 
 
-def test_the_clock_that_stands_still_shows_by_its_lag(told, worker, frozen):
+def test_the_clock_that_stands_still_shows_by_its_lag(told, worker, clock):
     conf_interval = conf().interval
     worker()
     check()
-    frozen.step(conf_interval)
+    clock.step(conf_interval)
     check()
     assert told()["observed_clock"]["moves"] is False
-    frozen.step(100)
+    clock.step(100)
     seen = told()
     assert seen["observed_clock"]["lag_seconds"] >= 100
     assert seen["last_check"]["age_seconds"] == 100

@@ -42,15 +42,15 @@ def configured(worker, strategy="AFTER_TERMINATION_GRACE_PERIOD", **config):
 
 @pytest.mark.parametrize("timeout", [45, 100])
 @pytest.mark.parametrize("was", ALIVE)
-def test_silence_of_exactly_the_timeout_is_endured_and_any_longer_is_not(api, frozen, timeout, was):
+def test_silence_of_exactly_the_timeout_is_endured_and_any_longer_is_not(api, clock, timeout, was):
     one = Worker.register(api("worker"), config={"timeout_seconds": timeout})
     put(Server.objects.get(pk=one.id), was)
-    frozen.advance(60)
+    clock.advance(60)
     one.beat()
-    frozen.advance(timeout)
+    clock.advance(timeout)
     check()
     assert state(one) == was
-    frozen.advance(0.001)
+    clock.advance(0.001)
     check()
     assert state(one) == "DISCONNECTED"
     assert last_move(one) == (was, "DISCONNECTED", "liveness")
@@ -58,20 +58,20 @@ def test_silence_of_exactly_the_timeout_is_endured_and_any_longer_is_not(api, fr
 
 
 @pytest.mark.parametrize(("delay", "age"), [(45, 45.001), (120, 120)], ids=["the timeout decides", "the delay decides"])
-def test_a_young_server_is_spared_until_its_initial_delay_has_passed(worker, frozen, settings, delay, age):
+def test_a_young_server_is_spared_until_its_initial_delay_has_passed(worker, clock, settings, delay, age):
     settings.LIVENESS = {"INITIAL_DELAY": delay}
     one = worker()
-    frozen.advance(age - 0.001)
+    clock.advance(age - 0.001)
     check()
     assert state(one) == "RUNNING"
-    frozen.advance(0.002)
+    clock.advance(0.002)
     check()
     assert state(one) == "DISCONNECTED"
 
 
-def test_a_server_that_was_never_heard_is_silent_since_it_registered(api, frozen):
+def test_a_server_that_was_never_heard_is_silent_since_it_registered(api, clock):
     one = Worker.register(api("worker"))
-    frozen.advance(45.001)
+    clock.advance(45.001)
     check()
     assert last_move(one) == ("CREATED", "DISCONNECTED", "liveness")
 
@@ -85,10 +85,10 @@ def test_a_server_that_beats_is_never_disconnected(worker, later):
 
 
 @pytest.mark.parametrize("was", ["ERROR", "TERMINATING", "TERMINATED_GRACEFULLY", "TERMINATED_FORCED"])
-def test_only_the_alive_are_disconnected(worker, frozen, was):
+def test_only_the_alive_are_disconnected(worker, clock, was):
     one = worker()
     put(Server.objects.get(pk=one.id), was)
-    frozen.advance(46)
+    clock.advance(46)
     assert check()["disconnected"] == 0
     assert not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
 
@@ -151,28 +151,26 @@ def test_a_server_that_said_its_end_is_retired_after_its_grace_period_and_at_onc
     assert (state(one), count) == ("NOT_RUNNING", checks)
 
 
-def test_a_terminating_server_is_lost_when_it_falls_silent(worker, submit, frozen):
+def test_a_terminating_server_is_lost_when_it_falls_silent(worker, submit, clock):
     submit(), submit()
     one = configured(worker, "IMMEDIATELY")
     one.hold(), one.hold(running=False)
     one.beat(state="TERMINATING")
-    frozen.advance(44.999)
+    clock.advance(44.999)
     assert check()["recovered"] == {}
-    frozen.advance(0.002)
+    clock.advance(0.002)
     assert check()["recovered"] == {"RESUBMITTED": 1, "REQUEUED": 1}
 
 
-def test_a_terminating_server_that_outstays_its_grace_period_and_timeout_is_lost_though_it_beats(
-    worker, submit, frozen
-):
+def test_a_terminating_server_that_outstays_its_grace_period_and_timeout_is_lost_though_it_beats(worker, submit, clock):
     submit()
     one = configured(worker, termination_grace_period_seconds=100)
     one.hold()
     one.beat(state="TERMINATING")
-    frozen.advance(144.999)
+    clock.advance(144.999)
     one.beat()
     assert check()["recovered"] == {}
-    frozen.advance(0.002)
+    clock.advance(0.002)
     one.beat()
     assert check()["recovered"] == {"RESUBMITTED": 1}
 

@@ -57,11 +57,11 @@ def test_before_anything_is_there_it_answers(read):
     assert not [sample for sample in seen if sample[0].startswith("check_")]
 
 
-def test_what_is_there_is_told(read, worker, submit, frozen):
+def test_what_is_there_is_told(read, worker, submit, clock):
     submit()
-    frozen.advance(20)
+    clock.advance(20)
     worker(cluster="north")
-    frozen.advance(4)
+    clock.advance(4)
     check()
     seen = read()
     assert seen["servers", "north", "RUNNING", "WORKER"] == 1

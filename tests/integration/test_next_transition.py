@@ -65,31 +65,31 @@ def late(server):
 
 
 @pytest.mark.parametrize(("silent", "is_late", "fresh"), [(5.9, False, True), (6, True, True), (9, True, False)])
-def test_late_begins_at_two_intervals_before_a_worker_is_stale(worker, frozen, silent, is_late, fresh):
+def test_late_begins_at_two_intervals_before_a_worker_is_stale(worker, clock, silent, is_late, fresh):
     one = worker()
-    frozen.advance(silent)
+    clock.advance(silent)
     assert late(one) == (is_late, fresh)
 
 
-def test_late_is_also_who_was_never_heard_for_two_intervals_and_nobody_who_is_not_alive(api, worker, frozen):
+def test_late_is_also_who_was_never_heard_for_two_intervals_and_nobody_who_is_not_alive(api, worker, clock):
     new, gone = Worker.register(api("worker")), worker(name="gone")
     gone.beat(state="TERMINATING")
     assert late(new) == (False, False)
-    frozen.advance(6)
+    clock.advance(6)
     assert late(new) == (True, False)
     assert not late(gone)[0]
 
 
-def test_while_observed_time_stands_still_the_clock_on_the_wall_says_who_is_late(worker, frozen):
+def test_while_observed_time_stands_still_the_clock_on_the_wall_says_who_is_late(worker, clock):
     one = worker()
-    frozen.step(7)
+    clock.step(7)
     assert late(one)[0]
 
 
-def test_at_the_smallest_multiplier_who_is_stale_is_late(worker, frozen, settings):
+def test_at_the_smallest_multiplier_who_is_stale_is_late(worker, clock, settings):
     settings.LIVENESS = {"STALENESS_MULTIPLIER": 2}
     one = worker()
-    frozen.advance(6)
+    clock.advance(6)
     assert late(one) == (True, False)
 
 

@@ -11,11 +11,11 @@ INTERVAL, TIMEOUT = 10, 45
 
 
 @pytest.fixture
-def clock(frozen):
+def clock(clock):
     """A clock that stands still but for `step`: wall time alone; what observed time makes of it is tested here."""
     ClockRow.objects.update(witnessed=True)
     heartbeats_get_in()
-    return frozen
+    return clock
 
 
 def reading():

@@ -70,12 +70,12 @@ def test_pages_of_the_stale_go_on_where_they_were_though_time_passes_and_some_ar
     assert [item["attempt"] for item in second["items"]] == silent[2:4]
 
 
-def test_of_equally_silent_attempts_none_is_left_out(api, worker, submit, frozen):
+def test_of_equally_silent_attempts_none_is_left_out(api, worker, submit, clock):
     one = worker()
     for _ in range(5):
         submit()
     held = {attempt["id"] for attempt in one.claim()}
-    frozen.advance(10)
+    clock.advance(10)
     found = pages(api("viewer"), "/recovery/stale", older_than_seconds=1, limit=2)
     assert [len(page) for page in found] == [2, 2, 1]
     assert {item["attempt"] for page in found for item in page} == held

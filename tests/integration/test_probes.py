@@ -28,10 +28,10 @@ def ask(client, monkeypatch):
 
 
 @pytest.fixture
-def well(frozen):
+def well(clock):
     """Checks run and heartbeats get in."""
     ClockRow.objects.update(witnessed=True)
-    frozen.step(INTERVAL)
+    clock.step(INTERVAL)
     heartbeats_get_in()
     check()
 
@@ -42,18 +42,18 @@ def test_a_web_process_is_ready_though_no_check_ever_ran(ask):
 
 
 @pytest.mark.parametrize("step", [3.5 * INTERVAL, -3600])
-def test_the_instance_is_well_while_checks_run(ask, well, frozen, step):
+def test_the_instance_is_well_while_checks_run(ask, well, clock, step):
     assert ask("/healthz") == []
-    frozen.step(2.5 * INTERVAL)
+    clock.step(2.5 * INTERVAL)
     assert ask("/healthz") == []
-    frozen.step(step)
+    clock.step(step)
     assert "The last liveness check was" in ask("/healthz")[0]
     assert ask("/readyz") == []
 
 
-def test_the_instance_is_not_well_while_no_heartbeat_gets_in(ask, well, frozen):
+def test_the_instance_is_not_well_while_no_heartbeat_gets_in(ask, well, clock):
     for _ in range(5):
-        frozen.step(INTERVAL)
+        clock.step(INTERVAL)
         check()
     [problem] = ask("/healthz")
     assert "Observed time has stood still" in problem

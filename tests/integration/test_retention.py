@@ -112,105 +112,105 @@ def counts():
     ],
     ids=["server", "claimer", "runner", "event"],
 )
-def test_a_row_of_history_goes_when_it_is_older_than_its_retention_and_not_before(db, frozen, kind, make, kept):
+def test_a_row_of_history_goes_when_it_is_older_than_its_retention_and_not_before(db, clock, kind, make, kept):
     make()
-    frozen.advance(kept)
+    clock.advance(kept)
     assert prune() == NOTHING
-    frozen.advance(0.001)
+    clock.advance(0.001)
     assert prune() == {**NOTHING, kind: 1}
     assert prune() == NOTHING
     assert not Heartbeat.objects.exists() and not ServerEvent.objects.exists()
 
 
 @pytest.mark.parametrize(("setting", "goes"), [("JOBS", "runner"), ("LIVENESS", "server")])
-def test_heartbeats_of_servers_and_of_attempts_have_retentions_of_their_own(db, frozen, settings, setting, goes):
+def test_heartbeats_of_servers_and_of_attempts_have_retentions_of_their_own(db, clock, settings, setting, goes):
     keep(settings, **{f"{setting}_HEARTBEAT_RETENTION": 60})
     heartbeats("server"), heartbeats("runner")
-    frozen.advance(61)
+    clock.advance(61)
     assert prune() == {**NOTHING, "heartbeats": 1}
     assert Heartbeat.objects.get().role != goes
 
 
-def test_an_ended_job_goes_with_all_that_is_its_own_and_not_before_its_retention(worker, submit, frozen, settings):
+def test_an_ended_job_goes_with_all_that_is_its_own_and_not_before_its_retention(worker, submit, clock, settings):
     keep(settings, JOBS_JOB_RETENTION=30 * DAY)
     one = worker()
     finished(one, submit)
-    frozen.advance(1)
+    clock.advance(1)
     one.beat()
     later = finished(one, submit)
-    frozen.advance(30 * DAY - 1)
+    clock.advance(30 * DAY - 1)
     assert prune() == NOTHING
-    frozen.advance(0.001)
+    clock.advance(0.001)
     assert prune() == {**NOTHING, "jobs": 1}
     assert str(WorkerJob.objects.get().pk) == later
     assert str(Attempt.objects.get().job_id) == str(LateReport.objects.get().job_id) == later
 
 
 @pytest.mark.parametrize("state", ["PENDING", "CLAIMED", "RUNNING"])
-def test_a_job_that_has_not_ended_never_goes(worker, submit, frozen, state):
+def test_a_job_that_has_not_ended_never_goes(worker, submit, clock, state):
     one = worker()
     submit()
     if state != "PENDING":
         one.hold(running=state == "RUNNING")
-    frozen.advance(1000 * DAY)
+    clock.advance(1000 * DAY)
     assert (prune()["jobs"], WorkerJob.objects.get().state) == (0, state)
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL - {JobState.SKIPPED}))
-def test_every_ended_job_goes(submit, frozen, state):
+def test_every_ended_job_goes(submit, clock, state):
     job = WorkerJob.objects.filter(pk=submit()["id"])
     for step in way_to(JOB_TRANSITIONS, JobState.PENDING, state)[1:]:
         held, ended = (uuid.uuid4() if step in LIVE else None), (ClockTimestamp() if step in TERMINAL else None)
         job.update(state=step, attempt_id=held, finished_at=ended)
-    frozen.advance(31 * DAY)
+    clock.advance(31 * DAY)
     assert prune()["jobs"] == 1
 
 
-def test_an_inactive_server_goes_when_it_is_inactive_for_longer_than_its_retention(worker, frozen, settings):
+def test_an_inactive_server_goes_when_it_is_inactive_for_longer_than_its_retention(worker, clock, settings):
     keep(settings, LIVENESS_SERVER_RETENTION=30 * DAY)
     one, other = worker(name="one"), worker(name="other")
-    frozen.advance(40 * DAY)
+    clock.advance(40 * DAY)
     put(Server.objects.get(pk=one.id), "INACTIVE")
     put(Server.objects.get(pk=other.id), "NOT_RUNNING")
-    frozen.advance(30 * DAY)
+    clock.advance(30 * DAY)
     assert prune() == NOTHING
-    frozen.advance(0.001)
+    clock.advance(0.001)
     assert prune() == {**NOTHING, "servers": 1}
     assert Server.objects.get().name == "other"
     assert ServerEvent.objects.filter(server_id=one.id).exists()
 
 
-def test_a_server_stays_while_an_attempt_refers_to_it_and_goes_with_the_last(worker, submit, frozen, settings):
+def test_a_server_stays_while_an_attempt_refers_to_it_and_goes_with_the_last(worker, submit, clock, settings):
     keep(settings, LIVENESS_SERVER_RETENTION=0, JOBS_JOB_RETENTION=30 * DAY)
     one = worker()
     finished(one, submit)
     put(Server.objects.get(pk=one.id), "INACTIVE")
-    frozen.advance(30 * DAY)
+    clock.advance(30 * DAY)
     assert prune(dry_run=True) == prune() == NOTHING
-    frozen.advance(1)
+    clock.advance(1)
     assert prune(dry_run=True) == {**NOTHING, "jobs": 1, "servers": 1}
     assert prune() == {**NOTHING, "jobs": 1, "servers": 1}
 
 
-def test_none_keeps_all(worker, submit, frozen, settings):
+def test_none_keeps_all(worker, submit, clock, settings):
     keep(settings)
     one = worker()
     finished(one, submit)
     put(Server.objects.get(pk=one.id), "INACTIVE")
     heartbeats(), heartbeats("runner"), events()
-    frozen.advance(100_000 * DAY)
+    clock.advance(100_000 * DAY)
     before = counts()
     assert prune(dry_run=True) == prune() == NOTHING
     assert counts() == before
 
 
-def test_a_dry_run_changes_nothing_and_counts_what_a_run_deletes(worker, submit, frozen):
+def test_a_dry_run_changes_nothing_and_counts_what_a_run_deletes(worker, submit, clock):
     for _ in range(3):
         one = worker(name=str(uuid.uuid4()))
         finished(one, submit)
         put(Server.objects.get(pk=one.id), "INACTIVE")
     submit()
-    frozen.advance(91 * DAY)
+    clock.advance(91 * DAY)
     heartbeats(), events()
     before = counts()
     said = prune(dry_run=True)
@@ -220,9 +220,9 @@ def test_a_dry_run_changes_nothing_and_counts_what_a_run_deletes(worker, submit,
     assert counts() == [1, 0, 0, 0, 1, 1]
 
 
-def test_only_retention_may_delete_events_and_only_while_it_does(db, frozen):
+def test_only_retention_may_delete_events_and_only_while_it_does(db, clock):
     events()
-    frozen.advance(91 * DAY)
+    clock.advance(91 * DAY)
     assert prune()["events"] == 1
     events()
     for change in (lambda: ServerEvent.objects.all().delete(), lambda: ServerEvent.objects.update(reason="another")):
@@ -230,10 +230,10 @@ def test_only_retention_may_delete_events_and_only_while_it_does(db, frozen):
             change()
 
 
-def test_the_token_of_a_purged_server_is_unknown(worker, frozen):
+def test_the_token_of_a_purged_server_is_unknown(worker, clock):
     one = worker()
     put(Server.objects.get(pk=one.id), "INACTIVE")
-    frozen.advance(31 * DAY)
+    clock.advance(31 * DAY)
     assert prune()["servers"] == 1
     path = f"/servers/{one.id}"
     reports = {"reports": [{"attempt": str(uuid.uuid4()), "event": "STARTED"}]}
@@ -242,19 +242,19 @@ def test_the_token_of_a_purged_server_is_unknown(worker, frozen):
         assert (answer.status_code, answer.json()["code"]) == (410, "server_unknown"), call
 
 
-def test_rows_out_of_order_go_as_well(db, frozen):
+def test_rows_out_of_order_go_as_well(db, clock):
     """Ids follow the time only roughly: within a batch, an old row may come after a young one."""
-    frozen.advance(2 * DAY)
+    clock.advance(2 * DAY)
     heartbeats()
-    frozen.advance(-2 * DAY)
+    clock.advance(-2 * DAY)
     heartbeats()
-    frozen.advance(2 * DAY)
+    clock.advance(2 * DAY)
     assert prune()["heartbeats"] == 1
 
 
-def test_the_walk_goes_on_while_there_are_old_rows_and_ends_with_them(db, frozen):
+def test_the_walk_goes_on_while_there_are_old_rows_and_ends_with_them(db, clock):
     heartbeats(number=5)
-    frozen.advance(2 * DAY)
+    clock.advance(2 * DAY)
     heartbeats(number=10)
     few = small_batches(2)
     with CaptureQueriesContext(connection) as queries:
@@ -279,11 +279,11 @@ def test_what_was_interrupted_is_done_by_the_next(committed, monkeypatch):
     assert prune() == {"heartbeats": 70}
 
 
-def test_a_batch_that_fails_keeps_no_other_from_its_end(worker, submit, frozen):
+def test_a_batch_that_fails_keeps_no_other_from_its_end(worker, submit, clock):
     one = worker()
     finished(one, submit)
     heartbeats()
-    frozen.advance(31 * DAY)
+    clock.advance(31 * DAY)
     execute("create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$")
     execute("create trigger broken before delete on jobs_workerjob for each row execute function broken()")
     with pytest.raises(PruneFailed, match="jobs") as error:
@@ -296,9 +296,9 @@ def test_a_batch_that_fails_keeps_no_other_from_its_end(worker, submit, frozen):
     assert prune()["jobs"] == 1
 
 
-def test_a_lost_database_ends_the_run(db, frozen, monkeypatch):
+def test_a_lost_database_ends_the_run(db, clock, monkeypatch):
     heartbeats(number=3)
-    frozen.advance(2 * DAY)
+    clock.advance(2 * DAY)
     few, tried = small_batches(1), []
     monkeypatch.setattr(retention, "prunings", lambda: [few])
 
@@ -374,9 +374,9 @@ def test_half_a_million_heartbeats_go_in_batches_of_neighbours(committed):
         assert "id <=" in reads[0]["Index Cond"] and "id >" in reads[0]["Index Cond"]
 
 
-def test_the_command_says_what_it_would_do_and_what_it_did(db, frozen, capsys):
+def test_the_command_says_what_it_would_do_and_what_it_did(db, clock, capsys):
     heartbeats(number=2), events()
-    frozen.advance(91 * DAY)
+    clock.advance(91 * DAY)
     call_command("prune", "--dry-run")
     assert "would delete: 0 executions, 0 slots, 0 jobs, 0 servers, 1 event, 2 heartbeats\n" in capsys.readouterr().out
     call_command("prune")
@@ -399,13 +399,13 @@ def test_large_numbers_are_written_to_be_read():
     assert command.written({"servers": 1, "heartbeats": 12345}) == "1 server, 12,345 heartbeats"
 
 
-def test_on_a_terminal_it_shows_how_far_it_is(db, frozen, monkeypatch):
+def test_on_a_terminal_it_shows_how_far_it_is(db, clock, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
     heartbeats()
-    frozen.advance(2 * DAY)
+    clock.advance(2 * DAY)
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -415,14 +415,14 @@ def test_on_a_terminal_it_shows_how_far_it_is(db, frozen, monkeypatch):
     assert "past their retention" not in shown
 
 
-def test_it_is_done_once_a_day(db, frozen):
+def test_it_is_done_once_a_day(db, clock):
     heartbeats()
-    frozen.advance(2 * DAY)
+    clock.advance(2 * DAY)
     tasks.prune()
     assert not Heartbeat.objects.exists()
     heartbeats()
     for hours, is_there in ((1, True), (22, True), (1, False)):  # a tick each hour, by whose clock ever
-        frozen.step(hours * 3600)
+        clock.step(hours * 3600)
         Heartbeat.objects.update(at="2000-01-01T00:00Z")
         tasks.prune()
         assert Heartbeat.objects.exists() is is_there

@@ -71,14 +71,14 @@ def long_way(one, **said):
 @pytest.mark.parametrize(
     "column", [{}, {"cordoned_by": "ann"}, {"worker_task_restart_strategy": "NEVER"}, {"state": "MAINTENANCE"}]
 )
-def test_it_answers_what_the_long_way_answers(way, frozen, worker, column):
+def test_it_answers_what_the_long_way_answers(way, clock, worker, column):
     one = worker()
     put(Server.objects.get(pk=one.id), column.get("state", "RUNNING"))
     Server.objects.filter(pk=one.id).update(**{name: value for name, value in column.items() if name != "state"})
     assert way.beat(one, {}) == long_way(one)
 
 
-def test_it_tells_of_a_drain_of_maintenance_and_of_what_to_cancel(way, frozen, worker, submit, api):
+def test_it_tells_of_a_drain_of_maintenance_and_of_what_to_cancel(way, clock, worker, submit, api):
     submit()
     one = worker()
     attempt = one.hold()

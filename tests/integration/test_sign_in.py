@@ -17,7 +17,7 @@ PAUSE, HOUR, DAY = 30, 3600, 86400
 
 
 @pytest.fixture
-def hashed(frozen, monkeypatch):
+def hashed(clock, monkeypatch):
     """The passwords that were looked at; there is a user ann, and the clock stands still."""
     seen = []
     User.objects.create_superuser("ann", password="a right password")
@@ -32,7 +32,7 @@ def attempt(word="wrong", name="ann", address=HERE):
     return Client().post("/admin/login/", said, REMOTE_ADDR=address)
 
 
-def test_after_five_wrong_passwords_the_next_is_not_even_looked_at_and_the_answer_says_when_it_is(hashed, frozen):
+def test_after_five_wrong_passwords_the_next_is_not_even_looked_at_and_the_answer_says_when_it_is(hashed, clock):
     assert [attempt().status_code for _ in range(5)] == [200] * 5
     assert len(hashed) == 5
     answer = attempt("a right password")
@@ -42,12 +42,12 @@ def test_after_five_wrong_passwords_the_next_is_not_even_looked_at_and_the_answe
     assert not SignIn.objects.filter(key__contains="ann").exists()
 
 
-def test_nobody_is_kept_out_for_longer_than_a_pause_by_those_who_go_on_trying(hashed, frozen):
+def test_nobody_is_kept_out_for_longer_than_a_pause_by_those_who_go_on_trying(hashed, clock):
     for _ in range(30):
         attempt()
-    frozen.advance(PAUSE - 1)
+    clock.advance(PAUSE - 1)
     assert attempt("a right password").status_code == 429
-    frozen.advance(1)
+    clock.advance(1)
     assert attempt("a right password").status_code == 302
 
 
@@ -73,10 +73,10 @@ def test_the_right_password_makes_the_wrong_ones_before_it_forgotten_and_counts_
         assert attempt("a right password").status_code == 302
 
 
-def test_what_has_passed_leaves_no_rows(hashed, frozen):
+def test_what_has_passed_leaves_no_rows(hashed, clock):
     for n in range(20):
         attempt(name=f"name-{n}")
-    frozen.advance(20 * PAUSE)
+    clock.advance(20 * PAUSE)
     attempt(address=THERE)
     assert SignIn.objects.count() == 2
 

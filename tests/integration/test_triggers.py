@@ -23,14 +23,14 @@ def operator(api):
 
 
 @pytest.fixture
-def at(frozen):
+def at(clock):
     """Sets the clock to a moment: `at("2026-06-01T00:00:30Z")`."""
 
     def at(text):
         with connection.cursor() as cursor:
             cursor.execute("SELECT clock_timestamp()")
             now = cursor.fetchone()[0]
-        frozen.advance((datetime.fromisoformat(text) - now).total_seconds())
+        clock.advance((datetime.fromisoformat(text) - now).total_seconds())
 
     return at
 
@@ -237,18 +237,18 @@ def test_an_evaluation_has_the_timeout_the_retries_and_the_priority_of_its_trigg
     assert (job["timeout_seconds"], job["max_retries"], job["priority"]) == (20, 3, 7)
 
 
-def test_an_evaluation_that_hangs_ends_after_its_tries_and_the_trigger_goes_on(create, read, at, worker, frozen):
+def test_an_evaluation_that_hangs_ends_after_its_tries_and_the_trigger_goes_on(create, read, at, worker, clock):
     trigger = create(timeout_seconds=20, max_retries=1)
     crew = worker()
     at("2030-06-01T01:00:01Z")
     triggers.evaluate_due()
     for _ in range(2):
         crew.running().hold()
-        frozen.advance(100)  # its agent should have ended it long ago
+        clock.advance(100)  # its agent should have ended it long ago
         crew.running()
         sweep.sweep()
         crew.obey()
-        frozen.advance(10)  # between two tries
+        clock.advance(10)  # between two tries
     [slot] = read(trigger)["slots"]
     assert (slot["outcome"], slot["note"]) == ("FAILED", "its job ended FAILED: exceeded its timeout of 20 s")
     at("2030-06-01T02:00:01Z")
@@ -307,10 +307,10 @@ def test_after_an_outage_a_trigger_that_skips_fires_nothing(create, read, at):
 
 
 @pytest.mark.parametrize(("late", "evaluated"), [(60, 1), (60.1, 0)])
-def test_a_slot_is_missed_when_it_is_more_than_a_minute_late(create, at, frozen, late, evaluated):
+def test_a_slot_is_missed_when_it_is_more_than_a_minute_late(create, at, clock, late, evaluated):
     create(missed="skip")
     at("2030-06-01T01:00:00Z")
-    frozen.advance(late)
+    clock.advance(late)
     assert triggers.evaluate_due() == evaluated
 
 
@@ -346,7 +346,7 @@ def test_of_a_long_outage_the_last_missed_slots_are_listed(create, at):
     assert TriggerSlot.objects.filter(outcome="MISSED").count() == triggers.LISTED
 
 
-def test_an_evaluation_lost_with_its_worker_is_done_by_another(create, read, at, worker, frozen):
+def test_an_evaluation_lost_with_its_worker_is_done_by_another(create, read, at, worker, clock):
     trigger = create()
     lost = worker()
     at("2030-06-01T01:00:01Z")
@@ -354,7 +354,7 @@ def test_an_evaluation_lost_with_its_worker_is_done_by_another(create, read, at,
     triggers.evaluate_due()
     lost.hold()
     for _ in range(2):
-        frozen.advance(1000)
+        clock.advance(1000)
         check.check()
     answer(worker(name="other"), {"fire": True})
     assert read(trigger)["slots"][-1]["outcome"] == "FIRED"
