@@ -11,12 +11,15 @@ PROBLEMS = {
     "403": "A token of another role, or another server's; or a session without its CSRF token.",
     "404": "There is nothing with this id, or nothing of yours.",
     "405": "The call does not exist in this method.",
+    "408": "The body did not arrive in time; nothing was changed.",
     "409": "It does not apply now; `code` says why.",
     "410": "The server is not known any more.",
     "413": "The body is larger than 1 MiB.",
     "415": "The body is not application/json.",
-    "429": "Too many; Retry-After says when to try again: `too_many_servers` of a token that is bound to a number.",
-    "503": "Not just now; Retry-After says when to try again. The `code` says why: `database_unavailable`, `try_again`,"
+    "429": "More than your share: `too_many_calls` at once, `too_many_waiting` jobs, `too_many_servers` of a token that is"
+    " bound to a number. Retry-After says when to try again.",
+    "503": "Not just now; Retry-After says when to try again. The `code` says why: `overloaded` (nothing was changed),"
+    " `database_unavailable` (nor then), `outcome_unknown`, `try_again`,"
     " or of a submission with `require_worker` what is in the way: `workers_in_maintenance`, `workers_cordoned` (or"
     " draining), otherwise `no_fresh_workers`: `filter` says freshness (or nobody is there), tags, state or capacity.",
 }

@@ -38,6 +38,16 @@ class Problem(Exception):
         return document(self.status, self.code, self.detail, **self.facts)
 
 
+def headers_of(problem: Problem) -> dict[str, str]:
+    """What a refusal says besides its body."""
+    match problem.status:
+        case 401:
+            return {"WWW-Authenticate": "Bearer"}
+        case 429 | 503:
+            return {"Retry-After": str(problem.facts.get("retry_after", RETRY_AFTER))}
+    return {}
+
+
 def document(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
     """The fields of a problem document."""
     title = HTTPStatus(status).phrase
@@ -51,8 +61,7 @@ def handler(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
         case Problem():
             body = error.body()
             say_refused(error, context)
-            again = {"Retry-After": str(error.facts.get("retry_after", RETRY_AFTER))}
-            headers = {401: {"WWW-Authenticate": "Bearer"}, 429: again, 503: again}.get(error.status, {})
+            headers = headers_of(error)
         case ValidationError():
             body = document(400, "invalid", "The request is not valid; `errors` says where.", errors=error.detail)
         case APIException():

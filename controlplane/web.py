@@ -1,4 +1,4 @@
-"""What granian serves: the WSGI application, in a process that is a server of its own.
+"""What granian serves: Django behind its front, in a process that is a server of its own.
 
 granian imports this in each worker process, after it was forked. Whatever imports wsgi.py starts nothing.
 """
@@ -9,7 +9,10 @@ import socket
 import controlplane.wsgi  # before all else: it sets Django up
 from controlplane import presence
 from controlplane.address import client_of_itself
+from controlplane.front import Front
+from controlplane.process_limits import raise_limit_of_sockets, threads
 from liveness.states import ServerType
 
-application = controlplane.wsgi.application
+raise_limit_of_sockets()
+application = Front(controlplane.wsgi.application, threads())
 presence.begin(ServerType.WEBSERVER, f"web@{socket.gethostname()}-{os.getpid()}", client_of_itself)

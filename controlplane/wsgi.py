@@ -1,4 +1,4 @@
-"""The WSGI application. granian serves it as web.py has it."""
+"""Django, by WSGI. granian serves it as web.py has it."""
 
 import os
 
@@ -10,9 +10,5 @@ from controlplane.startup import refuse_wrong_settings
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 database_limits.role = database_limits.WEB
 
-long_way = get_wsgi_application()
+application = get_wsgi_application()
 refuse_wrong_settings()
-
-from jobs.api.shortcut import with_shortcut  # noqa: E402 - it needs Django set up
-
-application = with_shortcut(long_way)

@@ -33,9 +33,8 @@ def environment(data_dir: Path, host: str) -> dict[str, str]:
 
 
 def web(host: str, port: int) -> Part:
-    serve = ["granian", "--interface", "wsgi", "--host", host, "--port", str(port), "--log-level", "warning"]
-    threads = min(8, 2 * (os.cpu_count() or 1) + 1)  # more than that, and granian warns
-    sizes = ["--workers", "1", "--blocking-threads", str(threads), "--workers-kill-timeout", "2"]
+    serve = ["granian", "--interface", "rsgi", "--host", host, "--port", str(port), "--log-level", "warning"]
+    sizes = ["--workers", "1", "--backpressure", "8192", "--workers-kill-timeout", "2"]
     command = [sys.executable, "-m", *serve, *sizes, "controlplane.web:application"]
     return Part("web", command, WEB, killed_after=13)
 

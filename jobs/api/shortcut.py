@@ -5,7 +5,6 @@ not as plain as that, or is refused here, goes the long way, which alone says wh
 """
 
 import re
-from collections.abc import Callable, Iterable
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
@@ -20,7 +19,6 @@ from django.http.request import split_domain_port, validate_host
 from controlplane import database
 from controlplane.problems import Problem, database_down
 from controlplane.rest import JSONRenderer, size_of
-from controlplane.together import Together
 from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, told
 from jobs.services import heartbeats
 from jobs.services.heartbeats import Plain
@@ -29,57 +27,46 @@ from liveness.services import tokens
 from liveness.states import ServerState
 
 Environ = dict[str, Any]
-Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 HEARTBEAT = re.compile(r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/heartbeat")
 SMALL = 8192
 PATIENCE = 2.0
-"""Seconds after which a statement hangs: the next is said over another connection. Less where timeouts are short."""
+"""Less where timeouts are short."""
 STATES = set(ServerState)
 FIELDS = {"state", "metrics", "stopped"}
 write = JSONRenderer().render
 read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 
 
-def with_shortcut(application: Application) -> Application:
-    """The WSGI application with the short way in front."""
-    hear = Together(heard_together, min(PATIENCE, conf().timeout / 8))
-
-    def answer(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        beat = plain(environ)
-        response = heard(hear, beat) if beat else None
-        if response is None:
-            return application(environ, start_response)
-        headers = [*response.items(), ("Content-Length", str(len(response.content)))]
-        start_response(f"{response.status_code} {response.reason_phrase}", headers)
-        return [response.content]
-
-    return answer
+def patience() -> float:
+    """Seconds after which a statement hangs: the next is said over another connection."""
+    return min(PATIENCE, conf().timeout / 8)
 
 
-def heard_together(beats: list[Plain]) -> list[Any | None]:
-    """In one statement; the connection goes back to the pool, as at the end of each request."""
+def answers(beats: list[Plain]) -> list[HttpResponse | None]:
+    """What each is answered, all in one statement; None: it is to go the long way. Raises those of UNHEARD."""
     database.watch()
     try:
-        return heartbeats.record_plain(beats)
+        rows = heartbeats.record_plain(beats)
     except (OperationalError, InterfaceError) as error:
-        # The others, whose statement it was as well, are in threads that cannot know.
+        # Whoever answers is in another thread, and cannot know.
         vars(error)["is_unknown"] = database.may_have_changed()
         raise
+    except DatabaseError:
+        return [None] * len(beats)
     finally:
         if not connection.in_atomic_block:
-            close_old_connections()
+            close_old_connections()  # the connection goes back to the pool, as at the end of each request
+    return [HttpResponse(write(told(row)), content_type="application/json") if row else None for row in rows]
 
 
-def heard(hear: Callable[[Plain], Any | None], beat: Plain) -> HttpResponse | None:
-    try:
-        row = hear(beat)
-    except (OperationalError, InterfaceError, TimeoutError) as error:
-        # The long way would wait for the database once more, and every thread with it.
-        return database_down(error, JsonResponse, is_unknown=getattr(error, "is_unknown", True))
-    except DatabaseError:
-        return None
-    return HttpResponse(write(told(row)), content_type="application/json") if row else None
+UNHEARD = (OperationalError, InterfaceError, TimeoutError)
+
+
+def unheard(error: Exception) -> HttpResponse:
+    """The answer when the database could not be asked. The long way would wait for it once more, with a thread."""
+    down: HttpResponse = database_down(error, JsonResponse, is_unknown=getattr(error, "is_unknown", True))
+    return down
 
 
 def plain(environ: Environ) -> Plain | None:

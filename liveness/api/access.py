@@ -2,9 +2,12 @@
 
 from typing import Any
 
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from controlplane.problems import Problem
 from liveness.api.authentication import Credential
 from liveness.errors import NotYourServer, TokenMissing, WrongRole
 from liveness.models import Role
@@ -19,17 +22,43 @@ def credential(request: Request) -> Credential:
     return request.auth
 
 
-class ServerCall(APIView):
+UNREADABLE = (400, 413, 415)
+"""Statuses that blame the body."""
+
+
+class TokenFirst(APIView):
+    """A call whose token is judged in its own statement, so after its body was read; but who sends a bad body with a
+    bad token hears of the token."""
+
+    def judge_token(self, request: Request) -> None:
+        """Raises a Problem when the token is not good for this call."""
+        raise NotImplementedError
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, APIException) and exc.status_code in UNREADABLE:
+            try:
+                self.judge_token(self.request)
+            except Problem as refused:
+                exc = refused
+        return super().handle_exception(exc)
+
+
+class ServerCall(TokenFirst):
     """A call that only the server in its address may make, with its server token: checked without a query."""
+
+    server_token: ServerToken
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         text = credential(request).text
         if not text.startswith(tokens.SERVER_PREFIX):
             raise NotYourServer("This call needs the server token that the registration answered with.")
-        self.server_token: ServerToken = tokens.read_server_token(text)
+        self.server_token = tokens.read_server_token(text)
         if self.server_token.server != kwargs["server"]:
             raise NotYourServer
+
+    def judge_token(self, request: Request) -> None:
+        tokens.refuse_revoked(self.server_token)
 
 
 class RoleCall(APIView):

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from controlplane.rest import StrictSerializer, paged
 from liveness import selectors
-from liveness.api.access import RoleCall, credential
+from liveness.api.access import RoleCall, TokenFirst, credential
 from liveness.api.serializers import (
     ActionRequest,
     DrainRequest,
@@ -44,15 +44,13 @@ class Servers(RoleCall):
         return Response(paged(ServerList, asked.page(selectors.detailed())))
 
 
-class Registration(Servers):
+class Registration(TokenFirst, Servers):
     """`POST /servers`. The token is judged in the statement that registers: one round trip."""
 
     @extend_schema(request=RegistrationRequest, responses={201: RegistrationAnswer, 200: RegistrationAnswer})
     def post(self, request: Request) -> Response:
         """Register a process; the same instance id again finds the same server."""
-        text = credential(request).text
-        if not text or text.startswith(tokens.SERVER_PREFIX):
-            raise WrongRole("Servers register with an API token of role worker, not with a server token or a session.")
+        text = self.token_text(request)
         said = RegistrationRequest(data=request.data)
         said.is_valid(raise_exception=True)
         server, is_new = registration.register(text, said.registration())
@@ -64,6 +62,16 @@ class Registration(Servers):
             "config": self.config(server),
         }
         return Response(answer, status=201 if is_new else 200)
+
+    def token_text(self, request: Request) -> str:
+        text = credential(request).text
+        if not text or text.startswith(tokens.SERVER_PREFIX):
+            raise WrongRole("Servers register with an API token of role worker, not with a server token or a session.")
+        return text
+
+    def judge_token(self, request: Request) -> None:
+        if request.method == "POST":
+            registration.refuse_role(tokens.find(self.token_text(request)))
 
     def config(self, server: Any) -> dict[str, Any]:
         return config_of(server)

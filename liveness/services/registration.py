@@ -60,8 +60,7 @@ def register(token: str, registration: Registration) -> tuple[Any, bool]:
 
 def refuse(token: ApiToken, registration: Registration) -> Never:
     """Say why a token that is known, and not revoked, lets this process not in."""
-    if token.role != Role.WORKER:
-        raise WrongRole(f"Servers register with a token of role worker; this one is of role {token.role}.")
+    refuse_role(token)
     errors: dict[str, list[str]] = {}
     if token.types is not None and registration.type not in token.types:
         errors["type"] = [f"This token registers {' and '.join(token.types)} only, not {registration.type}."]
@@ -78,6 +77,12 @@ def refuse(token: ApiToken, registration: Registration) -> Never:
         "lost, before another registers.",
         retry_after=math.ceil(conf().interval),
     )
+
+
+def refuse_role(token: ApiToken) -> None:
+    """Raises WrongRole where nobody may register with this token."""
+    if token.role != Role.WORKER:
+        raise WrongRole(f"Servers register with a token of role worker; this one is of role {token.role}.")
 
 
 def enter(digest: bytes, registration: Registration) -> Any | None:

@@ -17,7 +17,7 @@ from django.utils.crypto import salted_hmac
 from controlplane.apart import atomic
 from controlplane.schema import ClockTimestamp
 from liveness import states
-from liveness.errors import TokenExpired, TokenRefused, TokenRevoked
+from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import ApiToken, Role, Server
 from liveness.services import transitions
 from liveness.states import Mover, ServerState
@@ -105,6 +105,15 @@ def end_servers(prefix: str, by: str) -> int:
 def for_server(server: UUID, version: int, registrar: UUID) -> str:
     """The server token of a registration: the same for the same."""
     return SERVER_PREFIX + signing.Signer(salt=SALT).sign(f"{server.hex}.{version}.{registrar.hex}")
+
+
+def refuse_revoked(token: ServerToken) -> None:
+    """Raises ServerUnknown or TokenRevoked; the hot calls find that out in their own statement."""
+    version = Server.objects.filter(pk=token.server).values_list("token_version", flat=True).first()
+    if version is None:
+        raise ServerUnknown
+    if version != token.version:
+        raise TokenRevoked("This server token was revoked: register anew.")
 
 
 def read_server_token(text: str) -> ServerToken:

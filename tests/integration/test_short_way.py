@@ -1,5 +1,6 @@
 """Heartbeats by the short way: whoever comes by it hears the same, and whatever is not plain goes the long way."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,34 +11,29 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from controlplane.threads import Threads
+from controlplane.together import Together
 from jobs.api import shortcut
-from jobs.api.shortcut import SMALL, with_shortcut
+from jobs.api.shortcut import SMALL
 from jobs.services import heartbeats
 from jobs.services.heartbeats import Plain
 from liveness.models import Heartbeat, Server
 from liveness.services import tokens
 from tests.integration import test_hot_paths as hot
 from tests.integration.test_transitions import put
+from tests.support.http import short_way
+from tests.support.processes import eventually
 
 RUNNING = {"state": "RUNNING"}
 committed, threads = hot.committed, hot.threads
 
 
 class Way:
-    """The application with the short way in front; `long` are the bodies that went the long way."""
+    """The short way, and what goes the long way instead."""
 
-    def __init__(self):
-        self.long = []
-        self.answer = with_shortcut(self.application)
-
-    def application(self, environ, start_response):
-        self.long.append(environ["wsgi.input"].read())
-        return []
-
-    def beat(self, one, body=RUNNING, **environ):
-        """The answer by the short way, or None when it went the long way."""
+    def environ(self, one, body=RUNNING, **environ):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        environ = {
+        return {
             "REQUEST_METHOD": "POST",
             "PATH_INFO": f"/api/v1/servers/{one.id}/heartbeat",
             "CONTENT_TYPE": "application/json",
@@ -47,15 +43,17 @@ class Way:
             "wsgi.input": BytesIO(content),
             **environ,
         }
-        started = []
-        answer = b"".join(self.answer(environ, lambda *said: started.extend(said)))
-        if not started:
-            assert self.long.pop() == content, "the long way reads what was said, too"
+
+    def beat(self, one, body=RUNNING, **environ):
+        """The answer by the short way, or None when it goes the long way."""
+        request = self.environ(one, body, **environ)
+        content = request["wsgi.input"].getvalue()
+        answer = short_way(request)
+        if answer is None:
+            assert request["wsgi.input"].read() == content, "the long way reads what was said, too"
             return None
-        status, headers = started
-        assert status in ("200 OK", "503 Service Unavailable")
-        assert dict(headers)["Content-Length"] == str(len(answer))
-        return json.loads(answer)
+        assert answer.status_code in (200, 503)
+        return json.loads(answer.content)
 
 
 @pytest.fixture
@@ -238,33 +236,34 @@ def test_a_cut_connection_is_a_503_and_the_next_beat_is_heard(committed, threads
     assert (broken["code"], again["state"]) == ("database_unavailable", "RUNNING")
 
 
-def test_a_frozen_backend_costs_those_who_are_in_it_and_nobody_else(committed, threads, monkeypatch):
+def test_a_frozen_backend_costs_those_who_are_in_it_and_nobody_else(committed):
     """SIGSTOP of one PostgreSQL backend: the kernel still answers for it, so that no timeout of TCP ends the wait."""
     hung, others, way = committed(name="hung"), [committed(name=f"w{number}") for number in range(4)], Way()
-    said, record_plain = threading.Event(), heartbeats.record_plain
-    monkeypatch.setattr(heartbeats, "record_plain", lambda beats: said.set() or record_plain(beats))
+    backends, said, ended = [], [], []
 
-    def beats_over_a_frozen_connection():
-        with connection.cursor() as cursor:
-            cursor.execute("select pg_backend_pid()")
-            (pid,) = cursor.fetchone()
-        backends.append(pid)
-        os.kill(pid, signal.SIGSTOP)
-        return way.beat(hung)
+    def answers(beats):
+        if not said:
+            with connection.cursor() as cursor:
+                cursor.execute("select pg_backend_pid()")
+                backends.extend(cursor.fetchone())
+            os.kill(backends[0], signal.SIGSTOP)
+        said.append(len(beats))
+        try:
+            return shortcut.answers(beats)
+        finally:
+            ended.append(len(beats))
 
-    backends, waits, wait = [], [], threading.Event.wait
-    first = threads(beats_over_a_frozen_connection)
-    try:
-        assert said.wait(30)
-        assert threads(way.beat, others[0]).result(30)["state"] == "RUNNING", "after its patience, not before"
-        monkeypatch.setattr(
-            threading.Event, "wait", lambda self, timeout=None: waits.append(timeout) or wait(self, timeout)
-        )
+    async def all_of_them():
+        hear = Together(answers, 0.5, Threads(2, "beats"))
+        with pytest.raises(TimeoutError):
+            await hear(shortcut.plain(way.environ(hung)))
         for one in others * 25:
-            assert threads(way.beat, one).result(30)["state"] == "RUNNING"
-        assert shortcut.PATIENCE not in waits, "nobody waits for it any more"
-        assert not first.done()
+            answer = await hear(shortcut.plain(way.environ(one)))
+            assert json.loads(answer.content)["state"] == "RUNNING"
+
+    try:
+        asyncio.run(all_of_them())
     finally:
         for pid in backends:
             os.kill(pid, signal.SIGCONT)
-    assert first.result(30)["state"] == "RUNNING"
+    eventually(lambda: len(ended) == len(said) == 101)

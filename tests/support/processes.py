@@ -123,8 +123,8 @@ class Fleet:
         """Start a web server; its address."""
         port = port or free_port()
         self.start(
-            name, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port),
-            "--workers", "1", "--blocking-threads", "8", "--log-level", "warning", *options,
+            name, "-m", "granian", "--interface", "rsgi", "--host", "127.0.0.1", "--port", str(port),
+            "--workers", "1", "--log-level", "warning", *options,
             "controlplane.web:application",
         )  # fmt: skip
         url = f"http://127.0.0.1:{port}"

@@ -1,179 +1,176 @@
 """Calls that share a statement: each gets its own answer, and nobody waits for more than the one before."""
 
+import asyncio
 import threading
+from contextlib import contextmanager
 
 import pytest
 
+from controlplane.threads import Threads
 from controlplane.together import Together
 
+ENOUGH = 30.0
+"""Seconds; nobody is to wait as long."""
 
-def in_threads(number, call):
-    """Call it in so many threads at once, with their numbers; what each got, or what it raised."""
-    got = [None] * number
 
-    def run(place):
-        try:
-            got[place] = call(place)
-        except ValueError as error:
-            got[place] = error
+def together(say, patience=ENOUGH):
+    return Together(say, patience, Threads(4, "test"))
 
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not any(thread.is_alive() for thread in threads)
-    return got
+
+async def at_once(call, numbers):
+    """What each of the calls got, or what it raised."""
+    return await asyncio.gather(*map(call, numbers), return_exceptions=True)
+
+
+async def until(what):
+    async with asyncio.timeout(ENOUGH):
+        while not what():
+            await asyncio.sleep(0.001)
+
+
+@contextmanager
+def held():
+    """What a statement waits for that is not to end before the test lets it."""
+    ends = threading.Event()
+    try:
+        yield ends
+    finally:
+        ends.set()
 
 
 def test_one_alone_is_said_at_once():
     said = []
-    together = Together(lambda numbers: said.append(numbers) or [number * 2 for number in numbers], patience=30)
-    assert [together(1), together(2)] == [2, 4]
+
+    async def calls():
+        call = together(lambda numbers: said.append(numbers) or [number * 2 for number in numbers])
+        return [await call(1), await call(2)]
+
+    assert asyncio.run(calls()) == [2, 4]
     assert said == [[1], [2]]
 
 
 def test_who_comes_while_a_statement_is_under_way_shares_the_next():
-    said, others_wait = [], threading.Event()
+    said = []
 
-    def say(numbers):
-        said.append(sorted(numbers))
-        if len(said) == 1:
-            assert others_wait.wait(30)
-        return [number * 2 for number in numbers]
+    async def calls():
+        with held() as ends:
+            call = together(lambda numbers: said.append(numbers) or (ends.wait(ENOUGH) and numbers))
+            first = asyncio.create_task(call(100))
+            await until(lambda: said)
+            others = asyncio.create_task(at_once(call, range(8)))
+            await asyncio.sleep(0)
+            ends.set()
+            return await first, await others
 
-    together = Together(say, patience=30)
-    first = threading.Thread(target=together, args=(100,))
-    first.start()
-    while not said:
-        pass
-    waiting = threading.Thread(target=lambda: in_threads(8, together))
-    waiting.start()
-    while len(together._open.said) < 8:
-        pass
-    others_wait.set()
-    waiting.join(30)
-    first.join(30)
+    assert asyncio.run(calls()) == (100, list(range(8)))
     assert said == [[100], list(range(8))]
 
 
 def test_each_of_many_gets_its_own_answer():
-    together = Together(lambda numbers: [number * 2 for number in numbers], patience=30)
-    for _ in range(50):
-        assert in_threads(16, together) == [number * 2 for number in range(16)]
+    async def calls():
+        call = together(lambda numbers: [number * 2 for number in numbers])
+        for _ in range(50):
+            assert await at_once(call, range(16)) == [number * 2 for number in range(16)]
+
+    asyncio.run(calls())
 
 
 def test_what_fails_fails_for_all_who_shared_it_and_for_nobody_after():
-    broken = True
+    broken = [True]
 
     def say(numbers):
         if broken:
             raise ValueError("it is down")
         return numbers
 
-    together = Together(say, patience=30)
-    assert all(isinstance(error, ValueError) for error in in_threads(4, together))
-    broken = False
-    assert together(7) == 7
+    async def calls():
+        call = together(say)
+        assert [str(error) for error in await at_once(call, range(4))] == ["it is down"] * 4
+        broken.clear()
+        assert await call(7) == 7
+
+    asyncio.run(calls())
 
 
 def test_who_waits_while_it_fails_does_not_wait_as_long_again():
-    said, others_wait = [], threading.Event()
+    said = []
 
-    def say(numbers):
-        said.append(numbers)
-        assert others_wait.wait(30)
-        raise ValueError("it is down")
+    async def calls():
+        with held() as ends:
 
-    together = Together(say, patience=30)
-    got = []
-    all_ = threading.Thread(target=lambda: got.extend(in_threads(8, together)))
-    all_.start()
-    while not said or len(said[0]) + len(together._open.said) < 8:
-        pass
-    others_wait.set()
-    all_.join(30)
-    assert len(said) == 1
-    assert [str(error) for error in got] == ["it is down"] * 8
+            def say(numbers):
+                said.append(numbers)
+                assert ends.wait(ENOUGH)
+                raise ValueError("it is down")
 
+            call = together(say)
+            first = asyncio.create_task(at_once(call, [0]))
+            await until(lambda: said)
+            others = asyncio.create_task(at_once(call, range(7)))
+            await asyncio.sleep(0)
+            ends.set()
+            return [*await first, *await others]
 
-@pytest.fixture
-def hung():
-    """Calls of which the first hang; how many statements there were, and what ends the hang."""
-    said, ends = [], threading.Event()
-
-    def say(numbers):
-        said.append(sorted(numbers))
-        assert 0 not in numbers or ends.wait(30)
-        return numbers
-
-    together = Together(say, patience=0.5)
-    first = threading.Thread(target=together, args=(0,))
-    first.start()
-    while not said:
-        pass
-    yield together, said
-    ends.set()
-    first.join(30)
-    assert not first.is_alive(), "who hung is answered at last"
+    assert [str(error) for error in asyncio.run(calls())] == ["it is down"] * 8
+    assert said == [[0]]
 
 
-def test_who_waits_for_a_statement_that_hangs_is_said_by_another_when_his_patience_ends(hung):
-    together, said = hung
-    assert together(1) == 1
-    assert said == [[0], [1]]
+def test_a_statement_that_hangs_costs_those_who_are_in_it_and_the_next_is_said_by_another_thread():
+    said, threads = [], []
+
+    async def calls():
+        with held() as ends:
+
+            def say(numbers):
+                said.append(numbers)
+                threads.append(threading.current_thread())
+                assert 0 not in numbers or ends.wait(ENOUGH)
+                return numbers
+
+            call = together(say, patience=0.2)
+            hung = asyncio.create_task(at_once(call, [0]))
+            await until(lambda: said)
+            assert await at_once(call, [1, 2]) == [1, 2], "after their patience with it"
+            assert isinstance((await hung)[0], TimeoutError), "who is in it is not kept waiting for ever"
+            again = asyncio.create_task(at_once(call, [0]))
+            await until(lambda: len(said) == 3)
+            assert [await call(number) for number in (3, 4, 5)] == [3, 4, 5]
+            await again
+
+    asyncio.run(calls())
+    assert said == [[0], [1, 2], [0], [3], [4], [5]]
+    assert threads[1] is not threads[0] and threads[3] not in (threads[0], threads[2])
 
 
-def test_after_the_first_timeout_nobody_waits_for_the_statement_that_hangs(hung, monkeypatch):
-    together, _ = hung
-    together(1)
-    waits = []
-    monkeypatch.setattr(threading.Event, "wait", lambda *args: waits.append(args))
-    assert [together(number) for number in range(2, 1000)] == list(range(2, 1000))
-    assert waits == []
+def test_after_the_first_timeout_nobody_waits_for_the_statement_that_hangs(monkeypatch):
+    async def calls():
+        with held() as ends:
+            call = together(lambda numbers: (0 not in numbers or ends.wait(ENOUGH)) and numbers, patience=0.2)
+            await at_once(call, [0])
+            wait, waits = asyncio.wait, []
+            monkeypatch.setattr(asyncio, "wait", lambda what, **limit: waits.append(what) or wait(what, **limit))
+            assert [await call(number) for number in range(1, 100)] == list(range(1, 100))
+            assert len(waits) == 99, "each for its own statement"
+
+    asyncio.run(calls())
 
 
-def test_each_statement_that_hangs_costs_a_patience_once(hung):
-    together, said = hung
-    another = threading.Thread(target=together, args=(0,))
-    another.start()
-    while len(said) < 2:
-        pass
-    assert [together(number) for number in (1, 2, 3)] == [1, 2, 3]
-    assert said == [[0], [0], [1], [2], [3]]
+def test_one_who_goes_takes_the_answers_of_the_others_not_along():
+    async def calls():
+        with held() as ends:
+            call = together(lambda numbers: ends.wait(ENOUGH) and numbers)
+            gone, stays = asyncio.create_task(call(1)), asyncio.create_task(call(2))
+            await asyncio.sleep(0)
+            gone.cancel()
+            ends.set()
+            return await stays
 
-
-def test_who_is_in_a_statement_that_hangs_is_not_kept_waiting_for_ever():
-    said, hangs = [], threading.Event()
-
-    def say(numbers):
-        said.append(sorted(numbers))
-        assert hangs.wait(30)
-        return numbers
-
-    together, got = Together(say, patience=0.2), []
-
-    def call(number):
-        try:
-            got.append(together(number))
-        except TimeoutError:
-            got.append("timeout")
-
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
-    threads[0].start()
-    while not said:
-        pass
-    for thread in threads[1:]:
-        thread.start()
-    while sum(map(len, said)) < 8 or len(got) < 8 - len(said):
-        pass
-    assert got == ["timeout"] * (8 - len(said)), "all but those who say it for others"
-    hangs.set()
-    for thread in threads:
-        thread.join(30)
-    assert len(got) == 8
+    assert asyncio.run(calls()) == 2
 
 
 def test_a_missing_answer_is_an_error_and_not_somebody_elses():
+    async def calls():
+        await together(lambda numbers: [])(1)
+
     with pytest.raises(ValueError, match="0 answers to 1 calls"):
-        Together(lambda numbers: [], patience=30)(1)
+        asyncio.run(calls())

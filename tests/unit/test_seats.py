@@ -1,0 +1,199 @@
+"""Who gets a thread when there are more calls than threads; a step of the loop at a time."""
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+
+from controlplane import seats as seating
+from controlplane.seats import ROOM, ROOM_OF_ONE, Call, Lane, Overloaded, Seats, TooManyCalls
+
+CLIENT, OTHER, THIRD = (Call(Lane.GENERAL, key) for key in ("client", "other", "third"))
+SIGN_IN, PROBE = Call(Lane.PROBE_OR_SIGN_IN, "sign-in"), Call(Lane.PROBE_OR_SIGN_IN, "probe")
+ENOUGH = 30.0
+
+
+def beat(server):
+    return Call(Lane.HEARTBEAT_OR_REPORT, server)
+
+
+def claim(server):
+    return Call(Lane.CLAIM, server)
+
+
+class Hall:
+    """Calls that ask for a seat; `seated` are those that have one, in the order in which they got it."""
+
+    def __init__(self, number):
+        self.seats, self.seated, self.tasks = Seats(number), [], []
+
+    async def ask(self, *calls, gone=None):
+        gone = gone or asyncio.Event().wait
+        for call in calls:
+            self.tasks.append(task := asyncio.create_task(self.sit(call, gone)))
+            await asyncio.sleep(0)
+        return task
+
+    async def sit(self, call, gone):
+        if await self.seats.take(call, gone):
+            self.seated.append(call)
+            return True
+        return False
+
+    async def leave(self, call):
+        self.seats.leave(call)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def hall(monkeypatch):
+    """Runs a scenario in a hall of five seats, in which nobody tires of waiting."""
+    monkeypatch.setattr(seating, "WAIT", ENOUGH)
+
+    def run(scenario, number=5):
+        async def all_of_it():
+            hall = Hall(number)
+            await scenario(hall)
+            for task in hall.tasks:
+                task.cancel()
+            await asyncio.gather(*hall.tasks, return_exceptions=True)
+
+        asyncio.run(all_of_it())
+
+    return run
+
+
+@pytest.mark.parametrize("number", [3, 5, 8])
+def test_calls_of_the_outside_leave_two_seats(hall, number):
+    async def scenario(hall):
+        await hall.ask(*(Call(Lane.GENERAL, f"client {one}") for one in range(20)))
+        assert len(hall.seated) == number - 2
+        await hall.ask(SIGN_IN, PROBE)
+        assert hall.seated[number - 2 :] == [SIGN_IN], "and these one: the last is for servers"
+        await hall.ask(beat("a"))
+        assert hall.seated[-1] == beat("a") and len(hall.seated) == number
+
+    hall(scenario, number)
+
+
+def test_servers_leave_one_seat_to_all_others(hall):
+    async def scenario(hall):
+        await hall.ask(*(beat(f"server {one}") for one in range(20)))
+        assert len(hall.seated) == 4
+        await hall.ask(CLIENT)
+        assert hall.seated[-1] == CLIENT
+
+    hall(scenario)
+
+
+def test_one_server_has_two_at_once_and_the_third_waits_for_its_own(hall):
+    async def scenario(hall):
+        await hall.ask(beat("a"), claim("a"), beat("a"), beat("b"))
+        assert hall.seated == [beat("a"), claim("a"), beat("b")]
+        await hall.leave(claim("a"))
+        assert hall.seated[3:] == [beat("a")]
+
+    hall(scenario)
+
+
+def test_one_token_has_no_more_than_half_of_what_tokens_have(hall):
+    async def scenario(hall):
+        await hall.ask(*[CLIENT] * 10, OTHER)
+        assert hall.seated == [CLIENT, CLIENT, OTHER]
+
+    hall(scenario)
+
+
+def test_each_token_that_waits_has_its_turn(hall):
+    async def scenario(hall):
+        await hall.ask(OTHER, THIRD, *[CLIENT] * 3, *[OTHER] * 3, *[THIRD] * 3)
+        assert hall.seated == [OTHER, THIRD, CLIENT]
+        for one in (OTHER, THIRD, CLIENT, OTHER):
+            await hall.leave(one)
+        assert [call.key for call in hall.seated[3:]] == ["client", "other", "third", "client"]
+
+    hall(scenario)
+
+
+def test_heartbeats_and_reports_go_first_then_claims(hall):
+    async def scenario(hall):
+        await hall.ask(beat("a"), beat("b"), beat("c"), CLIENT, SIGN_IN)
+        assert len(hall.seated) == 5
+        await hall.ask(OTHER, claim("d"), PROBE, beat("e"))
+        for one in (beat("a"), beat("b")):
+            await hall.leave(one)
+        assert hall.seated[5:] == [beat("e"), claim("d")]
+        await hall.leave(SIGN_IN)
+        assert hall.seated[7:] == [PROBE]
+
+    hall(scenario)
+
+
+def test_who_waits_too_long_is_told_to_come_again(hall, monkeypatch):
+    async def scenario(hall):
+        await hall.ask(CLIENT, CLIENT, OTHER)
+        monkeypatch.setattr(seating, "WAIT", 0.01)
+        with pytest.raises(TooManyCalls):
+            await (await hall.ask(CLIENT))
+        with pytest.raises(Overloaded):
+            await (await hall.ask(THIRD))
+        await hall.leave(CLIENT)
+        await hall.ask(THIRD)
+        assert hall.seated[3:] == [THIRD], "those who gave up are not in the way"
+
+    hall(scenario)
+
+
+def test_one_whose_caller_has_gone_gets_no_seat(hall):
+    async def scenario(hall):
+        await hall.ask(CLIENT, CLIENT, OTHER)
+        hangs_up = asyncio.Event()
+        waiting = await hall.ask(THIRD, gone=hangs_up.wait)
+        hangs_up.set()
+        assert await waiting is False
+        await hall.leave(OTHER)
+        await hall.ask(OTHER)
+        assert hall.seated == [CLIENT, CLIENT, OTHER, OTHER]
+
+    hall(scenario)
+
+
+def test_one_who_is_cancelled_gives_its_seat_back(hall):
+    async def scenario(hall):
+        await hall.ask(CLIENT, CLIENT, OTHER)
+        waiting = await hall.ask(THIRD)
+        hall.seats.leave(OTHER)
+        waiting.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await hall.ask(OTHER)
+        assert hall.seated[3:] == [OTHER]
+
+    hall(scenario)
+
+
+def test_the_room_is_full_for_one_before_it_is_full_for_all():
+    seats = Seats(5)
+    with ExitStack() as inside:
+        for _ in range(ROOM_OF_ONE):
+            inside.enter_context(seats.room(CLIENT))
+        with pytest.raises(TooManyCalls), seats.room(CLIENT):
+            pass
+        for one in range(ROOM - ROOM_OF_ONE):
+            inside.enter_context(seats.room(Call(Lane.GENERAL, f"client {one}")))
+        with pytest.raises(Overloaded), seats.room(OTHER):
+            pass
+        inside.enter_context(seats.room(beat("a")))
+    with seats.room(CLIENT):
+        assert sum(seats._inside_of.values()) == 1, "who has left is not counted"
+
+
+def test_strangers_leave_half_of_the_room_to_those_who_are_known():
+    seats = Seats(5)
+    with ExitStack() as inside:
+        for one in range(ROOM // 2):
+            inside.enter_context(seats.room(Call(Lane.GENERAL, f"address {one}", is_strange=True)))
+        with pytest.raises(Overloaded), seats.room(Call(Lane.GENERAL, "one more", is_strange=True)):
+            pass
+        inside.enter_context(seats.room(CLIENT))
