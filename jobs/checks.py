@@ -37,6 +37,8 @@ def settings_make_sense(**_: Any) -> list[CheckMessage]:
         found.append(
             Error(f'JOBS["MAX_RESUBMISSIONS"] is {given.max_resubmissions}; it must not be negative.', id="jobs.E003")
         )
+    if given.waiting_limit is not None and given.waiting_limit < 1:
+        found.append(Error(f'JOBS["WAITING_LIMIT"] is {given.waiting_limit}; it must be 1 or more.', id="jobs.E006"))
     for name in ("job_retention", "execution_retention", "heartbeat_retention"):
         value = getattr(given, name)
         if value is not None and value < 0:

@@ -33,6 +33,8 @@ class Jobs:
     """Losses a job survives; one more and it is FAILED with RESUBMISSIONS_EXHAUSTED."""
     default_timeout: Seconds | None = None
     """For jobs that name no timeout_seconds."""
+    waiting_limit: int | None = 100_000
+    """So many jobs of one token or session may wait at once; more are refused with 429. None: any number."""
     sweep_interval: Seconds = 60
     """Between two recovery sweeps."""
     job_retention: Seconds | None = 30 * 86400

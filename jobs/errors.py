@@ -138,6 +138,20 @@ def refuse_deserted(stored: Iterable[Any]) -> None:
             raise problem(detail, filter=filter, required_tags=tags)
 
 
+class TooManyWaiting(Problem):
+    """Too many jobs of yours wait already: submit more when some have begun."""
+
+    status = 429
+    code = "too_many_waiting"
+
+
+def refuse_too_many(stored: Iterable[Any], number: int, limit: int | None) -> None:
+    """Raises TooManyWaiting when with `number` more the `limit` is passed: `waiting` of the rows wait already."""
+    for row in stored:
+        if limit is not None and row.waiting + number > limit:
+            raise TooManyWaiting(f"{TooManyWaiting.__doc__} The limit is {limit}.", waiting=row.waiting, limit=limit)
+
+
 class TryAgain(Problem):
     """The job that had this key has just been removed; the same call again makes a new one."""
 

@@ -113,6 +113,7 @@ class WorkerJob(models.Model):
                 condition=Q(state=JobState.PENDING),
             ),
             models.Index(fields=["owner", "id"], name="job_of_owner"),
+            models.Index(fields=["owner"], name="job_waiting_of_owner", condition=Q(state=JobState.PENDING)),
             models.Index(fields=["state", "id"], name="job_by_state"),
             models.Index(fields=["available_at"], name="job_waiting", condition=Q(state=JobState.PENDING)),
             models.Index(fields=["id"], name="job_of_trigger", condition=Q(kind=JobKind.TRIGGER)),

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from controlplane.apart import atomic
 from jobs import states
-from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain, refuse_deserted
+from jobs.conf import conf
+from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain, refuse_deserted, refuse_too_many
 from jobs.models import Execution
 from jobs.services import drafts
 from jobs.sql import sql
@@ -66,7 +67,7 @@ def submit(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
         key=definition.get("key"),
         require_worker=definition.get("require_worker", False),
     )
-    begun = begin([plan])
+    begun = begin([plan], conf().waiting_limit)
     if begun:
         return begun[0], True
     known = Execution.objects.filter(owner=owner, key=plan.key).first()
@@ -95,7 +96,7 @@ def rerun(execution: UUID, owner: UUID | None = None, key: str | None = None) ->
     if again is not None and (known := again.first()):
         return known.pk, False
     plan = Plan(unexpired(before.definition), before.owner_id, before.inputs, key=key, rerun_of=before.pk)
-    if begun := begin([plan]):
+    if begun := begin([plan], conf().waiting_limit if owner else None):
         return begun[0], True
     holder = Execution.objects.filter(owner=before.owner_id, key=key).first()
     if holder is None:
@@ -120,17 +121,21 @@ def unexpired(definition: dict[str, Any]) -> dict[str, Any]:
     return {**definition, **parts}
 
 
-def begin(plans: list[Plan]) -> list[UUID]:
+def begin(plans: list[Plan], waiting_limit: int | None = None) -> list[UUID]:
     """Store executions, with the children that begin with them; the ids of those of `plans` that were not there. In the
-    caller's transaction."""
+    caller's transaction. Raises TooManyWaiting when so many jobs of the owner wait already; all plans are one's then.
+    """
     rows = written(plans)
     stored = sql.rows(
         "execution_submit",
         executions=drafts.dumped(rows.executions),
         steps=drafts.dumped(rows.steps),
         edges=drafts.dumped(rows.edges),
+        owner=plans[0].owner,
+        waiting_limit=waiting_limit,
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
+    refuse_too_many(stored, 1, waiting_limit)
     refuse_deserted(stored)
     begin_children(row.child_of for row in stored if row.child_of)
     return list(dict.fromkeys(row.execution for row in stored))

@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from controlplane.apart import atomic
-from jobs.errors import KeyTaken, TryAgain, refuse_deserted
+from jobs.conf import conf
+from jobs.errors import KeyTaken, TryAgain, refuse_deserted, refuse_too_many
 from jobs.models import WorkerJob
 from jobs.services import drafts as drafting
 from jobs.services import executions
@@ -19,8 +20,9 @@ from liveness.models import ApiToken
 def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = JobKind.TASK) -> list[tuple[UUID, bool]]:
     """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's.
 
-    The same key again finds the same job. Raises KeyTaken when its content is another, and what is in the way when a
-    new one requires a worker and none is eligible now, however full. One that is an execution begins at once.
+    The same key again finds the same job. Raises KeyTaken when its content is another, TooManyWaiting when new ones
+    would pass the limit of the owner, and what is in the way when a new one requires a worker and none is eligible now,
+    however full. One that is an execution begins at once.
     """
     drafts = list(written(jobs))
     stored = sql.rows(
@@ -28,6 +30,7 @@ def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = J
         owner=owner and owner.pk,
         kind=kind,
         jobs=drafting.dumped(drafts),
+        waiting_limit=conf().waiting_limit if owner else None,
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
     ids = {row.place: row.id for row in stored}
@@ -41,6 +44,7 @@ def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = J
             raise TryAgain
         if bytes(job.fingerprint).hex() != draft["fingerprint"]:
             raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
+    refuse_too_many(stored, len(stored), conf().waiting_limit)
     refuse_deserted(stored)
     executions.begin_children([row.id for row in stored if row.is_execution])
     return [(ids.get(place) or by_key[draft["key"]].pk, place in ids) for place, draft in enumerate(drafts)]

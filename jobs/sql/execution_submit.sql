@@ -41,7 +41,8 @@ edges as (
 ),
 {{deserted}}
 select planned.place, begun.id as execution, step.id as child_of,
-       (select min({{in_the_way}}::text) from said where said.execution = begun.id)::jsonb as in_the_way
+       (select min({{in_the_way}}::text) from said where said.execution = begun.id)::jsonb as in_the_way,
+       {{waiting}} as waiting
   from planned
   join begun on begun.id = planned.id
   left join said step on step.execution = begun.id and step.action ->> 'type' = 'execution' and step.waits_for = 0

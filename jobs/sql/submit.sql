@@ -14,5 +14,6 @@ stored as (
  returning id
 ),
 {{deserted}}
-select said.place, stored.id, {{in_the_way}} as in_the_way, said.action ->> 'type' = 'execution' as is_execution
+select said.place, stored.id, {{in_the_way}} as in_the_way, said.action ->> 'type' = 'execution' as is_execution,
+       {{waiting}} as waiting
   from stored join said using (id)

@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 
 from controlplane.rest import BODY_LIMIT
 from liveness.models import ApiToken, Server
@@ -61,3 +62,11 @@ def test_a_revoked_server_token_with_a_bad_body_is_a_401_and_of_a_purged_server_
     assert one.call("POST", path, body).json()["code"] == "token_revoked"
     Server.objects.filter(pk=one.id).delete()
     assert one.call("POST", path, body).json()["code"] == "server_unknown"
+
+
+def test_a_file_of_a_stranger_goes_to_no_disk(client, monkeypatch):
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", lambda *_, **__: pytest.fail("it is on the disk"))
+    large = SimpleUploadedFile("large", b"x" * 4 * BODY_LIMIT)
+    for data in ({"username": "a", "password": "b", "file": large}, {"file": large}):
+        assert client.post("/admin/login/", data).status_code in (200, 400)
+        large.seek(0)

@@ -7,9 +7,16 @@ from typing import Any
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import FreeTextField, StrictSerializer, TextField
+from controlplane.rest import FreeTextField, StrictSerializer, TextField, WholeField
 
 TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
+
+
+class PriorityField(WholeField):
+    """Higher first; nobody gets further before the others than this."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"min_value": -1000, "max_value": 1000, **options})
 
 
 @extend_schema_field({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]})

@@ -19,7 +19,7 @@ from controlplane.rest import (
     YesNoField,
 )
 from jobs import reach, selectors
-from jobs.api.serializers.actions import ActionField
+from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.states import Flag, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
@@ -29,7 +29,7 @@ class JobRequest(StrictSerializer):
     action = ActionField()
     payload = AnyField(required=False, help_text="Handed to the code.")
     tags = TagList(required=False, help_text="A worker must have them all, and those of the action.")
-    priority = WholeField(required=False, help_text="Higher first.")
+    priority = PriorityField(required=False, help_text="Higher first.")
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
     available_at = serializers.DateTimeField(required=False, help_text="Not to be claimed before.")
     good_until = serializers.DateTimeField(required=False, allow_null=True, help_text="EXPIRED if it still waits then.")

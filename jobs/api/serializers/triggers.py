@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 
 from controlplane.rest import AnyField, NoteField, SecondsField, StrictSerializer, TextField, WholeField, YesNoField
-from jobs.api.serializers.actions import ActionField, made
+from jobs.api.serializers.actions import ActionField, PriorityField, made
 from jobs.api.serializers.executions import Definition, refuse_too_much
 from jobs.models import Trigger, TriggerSlot
 from jobs.services.executions import handed_on
@@ -67,7 +67,7 @@ class TriggerRequest(StrictSerializer):
     action = ActionField(help_text='Its output, like {"fire": true, "inputs": {}}, says whether the execution starts.')
     payload = AnyField(required=False)
     tags = TagList(required=False)
-    priority = WholeField(required=False, help_text="Of its evaluations: higher first.")
+    priority = PriorityField(required=False, help_text="Of its evaluations: higher first.")
     timeout_seconds = SecondsField(
         required=False, min_value=0.001, help_text="Of each try of an evaluation; 5 minutes."
     )
