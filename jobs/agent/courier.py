@@ -55,7 +55,7 @@ class Courier(threading.Thread):
         self._wanted = 0
         self._claiming = False
         self._request: dict[str, Any] | None = None
-        self._claim_at = 0.0
+        self._claim_at = self._not_before = 0.0  # of the monotonic clock
         self._failures = 0
         self._closed = False
         self._last_refusal = ""
@@ -101,6 +101,11 @@ class Courier(threading.Thread):
             self._heard.clear()
             if not self._closed:
                 self._heard.wait(pause)
+            # What answers heartbeats may be too busy for all else: it has said when to come again.
+            while (early := self._not_before - time.monotonic()) > 0 and not self._closed:
+                self._heard.clear()
+                if not self._closed:
+                    self._heard.wait(early)
 
     def round(self) -> float:
         """Send what is there, claim if wanted; returns the seconds to wait."""
@@ -110,6 +115,7 @@ class Courier(threading.Thread):
             self._claim()
         except Unreachable as error:
             pause = min(self._cap, (error.retry_after or 0) + self._backoff())
+            self._not_before = time.monotonic() + min(self._cap, error.retry_after or 0)
             log.warning("Control plane unreachable", call="reports or claims", why=str(error), retry_in=round(pause, 2))
             return pause
         except Refused as refused:

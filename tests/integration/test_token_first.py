@@ -65,7 +65,7 @@ def test_a_revoked_server_token_with_a_bad_body_is_a_401_and_of_a_purged_server_
 
 
 def test_a_file_of_a_stranger_goes_to_no_disk(client, monkeypatch):
-    monkeypatch.setattr("tempfile.NamedTemporaryFile", lambda *_, **__: pytest.fail("it is on the disk"))
+    monkeypatch.setattr("django.core.files.temp.NamedTemporaryFile", lambda *_, **__: pytest.fail("it is on the disk"))
     large = SimpleUploadedFile("large", b"x" * 4 * BODY_LIMIT)
     for data in ({"username": "a", "password": "b", "file": large}, {"file": large}):
         assert client.post("/admin/login/", data).status_code in (200, 400)
