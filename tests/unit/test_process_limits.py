@@ -29,7 +29,7 @@ def test_the_environment_says_another_number(monkeypatch):
 @pytest.mark.parametrize("text", ["2", "-3", "x", "3.5"])
 def test_what_makes_no_sense_is_refused_with_what_would_be_right(monkeypatch, text):
     monkeypatch.setenv("WEB_THREADS", text)
-    with pytest.raises(ImproperlyConfigured, match="WEB_THREADS.*3 or more"):
+    with pytest.raises(ImproperlyConfigured, match=r"WEB_THREADS.*3 or more"):
         process_limits.threads()
 
 
