@@ -16,8 +16,8 @@ PROBLEMS = {
     "410": "The server is not known any more.",
     "413": "The body is larger than 1 MiB.",
     "415": "The body is not application/json.",
-    "429": "More than your share: `too_many_calls` at once, `too_many_waiting` jobs, `too_many_servers` of a token that is"
-    " bound to a number. Retry-After says when to try again.",
+    "429": "More than your share: `too_many_calls` at once, `too_many_waiting` jobs, `too_many_servers` of a token"
+    " that is bound to a number. Retry-After says when to try again.",
     "503": "Not just now; Retry-After says when to try again. The `code` says why: `overloaded` (nothing was changed),"
     " `database_unavailable` (nor then), `outcome_unknown`, `try_again`,"
     " or of a submission with `require_worker` what is in the way: `workers_in_maintenance`, `workers_cordoned` (or"
