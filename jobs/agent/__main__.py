@@ -8,7 +8,7 @@ import sys
 import structlog
 
 from controlplane.clean_text import escape_event, escaped
-from jobs.agent import probe
+from jobs.agent import environment, probe
 from jobs.agent.bell import Bell, Interrupted
 from jobs.agent.options import options_from, parser
 from jobs.agent.worker import Purged, Worker
@@ -26,6 +26,11 @@ def main(argv: list[str] | None = None) -> int:
         options = options_from(arguments)
     except ValueError as error:
         return _complain(str(error))
+    environment.close()
+    if arguments.token:
+        structlog.get_logger().warning(
+            "--token is seen by whoever may list processes: use --token-file or CONTROLPLANE_TOKEN"
+        )
     bell = Bell()
     bell.install()
     while True:

@@ -18,7 +18,8 @@ class NotAllowed(Exception):
 
 @dataclass(frozen=True)
 class Allowances:
-    """The action types that run here; `callables` are globs on the module path, empty: any module.
+    """The action types that run here; `callables` are globs on the module that defines a
+    function, empty: any module.
 
     `handlers`: by name, the function that is called.
     """
@@ -55,7 +56,11 @@ class Allowances:
         return cls(frozenset(kinds), () if bare else tuple(globs), named)
 
     def allowed(self, action: dict[str, Any]) -> dict[str, Any]:
-        """The action to run: a handler's is the call that it stands for. Raises NotAllowed with the reason."""
+        """The action to run: a handler's is the call that it stands for. Raises NotAllowed with the reason.
+
+        In `modules` of a call are the globs of those in which its function is to be defined: what is allowed imports
+        what is not.
+        """
         kind = action.get("type")
         if kind not in self.kinds:
             raise NotAllowed(f"actions of type {kind} are not allowed here")
@@ -65,6 +70,7 @@ class Allowances:
             module = str(action.get("path") or "").partition(":")[0]
             if not any(fnmatchcase(module, glob) for glob in self.callables):
                 raise NotAllowed(f"module {module} is not among {', '.join(self.callables)}")
+            return {**action, "modules": list(self.callables)}
         if kind != "handler":
             return action
         name = str(action.get("name"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import structlog
 
-from jobs.agent.allow import Allowances, NotAllowed
+from jobs.agent.allow import Allowances
 from jobs.agent.gauge import Gauge
 from jobs.agent.logs import Log
 from jobs.agent.outbox import Outbox, Report
-from jobs.agent.runners import CannotStart, command_for, failed, report_for
+from jobs.agent.outcomes import failed
+from jobs.agent.runners import command_for, report_for
 from jobs.agent.supervisor import Ended, Supervisor
 from liveness.agent import Fence, Holdings
 
@@ -56,13 +58,19 @@ class Attempt:
 
 
 class Attempts:
-    """`folder`: for files of attempts, named like them."""
+    """`folder`: for files of attempts, named like them. `environment`: what their code's begins with."""
 
     def __init__(
-        self, supervisor: Supervisor, outbox: Outbox, allowances: Allowances, fence: Fence, folder: Path
+        self,
+        supervisor: Supervisor,
+        outbox: Outbox,
+        allowances: Allowances,
+        fence: Fence,
+        folder: Path,
+        environment: Mapping[str, str],
     ) -> None:
         self._supervisor, self._outbox, self._allowances, self._fence = supervisor, outbox, allowances, fence
-        self._folder = folder
+        self._folder, self._environment = folder, environment
         self._attempts: dict[str, Attempt] = {}
         self._taken: frozenset[str] = frozenset()  # what the last answer named as lost
         self._said_stopped: frozenset[str] = frozenset()
@@ -80,7 +88,11 @@ class Attempts:
         attempts = list(self._attempts.values())
         return Holdings(
             claimed=[attempt.id for attempt in attempts if attempt.stage is Stage.STARTING],
-            running=[{"attempt": attempt.id, "pid": attempt.pid} for attempt in attempts if attempt.pid],
+            running=[
+                {"attempt": attempt.id, "pid": self._supervisor.pid(attempt.id) or attempt.pid}
+                for attempt in attempts
+                if attempt.pid
+            ],
             stopped=sorted(self._stopped()),
         )
 
@@ -93,7 +105,7 @@ class Attempts:
             self._attempts[attempt.id] = attempt
             try:
                 action = self._allowances.allowed(item["job"]["action"])
-            except NotAllowed as error:
+            except Exception as error:
                 log.warning("Job not allowed here", attempt=attempt.id, job=item["job"]["id"], why=str(error))
                 self._over(attempt, {"event": "RELEASED", "reason": "not_allowed"})
             else:
@@ -127,8 +139,9 @@ class Attempts:
     def ended(self, ended: Ended) -> None:
         """A child is gone, reaped."""
         attempt = self._attempts[ended.key]
+        attempt.pid = ended.pid
         if attempt.stage is not Stage.KILLED:
-            report = report_for(attempt.item["job"]["action"], ended)
+            report = _report_for(attempt, ended)
         elif attempt.verdict is None:
             attempt.gauge.close()
             del self._attempts[attempt.id]
@@ -209,10 +222,9 @@ class Attempts:
         if self._released(attempt):
             return
         try:
-            self._supervisor.start(
-                attempt.id, command_for(attempt.item, self._progress_of(attempt.item)), attempt.log.write
-            )
-        except (CannotStart, OSError, ValueError, TypeError) as error:
+            command = command_for(attempt.item, self._progress_of(attempt.item), self._environment)
+            self._supervisor.start(attempt.id, command, attempt.log.write)
+        except Exception as error:  # whatever a job is made of: it costs no other
             log.warning("Job could not be started", **_names(attempt), why=str(error))
             self._over(attempt, failed("CANNOT_START", str(error)))
             return
@@ -258,6 +270,14 @@ class Attempts:
     def _found(self, ids: list[str]) -> list[Attempt]:
         found = [self._attempts[id] for id in ids if id in self._attempts]
         return [attempt for attempt in found if attempt.live]
+
+
+def _report_for(attempt: Attempt, ended: Ended) -> dict[str, Any]:
+    try:
+        return report_for(attempt.item["job"]["action"], ended)
+    except Exception as error:  # whatever the code handed back: it costs no other job
+        log.exception("Result not understood", **_names(attempt))
+        return failed("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:BRIEF])
 
 
 def _smaller(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from jobs.agent.outbox import Outbox, Report
-from jobs.agent.runners import failed
+from jobs.agent.outcomes import failed
 from liveness.agent import Refused, Server, Unreachable, full_jitter
 
 log = structlog.get_logger()

@@ -6,10 +6,12 @@ import argparse
 import os
 import platform
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.agent import environment
 from jobs.agent.allow import Allowances
 from jobs.agent.leftovers import folder_of
 from jobs.agent.tags import tags_for
@@ -30,6 +32,7 @@ class Options:
     poll: float
     state: Path
     config: dict[str, Any]
+    environment: dict[str, str]
 
     def description(self) -> dict[str, Any]:
         """The body of a registration, but for the instance id."""
@@ -52,12 +55,18 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m jobs.agent", description="Runs a worker of a control plane.")
     add = made.add_argument
     add("--url", default=env("CONTROLPLANE_URL"), help="of the control plane (or CONTROLPLANE_URL)")
-    add("--token", default=env("CONTROLPLANE_TOKEN"), help="with the role worker (better CONTROLPLANE_TOKEN)")
+    add("--token-file", metavar="FILE", help="holds a token with the role worker (or CONTROLPLANE_TOKEN holds it)")
+    add("--token", help="the same, but whoever may list this machine's processes reads it")
     add("--name", help="default: the host's name and the process id")
     add("--cluster", default="default")
     add("--tags", default="", metavar="A,B", help="in addition to those of what is allowed")
     add("--allow", metavar="KINDS", help="script, callable, callable:GLOB of modules, handler (default: all there are)")
     add("--handler", action="append", default=[], metavar="NAME=MODULE:FUNCTION", help="called for jobs of that name")
+    add(
+        "--pass-env", default="", metavar="A,B",
+        help="variables that jobs get although they configure a control plane (DATABASE_URL, SECRET_KEY, "
+        "CONTROLPLANE_*, ...); all others they get anyway",
+    )  # fmt: skip
     add("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once (default: CPUs)")
     add("--poll", type=float, default=1.0, metavar="SECONDS", help="between claims while there is nothing to do")
     add("--heartbeat-interval", type=float, metavar="SECONDS")
@@ -76,7 +85,8 @@ def parser() -> argparse.ArgumentParser:
 
 def options_from(arguments: argparse.Namespace) -> Options:
     """Raises ValueError with a sentence for the user."""
-    missing = [flag for flag, value in (("--url", arguments.url), ("--token", arguments.token)) if not value]
+    token = _token(arguments)
+    missing = [flag for flag, value in (("--url", arguments.url), ("--token-file", token)) if not value]
     if missing:
         raise ValueError(f"{' and '.join(missing)} must be given (or CONTROLPLANE_URL, CONTROLPLANE_TOKEN)")
     if not arguments.url.startswith(("http://", "https://")):
@@ -92,13 +102,32 @@ def options_from(arguments: argparse.Namespace) -> Options:
     allowances = Allowances.parse(arguments.allow, arguments.handler)
     return Options(
         url=arguments.url,
-        token=arguments.token,
+        token=token,
         name=arguments.name or f"{socket.gethostname()}-{os.getpid()}",
         cluster=arguments.cluster,
-        tags=tags_for(allowances, (tag.strip() for tag in arguments.tags.split(","))),
+        tags=tags_for(allowances, _parts(arguments.tags)),
         allowances=allowances,
         concurrency=arguments.concurrency,
         poll=arguments.poll,
         state=folder_of(arguments.state_dir, arguments.name),
         config={key: value for key, value in asked.items() if value is not None},
+        environment=environment.for_jobs(os.environ, {*_parts(arguments.pass_env)} - {environment.TOKEN}),
     )
+
+
+def _token(arguments: argparse.Namespace) -> str:
+    if arguments.token and arguments.token_file:
+        raise ValueError("--token and --token-file: one of them")
+    if not arguments.token_file:
+        return str(arguments.token or os.environ.get(environment.TOKEN) or "")
+    try:
+        token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--token-file {arguments.token_file} cannot be read: {error}") from None
+    if not token:
+        raise ValueError(f"--token-file {arguments.token_file} is empty")
+    return token
+
+
+def _parts(text: str) -> Iterator[str]:
+    return filter(None, (part.strip() for part in text.split(",")))

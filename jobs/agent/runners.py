@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jobs.agent.environment import with_modules
 from jobs.agent.logs import text
-from jobs.agent.supervisor import Command, Ended
-from jobs.agent.warding import module_environment
+from jobs.agent.outcomes import failed, report_of
+from jobs.agent.supervisor import RESULT_KEPT, Command, Ended
 
 PAYLOAD_IN_ENVIRONMENT = 64 * 1024
-SECRETS = ("CONTROLPLANE_TOKEN",)
 
 
 class CannotStart(Exception):
     """The action does not describe something that can be started."""
 
 
-def command_for(item: dict[str, Any], progress: Path) -> Command:
-    """The command of a claimed attempt, and the file for its progress; raises CannotStart."""
+def command_for(item: dict[str, Any], progress: Path, inherited: Mapping[str, str]) -> Command:
+    """The command of a claimed attempt. `progress`: its file for that. `inherited`: what its environment begins with.
+
+    Raises CannotStart.
+    """
     action, payload = item["job"]["action"], json.dumps(item["job"].get("payload"))
-    environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
+    environment = dict(inherited)
     if action["type"] == "callable":
-        environment = module_environment(environment)
-        argv = [sys.executable, "-m", "jobs.agent.call", str(action.get("path") or "")]
+        environment = with_modules(environment)
+        modules = ",".join(action.get("modules") or ())
+        argv = [sys.executable, "-m", "jobs.agent.call", str(action.get("path") or ""), modules]
     else:
         argv = _argv(action.get("command"))
         environment |= _text_map(action.get("env") or {})
@@ -64,9 +68,11 @@ def _text_map(env: Any) -> dict[str, str]:
 
 
 def report_for(action: dict[str, Any], ended: Ended) -> dict[str, Any]:
-    """`event` and its fields for a child that ended without our doing."""
-    if action["type"] == "callable" and (answer := _answer(ended.result)) is not None:
-        return clean(answer)
+    """`event` and its fields for code that ended without our doing."""
+    if ended.problem:
+        return failed("CANNOT_START", text(ended.problem.encode(errors="replace")))
+    if action["type"] == "callable" and (report := report_of(ended.result, RESULT_KEPT)):
+        return report
     if ended.status < 0:
         name = _signal_name(-ended.status)
         return failed("WORKER_CRASHED", f"the child process was killed by {name}", text(ended.stderr))
@@ -75,31 +81,6 @@ def report_for(action: dict[str, Any], ended: Ended) -> dict[str, Any]:
     if action["type"] == "callable":
         return failed("NO_RESULT", "the process ended before the function returned", text(ended.stderr))
     return {"event": "COMPLETED", "output": {"exit_code": 0, "stdout": text(ended.stdout)}}
-
-
-def _answer(result: bytes) -> dict[str, Any] | None:
-    try:
-        answer = json.loads(result)
-    except ValueError:
-        return None  # cut short: it died while writing, or wrote nothing
-    if "error" in answer:
-        return {"event": "FAILED", "error": answer["error"]}
-    return {"event": "COMPLETED", "output": answer["output"]}
-
-
-def failed(code: str, message: str, traceback: str = "") -> dict[str, Any]:
-    return {"event": "FAILED", "error": {"code": code, "message": message, "traceback": traceback}}
-
-
-def clean(value: Any) -> Any:
-    """`value` with NUL and lone surrogates replaced in every text: the control plane refuses both."""
-    if isinstance(value, str):
-        return text(value.encode("utf-8", errors="replace")) if not value.isascii() else value.replace("\0", "\ufffd")
-    if isinstance(value, list):
-        return [clean(item) for item in value]
-    if isinstance(value, dict):
-        return {clean(name): clean(item) for name, item in value.items()}
-    return value
 
 
 def _signal_name(number: int) -> str:

@@ -11,11 +11,10 @@ import os
 import queue
 import selectors
 import signal
-import tempfile
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -25,10 +24,10 @@ from jobs.agent import leftovers, probe
 from jobs.agent.attempts import PATIENCE, Attempts
 from jobs.agent.bell import Bell, Interrupted
 from jobs.agent.courier import Claimed, Courier, Reported
+from jobs.agent.folder import Folder
 from jobs.agent.options import Options
 from jobs.agent.outbox import Outbox
 from jobs.agent.supervisor import Supervisor
-from jobs.agent.warding import Warding
 from liveness.agent import Client, Fence, Heart, Refused, Server, Unreachable, full_jitter, register
 
 log = structlog.get_logger()
@@ -49,13 +48,12 @@ class Worker:
         self._selector = selectors.DefaultSelector()
         self._selector.register(bell, selectors.EVENT_READ)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._warding = Warding()
-        self._supervisor = Supervisor(self._selector, self._warding)
+        self._supervisor = Supervisor(self._selector)
         self._outbox = Outbox()
         self._fence = Fence()
-        self._folder = tempfile.TemporaryDirectory(prefix="controlplane-jobs-")
+        self._folder = Folder()
         self._attempts = Attempts(
-            self._supervisor, self._outbox, options.allowances, self._fence, Path(self._folder.name)
+            self._supervisor, self._outbox, options.allowances, self._fence, self._folder.path, options.environment
         )
         self._fenced = threading.Event()  # killed for the fence by another thread, not yet taken note of here
         self._heard = False
@@ -94,8 +92,8 @@ class Worker:
         # Several tries must fit into the timeout, whatever hangs.
         self._client.timeout = max(0.5, min(10.0, server.config.timeout / 4))
         self._fence.renew(server.registered_at, server.fence_after)
-        self._warding.keep()
-        self._warding.fence_at(self._warden_deadline())
+        self._supervisor.adopt()
+        self._supervisor.fence_at(self._warden_deadline())
         self._heart = Heart(
             server,
             self._fence,
@@ -140,18 +138,17 @@ class Worker:
         self._bell.hush()
         while self._bell.signals:
             self._on_signal(self._bell.signals.popleft())
-        self._warding.keep()
         self._supervisor.stream(ready)
         for ended in self._supervisor.reap():
             self._enforce_fence()  # it may have died of the fence since we looked
-            self._attempts.ended(ended)
+            self._guard(self._attempts.ended, ended)
         self._read_inbox()
         if self._attempts.has_stopped_more():
             self._heart.nudge()
         if self.exit_status is not None:
             return
-        self._attempts.time_out()
-        self._attempts.hand_on()
+        self._guard(self._attempts.time_out)
+        self._guard(self._attempts.hand_on)
         self._enforce_drain()
         if self._ending:
             self._wind_down()
@@ -189,10 +186,13 @@ class Worker:
                 message = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            try:
-                self._take_in(message)
-            except Exception:  # an answer nobody foresaw must not cost the jobs that run
-                log.exception("Answer not understood")
+            self._guard(self._take_in, message)
+
+    def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
+        try:
+            step(*arguments)
+        except Exception:  # an answer, or a job, that nobody foresaw must not cost the jobs that run
+            log.exception("Not understood", step=step.__name__)
 
     def _take_in(self, message: Any) -> None:
         if isinstance(message, Claimed):
@@ -208,7 +208,7 @@ class Worker:
     def _on_answer(self, answer: dict[str, Any]) -> None:
         self._heard = True
         self._courier.heard()
-        self._warding.fence_at(self._warden_deadline())
+        self._supervisor.fence_at(self._warden_deadline())
         self._attempts.cancel(answer.get("cancel") or [])
         self._attempts.taken(answer.get("lost") or [])
         maintenance, drain = bool(answer.get("maintenance")), answer.get("drain")
@@ -257,7 +257,7 @@ class Worker:
         self._attempts.withhold("terminating")
         if (fence := self._server.config.last_fence) is not None:
             self._fence.shorten(fence)
-            self._warding.fence_at(self._warden_deadline())
+            self._supervisor.fence_at(self._warden_deadline())
         self._heart.say("TERMINATING")
 
     def _force(self, reason: str) -> None:
@@ -346,9 +346,8 @@ class Worker:
             left.close()
         if hasattr(self, "_server"):
             self._leave()
-        self._warding.close()
-        self._supervisor.kill_all()
-        self._folder.cleanup()
+        self._supervisor.close()
+        self._folder.remove()
         probe.forget(self._options.name)
         self._selector.close()
         self._client.close()

@@ -113,7 +113,7 @@ def _read(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     status = response.status
     try:
         body = json.loads(response.data)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     problem = body if isinstance(body, dict) else {}
     if 200 <= status < 300:

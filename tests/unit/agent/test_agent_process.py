@@ -392,8 +392,7 @@ def test_an_agent_that_was_stopped_and_continues_fences_itself(plane, agent, tmp
     assert all(alive(pid) for pid in found)
     worker.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
-    assert gone(found)
-    os.kill(warden, signal.SIGCONT)
+    assert gone(found) and not alive(warden)
 
 
 def test_children_die_with_a_killed_agent(plane, agent, tmp_path):
@@ -403,14 +402,13 @@ def test_children_die_with_a_killed_agent(plane, agent, tmp_path):
     eventually(lambda: gone(found))
 
 
-def test_a_dead_warden_is_replaced_and_told_everything(plane, agent, tmp_path):
+def test_an_attempt_whose_warden_is_killed_fails_and_nothing_of_it_is_left(plane, agent, tmp_path):
     worker = agent()
-    _, found = napping(plane, tmp_path / "pids")
-    first = warden_of(worker.process.pid)
-    os.kill(first, signal.SIGKILL)
-    eventually(lambda: (second := warden_of(worker.process.pid)) and second != first)
-    worker.process.kill()
+    attempt, found = napping(plane, tmp_path / "pids")
+    os.kill(warden_of(worker.process.pid), signal.SIGKILL)
+    assert eventually(lambda: plane.final(attempt))["error"]["code"] == "WORKER_CRASHED"
     eventually(lambda: gone(found))
+    assert worker.process.poll() is None
 
 
 def test_maintenance_is_said_and_stops_claims(plane, agent):
@@ -554,7 +552,7 @@ def warden_of(pid: int) -> int | None:
     import psutil
 
     children = psutil.Process(pid).children()
-    return next((c.pid for c in children if c.status() != "zombie" and "jobs.agent.warden" in c.cmdline()), None)
+    return next((c.pid for c in children if c.status() != "zombie" and "warden.py" in " ".join(c.cmdline())), None)
 
 
 def test_a_report_that_could_not_be_stored_is_said_again_and_holds_up_no_other(plane, agent):

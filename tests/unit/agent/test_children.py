@@ -9,34 +9,28 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jobs.agent.call import SIZE_LIMIT, outcome
+from jobs.agent.call import outcome
+from jobs.agent.outcomes import SIZE_LIMIT
 from jobs.agent.supervisor import Command, Ended, Supervisor
-from jobs.agent.warding import Warding
 from liveness.agent import uptime
+from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, alive, eventually
 
 
 @pytest.fixture
-def warding() -> Iterator[Warding]:
-    warding = Warding()
-    warding.keep()
-    yield warding
-    warding.close()
-
-
-@pytest.fixture
-def supervisor(warding: Warding) -> Iterator[Supervisor]:
+def supervisor() -> Iterator[Supervisor]:
     with selectors.DefaultSelector() as selector:
-        supervisor = Supervisor(selector, warding)
+        supervisor = Supervisor(selector)
         supervisor.selector_for_tests = selector
         yield supervisor
-        supervisor.kill_all()
-        eventually(lambda: supervisor.reap() or not len(supervisor))
+        supervisor.close()
+        assert not len(supervisor)
 
 
 def start(supervisor: Supervisor, script: str, stdin: bytes = b"", **more) -> int:
@@ -44,12 +38,13 @@ def start(supervisor: Supervisor, script: str, stdin: bytes = b"", **more) -> in
     return supervisor.pid("key")
 
 
-def end(supervisor: Supervisor) -> Ended:
-    def turn():
-        supervisor.stream(supervisor.selector_for_tests.select(0.02))
-        return supervisor.reap()
+def turn(supervisor: Supervisor) -> list[Ended]:
+    supervisor.stream(supervisor.selector_for_tests.select(0.02))
+    return supervisor.reap()
 
-    return eventually(turn)[0]
+
+def end(supervisor: Supervisor) -> Ended:
+    return eventually(lambda: turn(supervisor))[0]
 
 
 def test_a_child_gets_its_input_and_gives_its_output_and_status(supervisor):
@@ -70,11 +65,11 @@ def test_the_result_has_a_channel_of_its_own(supervisor):
     assert (ended.stdout, ended.result) == (b"1\n", b"result")
 
 
-def test_a_child_leads_its_own_session_and_inherits_nothing_of_ours(supervisor, warding):
-    start(supervisor, "ps -o sid= -p $$; ls /proc/$$/fd | wc -l")
-    pid = supervisor.pid("key")
-    sid, descriptors = end(supervisor).stdout.split()
-    assert (int(sid), int(descriptors)) == (pid, 3)
+def test_a_child_leads_its_own_session_and_inherits_nothing_of_ours(supervisor):
+    start(supervisor, "ps -o sid= -p $$; ls /proc/$$/fd")
+    ended = end(supervisor)
+    sid, *descriptors = ended.stdout.split()
+    assert (int(sid), descriptors) == (ended.pid, [b"0", b"1", b"2"])
 
 
 def test_what_ignores_sigterm_is_killed_after_the_patience(supervisor, tmp_path):
@@ -85,8 +80,8 @@ def test_what_ignores_sigterm_is_killed_after_the_patience(supervisor, tmp_path)
 
 
 def test_what_ended_by_itself_is_not_said_to_be_killed(supervisor):
-    pid = start(supervisor, "exit 0")
-    eventually(lambda: not alive(pid))
+    start(supervisor, "exit 0")
+    eventually(lambda: not alive(supervisor._children["key"].process.pid))
     assert supervisor.kill("key") is False
     assert end(supervisor).status == 0
 
@@ -107,76 +102,147 @@ def test_a_child_that_reads_no_input_is_not_waited_for(supervisor):
     assert end(supervisor).status == 0
 
 
-def test_no_code_of_a_job_runs_when_its_agent_dies_before_the_warden_knows_it(tmp_path):
+def test_no_code_of_a_job_runs_when_its_agent_dies_before_the_warden_begins(tmp_path):
     code = f"""
-import os, selectors
+import os, selectors, subprocess
 from jobs.agent.supervisor import Command, Supervisor
-class Warding:
-    def add(self, group):
-        os.write(1, str(group).encode())
+class Stopped(subprocess.Popen):
+    def __init__(self, command, **options):
+        super().__init__(["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh", *command], **options)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+        os.write(1, str(self.pid).encode())
         os.kill(os.getpid(), 9)
-supervisor = Supervisor(selectors.DefaultSelector(), Warding())
-supervisor.start("key", Command(["touch", "{tmp_path}/ran"], dict(os.environ), b""))
+subprocess.Popen = Stopped
+Supervisor(selectors.DefaultSelector()).start("key", Command(["touch", "{tmp_path}/ran"], dict(os.environ), b""))
 """
     parent = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    os.kill(int(parent.stdout), signal.SIGCONT)
     eventually(lambda: not alive(int(parent.stdout)))
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_missing_command_or_directory_raises(supervisor):
-    with pytest.raises(FileNotFoundError):
-        supervisor.start("key", Command(["/no/such"], {}, b""))
-    with pytest.raises(FileNotFoundError):
-        start(supervisor, "true", cwd="/no/such")
-    assert len(supervisor) == 0
+def test_a_missing_command_or_directory_is_no_exit_status(supervisor):
+    supervisor.start("key", Command(["/no/such"], {}, b""))
+    assert end(supervisor).problem == "No such file or directory: '/no/such'"
+    start(supervisor, "true", cwd="/no/such/place")
+    assert end(supervisor).problem == "No such file or directory: '/no/such/place'"
+    supervisor.start("key", Command(["true", "x" * 3_000_000], {}, b""))
+    assert "Argument list too long" in end(supervisor).problem
+    start(supervisor, "exit 127")
+    ended = end(supervisor)
+    assert (ended.problem, ended.status) == ("", 127)
 
 
-def test_the_warden_kills_the_groups_of_a_killed_parent_but_not_those_that_ended(tmp_path):
-    code = """
-import os, subprocess, sys
-from jobs.agent.warding import Warding
-warding = Warding(); warding.keep()
-children = [subprocess.Popen(["sleep", "100"], start_new_session=True, stdout=subprocess.DEVNULL) for _ in range(2)]
-for child in children: warding.add(child.pid)
-warding.remove(children[1].pid)
-print(*(child.pid for child in children), flush=True)
-os.kill(os.getpid(), 9)
+def test_neither_setsid_nor_nohup_nor_a_double_fork_outlives_the_code(supervisor, tmp_path):
+    file = tmp_path / "pids"
+    start(supervisor, f"{escaping(file)}; exit 3")
+    assert end(supervisor).status == 3
+    assert gone(escaped(file))
+
+
+def test_a_process_that_is_another_at_each_look_ends_with_the_code(supervisor, tmp_path):
+    runner = tmp_path / "runner.py"
+    runner.write_text(
+        f"import os\nwhile True:\n    os.fork() and os._exit(0)\n    open('{tmp_path}/alive', 'w').close()\n"
+    )
+    start(
+        supervisor,
+        f"setsid {sys.executable} -I -S {runner} & while [ ! -e {tmp_path}/alive ]; do sleep 0.01; done; exit 3",
+    )
+    assert end(supervisor).status == 3
+    (tmp_path / "alive").unlink()
+    time.sleep(0.2)  # it would write again at once
+    assert not (tmp_path / "alive").exists()
+
+
+@pytest.mark.parametrize("patience", [0, 0.1])
+def test_when_the_code_has_ended_by_force_nothing_of_it_is_left(supervisor, tmp_path, patience):
+    file = tmp_path / "pids"
+    start(supervisor, f"{escaping(file)}; sleep 100")
+    pids = escaped(file)
+    assert supervisor.kill("key", patience)
+    assert end(supervisor).status < 0
+    assert gone(pids)
+
+
+def test_the_warden_kills_at_the_fence_what_has_escaped_too(supervisor, tmp_path):
+    file = tmp_path / "pids"
+    supervisor.fence_at(uptime() + 3600)
+    start(supervisor, f"{escaping(file)}; sleep 100")
+    pids = escaped(file)
+    supervisor.fence_at(uptime() + 0.1)
+    eventually(lambda: gone(pids))
+    assert end(supervisor).status == -signal.SIGKILL
+
+
+def test_code_that_begins_has_the_fence_that_was_set_before(supervisor):
+    supervisor.fence_at(uptime() + 0.3)
+    start(supervisor, "sleep 100")
+    assert end(supervisor).status == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_warden_takes_no_notice_of_polite_signals(supervisor, tmp_path, number):
+    go = tmp_path / "go"
+    warden = start(supervisor, f"while [ ! -e {go} ]; do sleep 0.01; done; exit 5")
+    eventually(lambda: turn(supervisor) or supervisor.pid("key") != warden)
+    os.kill(warden, number)
+    go.touch()
+    assert end(supervisor).status == 5
+
+
+PARENT = """
+import os, selectors, sys
+from jobs.agent.supervisor import Command, Supervisor
+supervisor = Supervisor(selectors.DefaultSelector())
+supervisor.start("key", Command(["sh", "-c", sys.argv[1]], dict(os.environ), b""))
 """
-    parent = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    ours, ended = map(int, parent.stdout.split())
-    assert parent.returncode == -signal.SIGKILL
-    eventually(lambda: not alive(ours))
-    assert alive(ended)
-    os.kill(ended, signal.SIGKILL)
 
 
-def test_the_warden_kills_at_the_fence_and_lives_on(warding):
-    child = subprocess.Popen(["sleep", "100"], start_new_session=True)
-    warding.add(child.pid)
-    warding.fence_at(uptime() + 3600)
-    warding.fence_at(uptime() + 0.1)
-    assert child.wait(timeout=5) == -signal.SIGKILL
-    warding.remove(child.pid)
-    assert alive(warding.pid)
+def test_all_of_it_dies_with_a_killed_agent(tmp_path):
+    file = tmp_path / "pids"
+    code = PARENT + "import time; time.sleep(100)"
+    parent = subprocess.Popen([sys.executable, "-c", code, f"{escaping(file)}; sleep 100"], cwd=ROOT)
+    pids = escaped(file)
+    parent.kill()
+    parent.wait()
+    eventually(lambda: gone(pids))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_warden_takes_no_notice_of_polite_signals(warding, number):
-    child = subprocess.Popen(["sleep", "100"], start_new_session=True)
-    warding.add(child.pid)
-    warding.fence_at(uptime())  # once it has killed, it is past its beginning, and its handlers are in place
-    child.wait(timeout=5)
-    os.kill(warding.pid, number)
-    second = subprocess.Popen(["sleep", "100"], start_new_session=True)
-    warding.add(second.pid)
-    warding.close()
-    assert second.wait(timeout=5) == -signal.SIGKILL
+def test_what_a_killed_warden_leaves_behind_is_killed_by_its_agent(tmp_path):
+    file = tmp_path / "pids"
+    code = (
+        PARENT.replace("supervisor.start", "supervisor.adopt(); supervisor.start")
+        + """
+import signal, time
+time.sleep(0.05)
+while not os.path.exists(sys.argv[2]): time.sleep(0.01)
+while len(open(sys.argv[2]).read().split()) < 4: time.sleep(0.01)
+os.kill(supervisor._children["key"].process.pid, signal.SIGKILL)
+while supervisor._children or supervisor._strays: supervisor.reap(); time.sleep(0.01)
+print("all gone")
+"""
+    )
+    command = [sys.executable, "-c", code, f"{escaping(file)}; sleep 100", str(file)]
+    parent = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert "all gone" in parent.stdout, parent.stderr
+    assert gone(escaped(file))
+
+
+def test_a_warden_that_was_stopped_and_hears_nothing_keeps_nothing_running(supervisor, tmp_path):
+    file = tmp_path / "pids"
+    start(supervisor, f"{escaping(file)}; sleep 100")
+    pids = escaped(file)
+    os.kill(supervisor._children["key"].process.pid, signal.SIGSTOP)
+    supervisor.kill("key")
+    assert end(supervisor).status < 0
+    assert gone(pids)
 
 
 def call(path: str, payload: object) -> dict:
     with tempfile.TemporaryFile() as channel:
         subprocess.run(
-            [sys.executable, "-m", "jobs.agent.call", path, str(channel.fileno())],
+            [sys.executable, "-m", "jobs.agent.call", path, "", str(channel.fileno())],
             input=json.dumps(payload).encode(), cwd=ROOT, pass_fds=[channel.fileno()], check=True,
         )  # fmt: skip
         channel.seek(0)

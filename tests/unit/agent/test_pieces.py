@@ -9,9 +9,11 @@ import pytest
 
 from jobs.agent import probe
 from jobs.agent.allow import Allowances, NotAllowed
+from jobs.agent.logs import text
 from jobs.agent.options import options_from, parser
 from jobs.agent.outbox import BATCH_BYTES, Outbox
-from jobs.agent.runners import clean, command_for, text
+from jobs.agent.outcomes import clean
+from jobs.agent.runners import command_for
 from jobs.agent.tags import tags_for
 
 PYTHON = f"runtime:python3.{sys.version_info.minor}"
@@ -169,13 +171,13 @@ def test_check_notices_that_the_process_id_is_anothers(runtime):
     assert "not running" in probe.check("a")
 
 
-def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path, monkeypatch):
-    monkeypatch.setenv("JOB_STEP", "of the agent's own")
+def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path):
+    own = {"JOB_STEP": "of the agent's own"}
     job = {"id": "j", "action": {"type": "script", "command": "true"}, "payload": None}
     item = {"id": "a", "number": 1, "job": {**job, "execution": "e", "step": "load"}}
-    inside = command_for(item, tmp_path / "progress").env
+    inside = command_for(item, tmp_path / "progress", own).env
     assert (inside["JOB_EXECUTION"], inside["JOB_STEP"]) == ("e", "load")
-    alone = command_for({**item, "job": {**job, "execution": None, "step": None}}, tmp_path / "progress").env
+    alone = command_for({**item, "job": {**job, "execution": None, "step": None}}, tmp_path / "progress", own).env
     assert not {"JOB_EXECUTION", "JOB_STEP"} & set(alone)
 
 
