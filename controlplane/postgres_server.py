@@ -98,6 +98,7 @@ class Server:
             SYSTEM_HOME.mkdir(mode=0o755, exist_ok=True)
             place = SYSTEM_HOME / f"{self.data_dir.name}-{secrets.token_hex(4)}"
             note_of(self.data_dir).write_text(f"{place}\n")
+            note_of(self.data_dir).chmod(0o600)
         # Under another name until it is whole: a killed initdb leaves half a database behind.
         draft = self.home.with_name(f"{self.home.name}.{secrets.token_hex(4)}")
         self.own_directory(draft)

@@ -1,13 +1,14 @@
-"""`python -m controlplane.respawn [--after URL] -- COMMAND…`: run a command, and again a second after each end.
+"""`python -m controlplane.respawn [--after URL] [--user NAME] -- COMMAND…`: run it, and again a second after each end.
 
-`--after` waits until the URL answers. SIGTERM and SIGINT are passed on and end it, with the command's status; so does
-status 2, wrong usage: trying again would not help.
+`--after` waits until the URL answers; `--user` is who the command runs as, for root to say. SIGTERM and SIGINT are
+passed on and end it, with the command's status; so does status 2, wrong usage: trying again would not help.
 """
 
 import argparse
 import ctypes
 import http.client
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -15,10 +16,11 @@ import time
 import urllib.request
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 PAUSE = 1.0  # seconds between an end and the next start
 WRONG_USAGE = 2
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 LIBC = ctypes.CDLL(None)
 DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -43,9 +45,19 @@ def dying_with_us(signum: int) -> Callable[[], None]:
     return before_exec
 
 
+def close_to_others() -> None:
+    """Other processes of our user, and so the command's jobs, do not read our environment (Linux)."""
+    if prctl := getattr(LIBC, "prctl", None):
+        prctl(PR_SET_DUMPABLE, 0)
+
+
 class Respawn:
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], user: str | None = None, umask: int = -1) -> None:
         self.command = command
+        self.options: dict[str, Any] = {"umask": umask}
+        if user:
+            account = pwd.getpwnam(user)
+            self.options |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         self.child: subprocess.Popen[bytes] | None = None
         self.asked: int | None = None
         self.supervisor = os.getppid()
@@ -59,7 +71,7 @@ class Respawn:
     def run(self) -> int:
         while self.asked is None:
             # Nobody but its supervisor should have to end it: without one it would go on unseen.
-            self.child = subprocess.Popen(self.command, preexec_fn=dying_with_us(signal.SIGKILL))
+            self.child = subprocess.Popen(self.command, preexec_fn=dying_with_us(signal.SIGKILL), **self.options)
             if self.asked is not None:  # between the look at it and the start
                 self.child.send_signal(self.asked)
             status = self.child.wait()
@@ -92,9 +104,14 @@ def answers(url: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m controlplane.respawn", description=__doc__)
     parser.add_argument("--after", metavar="URL", help="wait until it answers")
+    parser.add_argument("--user", metavar="NAME", help="who it runs as")
+    parser.add_argument(
+        "--umask", metavar="OCTAL", type=lambda text: int(text, 8), default=-1, help="what it begins with"
+    )
     parser.add_argument("command", nargs="+", metavar="COMMAND")
     arguments = parser.parse_args()
-    respawn = Respawn(arguments.command)
+    close_to_others()
+    respawn = Respawn(arguments.command, arguments.user, arguments.umask)
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, respawn.on_signal)
     if arguments.after:

@@ -4,6 +4,8 @@ import os
 import secrets
 from pathlib import Path
 
+from controlplane import private_files
+
 
 def kept_in(data_dir: Path) -> str:
     """The key in the data directory, made on first use and readable by its owner only.
@@ -12,9 +14,9 @@ def kept_in(data_dir: Path) -> str:
     """
     path = data_dir / "secret_key"
     try:
+        private_files.prepare(data_dir)
         if path.exists():
             return path.read_text()
-        data_dir.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(48))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from controlplane.address import reachable
 from controlplane.standalone.supervisor import Part
+from controlplane.standalone.worker_home import Home
 
 ROOT = Path(__file__).resolve().parents[2]
 # The order in which they are stopped. All deadlines are within 15 seconds, with time left for the database.
@@ -25,8 +26,6 @@ def environment(data_dir: Path, host: str) -> dict[str, str]:
     """What all parts are told. DATABASE_URL is there already."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     told = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "CONTROLPLANE_DATA_DIR": str(data_dir)}
-    if "CONTROLPLANE_STATE_DIR" not in os.environ:
-        told["CONTROLPLANE_STATE_DIR"] = str(data_dir / "agents")
     if "ALLOWED_HOSTS" not in os.environ:
         told["ALLOWED_HOSTS"] = ",".join(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", reachable(host)]))
     return told
@@ -47,11 +46,10 @@ def executor() -> Part:
     return Part("executor", command, EXECUTOR, killed_after=11)
 
 
-def worker(number: int, url: str, token: str) -> Part:
-    agent = [sys.executable, "-m", "jobs.agent", "--url", url, "--name", f"worker-{number}"]
-    respawn = [sys.executable, "-m", "controlplane.respawn", "--after", f"{url}/livez", "--"]
+def worker(number: int, url: str, token: str, home: Home) -> Part:
+    agent = [sys.executable, "-m", "jobs.agent", "--url", url, "--name", f"worker-{number}", *home.options]
+    respawn = [sys.executable, "-m", "controlplane.respawn", "--after", f"{url}/livez", *home.user_options, "--"]
     # In the environment: everybody may read a command line.
-    secret = {"CONTROLPLANE_TOKEN": token}
     # After the second signal an agent gives its jobs back; after SIGKILL they are recovered.
     return Part(
         f"worker-{number}",
@@ -59,7 +57,8 @@ def worker(number: int, url: str, token: str) -> Part:
         WORKERS,
         insisted_after=3,
         killed_after=6,
-        env=secret,
+        env={**home.environment, "CONTROLPLANE_TOKEN": token},
+        inherits=False,
     )
 
 

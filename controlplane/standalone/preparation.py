@@ -17,6 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connections
 
+from controlplane import private_files
 from controlplane.startup import refuse_wrong_settings
 from liveness.errors import TokenRefused
 from liveness.services import tokens
@@ -27,7 +28,7 @@ ADMIN = "admin"
 @contextmanager
 def only_one(data_dir: Path) -> Iterator[None]:
     """Hold the data directory. Raises CommandError when another control plane does."""
-    with (data_dir / "standalone.lock").open("a") as file:
+    with os.fdopen(private_files.open_lock(data_dir / "standalone.lock")) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -22,7 +22,8 @@ TERMINATIONS = {signal.SIGINT, signal.SIGTERM}
 class Part:
     """One process and how it is stopped; those of the lowest `stage` go first.
 
-    The times are seconds since everything began to stop: what one stage does not need is left to the next.
+    The times are seconds since everything began to stop: what one stage does not need is left to the next. `env` is
+    added to our environment, or all that it gets.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Part:
     killed_after: float
     insisted_after: float = float("inf")  # a second SIGTERM
     env: dict[str, str] = field(default_factory=dict)
+    inherits: bool = True
 
 
 class Child(process.Popen):
@@ -85,7 +87,7 @@ class Supervisor(Manager):
         self.parts, self.ready, self.greeting = parts, ready, greeting
         self.failed: list[str] = []
         for part in parts:
-            self.add_process(part.name, part.command, env={**os.environ, **part.env})
+            self.add_process(part.name, part.command, env={**(os.environ if part.inherits else {}), **part.env})
 
     def run(self) -> int:
         """Until everything has ended. Returns 0 when it was asked to end and no part failed to, else 1."""

@@ -231,7 +231,7 @@ class Attempts:
         attempt.pid = self._supervisor.pid(attempt.id)
         attempt.stage = Stage.RUNNING
         attempt.times_out_at = None if attempt.timeout is None else time.monotonic() + attempt.timeout
-        log.info("Job started", **_names(attempt), number=attempt.item["number"], pid=attempt.pid)
+        log.info("Job started", **_names(attempt), number=attempt.item["number"], warden=attempt.pid)
 
     def _progress_of(self, item: dict[str, Any]) -> Path:
         return self._folder / str(item["id"])

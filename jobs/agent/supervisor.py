@@ -29,6 +29,7 @@ STDOUT_KEPT = 16 * 1024
 STDERR_KEPT = 4 * 1024
 RESULT_KEPT = 1024 * 1024  # bytes; whoever has more to say than that says too much
 AGAIN = 1.0  # seconds between two tries to kill what does not end
+INHERITED = {name: os.environ[name] for name in ["LD_LIBRARY_PATH"] if name in os.environ}  # our Python may need it
 LAST_MOMENT = 2.0  # seconds for what is killed as we end
 
 
@@ -195,7 +196,7 @@ class Supervisor:
             passed = [what.fileno(), listening.fileno(), status.fileno()]
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", warden.__file__, *map(str, passed)],
-                env={},  # what the job says of its environment is for its code alone
+                env=INHERITED,  # what the job says of its environment is for its code alone
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -1,16 +1,15 @@
 """`manage.py standalone` as a user runs it: one terminal, one port, one data directory."""
 
 import os
+import pwd
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import sysconfig
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +19,8 @@ import pytest
 import urllib3
 
 from controlplane import postgres
+from controlplane.standalone import worker_home
+from tests.support.data_dirs import new_data_dir, python_for_others
 from tests.support.processes import ROOT, eventually, free_port
 
 pytestmark = pytest.mark.acceptance
@@ -29,11 +30,16 @@ FOREIGN = ("LIVENESS_", "JOBS_", "CONTROLPLANE_", "DATABASE_URL", "PYTEST_")
 class Standalone:
     """A running `manage.py standalone` and everything that it has printed."""
 
-    def __init__(self, data_dir: Path, *options: str, port: int | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, *options: str, port: int | None = None, python: str = sys.executable, **more: str
+    ) -> None:
         self.data_dir = data_dir
         self.port = port or free_port()
-        env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
-        command = [sys.executable, "manage.py", "standalone", "--port", str(self.port), "--data-dir", str(data_dir)]
+        env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)} | more
+        tmp = data_dir.parent / "tmp"
+        tmp.mkdir(exist_ok=True)
+        env["TMPDIR"] = str(tmp)
+        command = [python, "manage.py", "standalone", "--port", str(self.port), "--data-dir", str(data_dir)]
         self.process = subprocess.Popen(
             [*command, *options],
             cwd=ROOT,
@@ -83,19 +89,10 @@ class Standalone:
         return urllib3.request("GET", f"http://127.0.0.1:{self.port}{path}", redirect=False, retries=False)
 
 
-@contextmanager
-def new_directory() -> Iterator[Path]:
-    # Open to others, which pytest's own directories are not: so the database is inside it, even for root.
-    place = Path(tempfile.mkdtemp(prefix="controlplane-test-"))
-    place.chmod(0o755)
-    yield place / "var"
-    shutil.rmtree(place)
-
-
 @pytest.fixture(scope="module")
 def used() -> Iterator[Path]:
     """A data directory that one start after the other goes on with."""
-    with new_directory() as directory:
+    with new_data_dir() as directory:
         yield directory
 
 
@@ -103,7 +100,7 @@ def used() -> Iterator[Path]:
 def data_dir(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A new one for a test of the first run, which takes longer; else the one that others used before."""
     if request.node.get_closest_marker("first_run"):
-        with new_directory() as directory:
+        with new_data_dir() as directory:
             yield directory
     else:
         yield request.getfixturevalue("used")
@@ -113,8 +110,8 @@ def data_dir(request: pytest.FixtureRequest) -> Iterator[Path]:
 def start(data_dir: Path) -> Iterator[object]:
     started: list[Standalone] = []
 
-    def start(*options: str, port: int | None = None) -> Standalone:
-        started.append(Standalone(data_dir, *options, port=port))
+    def start(*options: str, **more: object) -> Standalone:
+        started.append(Standalone(data_dir, *options, **more))
         return started[-1]
 
     yield start
@@ -165,6 +162,8 @@ def test_the_first_run_keeps_its_secrets_and_leaves_nothing_behind_and_the_next_
     assert not [command for command in commands if token in command or password in command]
     files = [path for path in data_dir.rglob("*") if path.is_file() and "postgres" not in path.parts]
     assert not [path for path in files if password.encode() in path.read_bytes()]
+    assert data_dir.stat().st_mode & 0o777 == 0o700
+    assert not [path for path in data_dir.rglob("*") if path.stat().st_mode & 0o077 and "static" not in path.parts]
 
     assert first.end(signal.SIGINT) == 0, first.said
     assert running(processes) == []
@@ -177,6 +176,58 @@ def test_the_first_run_keeps_its_secrets_and_leaves_nothing_behind_and_the_next_
     processes = second.processes()
     assert second.end(signal.SIGTERM) == 0, second.said
     assert running(processes) == []
+
+
+LOOK = """
+id -un; umask; env | grep -c -e SECRET -e DATABASE -e CONTROLPLANE; echo $MINE
+cat {data_dir}/secret_key {data_dir}/tokens/* 2>/dev/null | wc -c
+"""
+
+
+def looked_around(one: Standalone, data_dir: Path) -> list[str]:
+    """What a job sees, line by line: its user, umask, how much of our settings, $MINE, bytes of our secrets."""
+    with postgres.running(data_dir) as url:
+        env = {**os.environ, "DATABASE_URL": url, "CONTROLPLANE_DATA_DIR": str(data_dir)}
+        command = [sys.executable, "manage.py", "create_token", "--role", "client", "a stranger"]
+        token = subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True).stdout.strip()
+    jobs, headers = f"http://127.0.0.1:{one.port}/api/v1/jobs", {"Authorization": f"Bearer {token}"}
+    action = {"type": "script", "command": LOOK.format(data_dir=data_dir)}
+    id = urllib3.request("POST", jobs, json={"action": action}, headers=headers).json()["id"]
+    seen = eventually(
+        lambda: (job := urllib3.request("GET", f"{jobs}/{id}", headers=headers).json())["finished_at"] and job,
+        why="the job ends",
+    )
+    return seen["output"]["stdout"].splitlines()
+
+
+SECRETS = {"SECRET_KEY": "of this installation", "CONTROLPLANE_WORKER_ENV": "MINE", "MINE": "handed on", "OTHER": "not"}
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give workers a user of their own")
+def test_of_root_the_workers_are_a_user_of_their_own_who_sees_nothing_of_the_control_plane(start, data_dir):
+    paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+    one = start("--workers", "1", python=python_for_others(), PYTHONPATH=paths, **SECRETS)
+    registered(one, 1)
+    assert looked_around(one, data_dir) == [worker_home.USER, "0022", "0", "handed on", "0"]
+    agents = [process for process in one.processes() if process.cmdline()[1:3] == ["-m", "jobs.agent"]]
+    assert [process.username() for process in agents] == [worker_home.USER]
+    assert not {"SECRET_KEY", "DATABASE_URL", "OTHER"} & set(agents[0].environ())
+    assert "Workers run as root" not in one.said
+    assert one.end() == 0, one.said
+
+
+def test_where_that_user_cannot_run_our_python_it_is_said_once_and_workers_go_on_as_we(start, data_dir, tmp_path):
+    tmp_path.chmod(0o700)
+    python = tmp_path / "python"
+    python.symlink_to(Path(sys.executable).resolve())
+    paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+    one = start("--workers", "2", python=str(python), PYTHONPATH=paths, **SECRETS)
+    registered(one, 2)
+    user, _, settings, mine, _ = looked_around(one, data_dir)
+    assert (user, settings, mine) == (ME, "0", "handed on")
+    assert one.said.count("Workers run as root") == (os.geteuid() == 0), one.said
+    assert one.end() == 0, one.said
 
 
 def test_a_port_in_use_is_an_error_that_says_what_to_do(start):

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from controlplane import postgres, postgres_binaries, postgres_server
+from tests.support.data_dirs import forget, new_data_dir, python_for_others
 from tests.support.processes import ROOT, eventually
 
 USE = """
@@ -57,12 +58,16 @@ class User:
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
-    """In a directory that any user may enter: pytest's own are closed to PostgreSQL when we are root."""
-    place = Path(tempfile.mkdtemp(prefix="controlplane-test-"))
-    place.chmod(0o755)
-    yield place / "var"
-    forget(place / "var")
-    shutil.rmtree(place)
+    with new_data_dir() as data_dir:
+        yield data_dir
+
+
+@pytest.fixture
+def open_dir(data_dir: Path) -> Path:
+    """One that any user may enter, as all once were: so the database is inside it, even for root."""
+    data_dir.mkdir(mode=0o755)
+    (data_dir / "kept").touch()  # by this nobody takes it for a data directory and closes it
+    return data_dir
 
 
 @pytest.fixture
@@ -70,13 +75,6 @@ def private_dir(tmp_path: Path) -> Iterator[Path]:
     tmp_path.chmod(0o700)
     yield tmp_path / "var"
     forget(tmp_path / "var")
-
-
-def forget(data_dir: Path) -> None:
-    """Stop a server that a failed test has left, and delete its database."""
-    server = postgres.Server(data_dir, throwaway=True)
-    server.stop()
-    shutil.rmtree(server.home, ignore_errors=True)
 
 
 def user_like(user: pwd.struct_passwd, data_dir: Path) -> User:
@@ -88,15 +86,6 @@ def user_like(user: pwd.struct_passwd, data_dir: Path) -> User:
         sources = data_dir.parent / "sources"
         shutil.copytree(ROOT / "controlplane", sources / "controlplane")
     return User(data_dir, python, sources, user=user.pw_uid, group=user.pw_gid, extra_groups=[])
-
-
-def python_for_others() -> str:
-    """A Python of our version that any user may run."""
-    version = f"python3.{sys.version_info.minor}"
-    for found in (Path(sys.executable), Path("/usr/bin", version), Path("/usr/local/bin", version)):
-        if found.exists() and postgres_binaries.open_to_others(found):
-            return str(found)
-    pytest.skip("no Python of this version is open to other users")
 
 
 def server_of(data_dir: Path) -> int | None:
@@ -187,7 +176,7 @@ def test_a_server_that_died_needs_no_stop(data_dir):
 def test_a_server_whose_socket_was_deleted_is_started_again(data_dir):
     owner = User(data_dir)
     deaf = server_of(data_dir)
-    (data_dir / "postgres" / postgres_server.SOCKET_NAME).unlink()
+    (postgres_server.home_of(data_dir) / postgres_server.SOCKET_NAME).unlink()
     with postgres.running(data_dir, throwaway=True) as url:
         assert ask(url, "select 1") == 1
         assert server_of(data_dir) != deaf
@@ -196,7 +185,7 @@ def test_a_server_whose_socket_was_deleted_is_started_again(data_dir):
 
 def test_a_pid_file_that_names_a_stranger_is_no_obstacle(data_dir):
     with postgres.running(data_dir, throwaway=True):
-        pid_file = data_dir / "postgres" / "postmaster.pid"
+        pid_file = postgres_server.home_of(data_dir) / "postmaster.pid"
         lines = pid_file.read_text().splitlines()
     pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
     with postgres.running(data_dir, throwaway=True) as url:
@@ -205,12 +194,15 @@ def test_a_pid_file_that_names_a_stranger_is_no_obstacle(data_dir):
 
 @pytest.mark.parametrize("name", ["x" * 120, "with space, comma and 'quote'", "Übung"])
 def test_any_name_of_a_data_directory_will_do(data_dir, name):
-    with postgres.running(data_dir / name, throwaway=True) as url:
-        assert ask(url, "select 1") == 1
-        socket = Path(str(ask(url, "show unix_socket_directories"))) / postgres_server.SOCKET_NAME
-        assert len(os.fsencode(socket)) < 100
-    assert not socket.exists()
-    assert socket.parent == data_dir / name / "postgres" or not socket.parent.exists()
+    try:
+        with postgres.running(data_dir / name, throwaway=True) as url:
+            assert ask(url, "select 1") == 1
+            socket = Path(str(ask(url, "show unix_socket_directories"))) / postgres_server.SOCKET_NAME
+            assert len(os.fsencode(socket)) < 100
+        assert not socket.exists()
+        assert socket.parent == postgres_server.home_of(data_dir / name) or not socket.parent.exists()
+    finally:
+        forget(data_dir / name)
 
 
 def test_a_half_made_database_is_not_taken_for_a_whole_one(data_dir):
@@ -232,6 +224,16 @@ def test_root_runs_it_as_another_user_and_opens_no_directory(private_dir):
         assert postgres.url(private_dir) == url
     assert modes == {place: place.stat().st_mode for place in modes}
     assert server_of(private_dir) is None
+
+
+def test_the_data_directory_is_closed_to_others_and_so_is_one_of_an_earlier_time_whose_database_goes_on(open_dir):
+    with postgres.running(open_dir, throwaway=True) as url, psycopg.connect(url) as connection:
+        connection.execute("create table kept ()")
+    assert postgres_server.home_of(open_dir) == open_dir / "postgres"
+    (open_dir / "kept").unlink()
+    with postgres.running(open_dir, throwaway=True) as url:
+        assert ask(url, "select count(*) from kept") == 0
+    assert open_dir.stat().st_mode & 0o777 == (0o711 if os.geteuid() == 0 else 0o700)
 
 
 @as_root
@@ -290,7 +292,7 @@ def test_a_data_directory_that_cannot_be_written_is_named_in_the_error(data_dir)
 def test_a_server_that_does_not_start_shows_the_end_of_its_log(data_dir):
     with postgres.running(data_dir, throwaway=True):
         pass
-    with (data_dir / "postgres" / "postgresql.conf").open("a") as configuration:
+    with (postgres_server.home_of(data_dir) / "postgresql.conf").open("a") as configuration:
         configuration.write("no_such_setting = on\n")
     with pytest.raises(SystemExit, match="no_such_setting"), postgres.running(data_dir):
         pass

@@ -38,7 +38,6 @@ def delete(data_dir: Path) -> None:
 def bring_database() -> None:
     remove_leftovers()
     data_dir = Path(tempfile.mkdtemp(prefix=PREFIX))
-    data_dir.chmod(0o755)  # PostgreSQL runs as another user than root
     cleanup = ExitStack()
     atexit.register(cleanup.close)
     cleanup.callback(delete, data_dir)

@@ -85,11 +85,13 @@ class Fleet:
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
+        (folder / "tmp").mkdir(exist_ok=True)
         self.env = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("LIVENESS_", "JOBS_"))},
             **SHORT,
             "CONTROLPLANE_DATA_DIR": str(folder),
             "CONTROLPLANE_STATE_DIR": str(folder / "state"),
+            "TMPDIR": str(folder / "tmp"),  # what killed processes leave there goes with the folder
             "DATABASE_POOL_SIZE": "4",
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",

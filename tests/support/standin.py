@@ -191,8 +191,10 @@ class Agent:
 
     def __init__(self, plane: ControlPlane, folder: Path, *arguments: str) -> None:
         self.log_file = folder / f"agent-{uuid.uuid4().hex[:6]}.log"
+        (folder / "tmp").mkdir(exist_ok=True)
         self.environment = {
             **os.environ,
+            "TMPDIR": str(folder / "tmp"),
             "CONTROLPLANE_RUNTIME_DIR": str(folder / "run"),
             "CONTROLPLANE_STATE_DIR": str(folder / "state"),
             "CONTROLPLANE_TOKEN": "secret",

@@ -10,8 +10,9 @@ from django.core.management.base import BaseCommand
 from rich.console import Console
 
 from controlplane.address import is_loopback
-from controlplane.standalone import parts, preparation
+from controlplane.standalone import parts, preparation, worker_home
 from controlplane.standalone.supervisor import Part, Supervisor
+from controlplane.standalone.worker_home import Home
 
 
 class Command(BaseCommand):
@@ -37,6 +38,7 @@ class Command(BaseCommand):
             )
         preparation.check_settings()
         data_dir = settings.DATA_DIR
+        umask = os.umask(0o077)
         os.environ.update(parts.environment(data_dir, host))
         if demo:
             os.environ.update({**parts.DEMO_TIMINGS, **os.environ})
@@ -44,7 +46,10 @@ class Command(BaseCommand):
             self.prepare()
             url = f"http://{parts.reachable(host)}:{port}"
             page = f"{url}/admin/instance/"
-            started = self.parts(url, host, port, workers, demo)
+            home = worker_home.make(data_dir, os.environ, umask)
+            if home.warning and workers:
+                self.stderr.write(home.warning)
+            started = self.parts(url, host, port, workers, demo, home)
             preparation.let_go()
             status = Supervisor(started, ready=f"{url}/livez", greeting=f"Open {page} (Ctrl-C stops everything)").run()
         sys.exit(status)
@@ -73,10 +78,10 @@ class Command(BaseCommand):
                 f"An administrator exists; `python manage.py changepassword {preparation.ADMIN}` sets a new password."
             )
 
-    def parts(self, url: str, host: str, port: int, workers: int, demo: bool) -> list[Part]:
+    def parts(self, url: str, host: str, port: int, workers: int, demo: bool, home: Home) -> list[Part]:
         def token(role: str) -> str:
             return preparation.kept_token(settings.DATA_DIR, role)
 
         made = [parts.web(host, port), parts.executor()]
-        made += [parts.worker(number, url, token("worker")) for number in range(1, workers + 1)]
+        made += [parts.worker(number, url, token("worker"), home) for number in range(1, workers + 1)]
         return [*made, parts.demo(url, token("client"), token("operator"))] if demo else made

@@ -101,6 +101,26 @@ def test_the_environment_stands_in_for_url_and_token(monkeypatch):
     assert options.config == {"timeout_seconds": 60.0, "termination_grace_period_seconds": 5.0}
 
 
+def test_a_token_comes_from_a_file_or_the_environment_and_from_one_place_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("CONTROLPLANE_TOKEN", "of the environment")
+    file = tmp_path / "token"
+    file.write_text("of a file\n")
+
+    def token(*arguments):
+        return options_from(parser().parse_args(["--url", "http://plane", *arguments])).token
+
+    assert token() == "of the environment"
+    assert token("--token-file", str(file)) == "of a file"
+    assert token("--token", "of the command") == "of the command"
+    with pytest.raises(ValueError, match="one of them"):
+        token("--token", "x", "--token-file", str(file))
+    with pytest.raises(ValueError, match=r"cannot be read: .*No such file"):
+        token("--token-file", str(tmp_path / "none"))
+    file.write_text(" ")
+    with pytest.raises(ValueError, match="is empty"):
+        token("--token-file", str(file))
+
+
 def said(outbox):
     return [(report["attempt"], report["event"]) for report in outbox.batch()]
 

@@ -174,6 +174,16 @@ def test_a_job_finds_no_token_in_the_environment_of_its_own_of_its_warden_or_of_
     assert b"=secret" not in Path(f"/proc/{worker.process.pid}/environ").read_bytes()
 
 
+def test_a_token_on_the_command_line_works_with_a_warning_and_one_in_a_file_without(plane, agent, tmp_path):
+    warned = agent("--token", "secret")
+    eventually(lambda: plane.count("heartbeat"))
+    assert "--token is seen by" in warned.log
+    (tmp_path / "token").write_text("secret")
+    silent = agent("--name", "b", "--token-file", str(tmp_path / "token"))
+    eventually(lambda: plane.count("servers") == 2)
+    assert "--token" not in silent.log
+
+
 def test_an_agent_is_closed_to_other_processes_of_its_user():
     code = (
         "import ctypes; from jobs.agent import environment; environment.close();"
@@ -184,16 +194,16 @@ def test_an_agent_is_closed_to_other_processes_of_its_user():
     assert done.stdout.split() == ["0", "False"]
 
 
-def test_the_next_agent_removes_the_folders_of_killed_ones_and_no_living_ones(plane, agent, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def test_the_next_agent_removes_the_folders_of_killed_ones_and_no_living_ones(plane, agent, tmp_path):
+    place = tmp_path / "tmp"
 
     def folders():
-        return {path.name for path in tmp_path.glob(f"{folder.PREFIX}*")}
+        return {path.name for path in place.glob(f"{folder.PREFIX}*")}
 
     killed = agent()
     [old] = eventually(folders)
     eventually(lambda: plane.count("heartbeat"))
-    (tmp_path / old / "file").touch()
+    (place / old / "file").touch()
     killed.process.kill()
     killed.process.wait()
     living = agent()

@@ -1,0 +1,118 @@
+"""Where workers live, and so the jobs that anybody with a client's token submits: what they see, and as which user."""
+
+import hashlib
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from controlplane import system_user
+from controlplane.postgres_server import SYSTEM_HOME
+
+USER = "controlplane-worker"
+ALLOWED = (
+    *(
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TERM",
+        "TMPDIR",
+        "TZ",
+        "LANG",
+        "LANGUAGE",
+        "LC_*",
+        "LD_LIBRARY_PATH",
+    ),
+    *("PYTHON*", "VIRTUAL_ENV", "XDG_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "*_proxy", "*_PROXY"),
+    *("CONTROLPLANE_STATE_DIR", "CONTROLPLANE_RUNTIME_DIR"),
+)
+OF_ANOTHER = ("TMPDIR", "SHELL", "XDG_*", "CONTROLPLANE_RUNTIME_DIR")  # what is root's is of no use to its user
+MORE = "CONTROLPLANE_WORKER_ENV"
+
+
+@dataclass(frozen=True)
+class Home:
+    """`warning`: why workers of root have no user of their own."""
+
+    environment: dict[str, str]
+    umask: int
+    handed_on: list[str]
+    user: str | None = None
+    warning: str | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """For the agent."""
+        return ["--pass-env", ",".join(self.handed_on)] if self.handed_on else []
+
+    @property
+    def user_options(self) -> list[str]:
+        """For whoever starts it."""
+        return [*(["--user", self.user] if self.user else []), "--umask", f"{self.umask:o}"]
+
+
+def make(data_dir: Path, inherited: Mapping[str, str], umask: int) -> Home:
+    """For root with a user who is nobody else's, if that user can run a worker at all."""
+    handed_on = [name.strip() for name in inherited.get(MORE, "").split(",") if name.strip()]
+    environment = only(inherited, (*ALLOWED, *handed_on))
+    ours = Home({"CONTROLPLANE_STATE_DIR": str(data_dir / "agents"), **environment}, umask, handed_on)
+    if os.geteuid() != 0:
+        return ours
+    try:
+        account = system_user.find_or_make(USER)
+        environment = {name: value for name, value in environment.items() if not matches(name, OF_ANOTHER)}
+        environment |= {"HOME": account.pw_dir, "USER": USER, "LOGNAME": USER}
+        refuse_what_cannot_run(account, environment)
+    except LookupError as error:
+        warning = f"Workers run as root, so whoever may submit jobs can do all that root can: {error}."
+        return replace(ours, warning=warning)
+    if "CONTROLPLANE_STATE_DIR" not in environment:
+        environment["CONTROLPLANE_STATE_DIR"] = str(make_state(data_dir, account))
+    return Home(environment, umask, handed_on, USER)
+
+
+def only(environment: Mapping[str, str], allowed: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if matches(name, allowed)}
+
+
+def matches(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def refuse_what_cannot_run(account: pwd.struct_passwd, environment: dict[str, str]) -> None:
+    """Raises LookupError when that user cannot start an agent, as where our Python lies in root's own home."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "jobs.agent", "--help"],
+            env=environment,
+            user=account.pw_uid,
+            group=account.pw_gid,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+        why = done.stderr.strip().rpartition("\n")[2] if done.returncode else None
+    except OSError as error:
+        why = str(error)
+    if why is not None:
+        raise LookupError(f"the user {account.pw_name} cannot run {sys.executable} with this code ({why})")
+
+
+def make_state(data_dir: Path, account: pwd.struct_passwd) -> Path:
+    """A folder of that user for what workers leave to their next start; the data directory is closed to it."""
+    SYSTEM_HOME.mkdir(mode=0o755, exist_ok=True)
+    folder = state_of(data_dir)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.chown(folder, account.pw_uid, account.pw_gid, follow_symlinks=False)
+    return folder
+
+
+def state_of(data_dir: Path) -> Path:
+    return SYSTEM_HOME / f"{data_dir.name}-agents-{hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:8]}"

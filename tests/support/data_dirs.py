@@ -1,0 +1,42 @@
+"""Data directories for tests, and what root keeps beside them."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from controlplane import postgres, postgres_binaries
+from controlplane.standalone import worker_home
+
+
+@contextmanager
+def new_data_dir() -> Iterator[Path]:
+    """One that is not there yet, in a directory that any user may enter: pytest's own are closed."""
+    place = Path(tempfile.mkdtemp(prefix="controlplane-test-"))
+    place.chmod(0o755)
+    try:
+        yield place / "var"
+    finally:
+        forget(place / "var")
+        shutil.rmtree(place)
+
+
+def forget(data_dir: Path) -> None:
+    """Stop a server that a failed test has left, and delete what lies outside: a database, a folder of workers."""
+    server = postgres.Server(data_dir, throwaway=True)
+    server.stop()
+    shutil.rmtree(server.home, ignore_errors=True)
+    shutil.rmtree(worker_home.state_of(data_dir), ignore_errors=True)
+
+
+def python_for_others() -> str:
+    """A Python of our version that any user may run."""
+    version = f"python3.{sys.version_info.minor}"
+    for found in (Path(sys.executable), Path("/usr/bin", version), Path("/usr/local/bin", version)):
+        if found.exists() and postgres_binaries.open_to_others(found):
+            return str(found)
+    pytest.skip("no Python of this version is open to other users")
