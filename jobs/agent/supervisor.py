@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import marshal
 import os
 import selectors
 import signal
@@ -189,7 +189,7 @@ class Supervisor:
             if result:
                 argv.append(str(result.fileno()))
             what = theirs.enter_context(tempfile.TemporaryFile())
-            what.write(json.dumps({"argv": argv, "env": command.env, "cwd": command.cwd}).encode())
+            what.write(marshal.dumps((argv, command.env, command.cwd)))
             what.seek(0)
             listening, control = _pipe(theirs, ours)
             says, status = _pipe(ours, theirs)

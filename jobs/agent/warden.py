@@ -3,25 +3,28 @@
 Orphans of the code become children of this process (a subreaper), so neither `setsid` nor `nohup` nor a double fork
 leads out of its reach; whatever outlives the code's first process is killed. It ends as that process did.
 
-`python -I -S warden.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds JSON: argv, env, cwd. CONTROL is
-read by the line: `=UPTIME` or `=` (the fence: kill all at that reading of the uptime clock, never) and `!` (kill all
-now); its end, which a `kill -9` of the agent brings too, kills all. To STATUS goes the process id of the code, or after
-a `!` why it could not be started. So a stopped agent (SIGSTOP, a debugger) keeps nothing running past its fence.
+`python -I -S warden.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds argv, env and cwd, marshalled.
+CONTROL is read by the line: `=UPTIME` or `=` (the fence: kill all at that reading of the uptime clock, never) and `!`
+(kill all now); its end, which a `kill -9` of the agent brings too, kills all. To STATUS goes the process id of the
+code, or after a `!` why it could not be started. So a stopped agent (SIGSTOP, a debugger) keeps nothing running past
+its fence.
 
-It imports little, for one is started with each attempt, and works alone: no path leads to the agent's modules.
+It imports next to nothing, for one is started with each attempt, and works alone: no path leads to the agent's modules.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import json
+import marshal
 import os
 import select
 import signal
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the clock of liveness.agent.fence.uptime
 LOOK = 0.5  # seconds: select() does not count time asleep, so look at the clock now and then
@@ -36,6 +39,15 @@ def prctl(option: int, value: int) -> None:
     """Where the system has it (Linux)."""
     if call := getattr(ctypes.CDLL(None), "prctl", None):
         call(option, value, 0, 0, 0)
+
+
+def try_to(call: Callable[..., object], *arguments: object) -> bool:
+    """False: there was nobody, or we may not, or there is nothing just now."""
+    try:
+        call(*arguments)
+        return True
+    except (ProcessLookupError, PermissionError, BlockingIOError, BrokenPipeError):
+        return False
 
 
 def children(pid: int) -> list[int]:
@@ -60,11 +72,7 @@ def signal_tree(root: int, number: int) -> bool:
     for pid in pids:
         pids += children(pid)  # all of them before the first dies, for then its children are another's
     for pid in pids:
-        try:
-            os.kill(pid, number)
-            reached = True
-        except (ProcessLookupError, PermissionError):
-            continue
+        reached = try_to(os.kill, pid, number) or reached
     return reached
 
 
@@ -98,8 +106,7 @@ class Warden:
             left = max(0.0, self.fence - time.clock_gettime(CLOCK))
             seconds = min(LOOK if seconds is None else seconds, left)
         select.select([self.bell] if self.ending else [self.bell, self.control], [], [], seconds)
-        with contextlib.suppress(BlockingIOError):
-            os.read(self.bell, 65536)
+        try_to(os.read, self.bell, 65536)
 
     def reap(self) -> bool:
         """Bury the dead. False: there is no child any more."""
@@ -118,8 +125,7 @@ class Warden:
 
     def kill_group(self) -> None:
         """Before the code's first process is buried: until then its number is its own."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.main, signal.SIGKILL)
+        try_to(os.killpg, self.main, signal.SIGKILL)
 
     def watch(self) -> None:
         """Until the code has ended, or has to."""
@@ -140,7 +146,7 @@ class Warden:
             self.wait(0)
 
 
-def start(command: dict[str, Any], status: int) -> int:
+def start(argv: list[str], env: dict[str, str], cwd: str | None, status: int) -> int:
     """The process id of the code, which leads a session and a group of its own and dies with us."""
     parent = os.getpid()
     if pid := os.fork():
@@ -152,12 +158,12 @@ def start(command: dict[str, Any], status: int) -> int:
             os._exit(127)
         for number in CHANGED:
             signal.signal(number, signal.SIG_DFL)
-        if command["cwd"]:
-            os.chdir(command["cwd"])
-        os.execvpe(command["argv"][0], command["argv"], command["env"])  # noqa: S606 (a shell only if the job says so)
+        if cwd:
+            os.chdir(cwd)
+        os.execvpe(argv[0], argv, env)  # noqa: S606 (a shell only if the job says so)
     except BaseException as error:
         why = error.strerror if isinstance(error, OSError) else error
-        place = error.filename if isinstance(error, OSError) and error.filename else command["argv"][0]
+        place = error.filename if isinstance(error, OSError) and error.filename else argv[0]
         os.write(status, f"!{why}: {place!r}\n".encode()[:1000])
     finally:
         os._exit(127)
@@ -183,16 +189,15 @@ def main() -> None:
     prctl(DUMPABLE, 0)  # no code of a job attaches itself to us as a debugger does
     warden = Warden(control)
     with open(command, "rb") as file:
-        spec = json.load(file)
+        argv, env, cwd = marshal.load(file)  # noqa: S302 (from our own agent)
     warden.read()
     if warden.ending:  # the agent is dead already, or wants it no more: nothing begins
         leave(None)
-    warden.main = start(spec, status)
+    warden.main = start(argv, env, cwd, status)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)  # what the code closes is closed
-    with contextlib.suppress(BrokenPipeError):
-        os.write(status, f"{warden.main}\n".encode())
+    try_to(os.write, status, f"{warden.main}\n".encode())
     os.close(status)
     os.chdir("/")
     warden.watch()
