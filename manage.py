@@ -9,7 +9,7 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
     from django.core.management import execute_from_command_line
 
-    from controlplane import postgres
+    from controlplane.embedded import postgres
 
     with postgres.for_command(sys.argv):
         execute_from_command_line(sys.argv)

@@ -20,7 +20,8 @@ from celery.signals import (
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from controlplane import database_limits, folder_broker, private_files
+from controlplane.core import database_limits
+from controlplane.embedded import folder_broker, private_files
 from controlplane.startup import refuse_wrong_settings
 from liveness.states import ServerType
 
@@ -104,14 +105,14 @@ def check_settings(**_: object) -> None:
 @worker_ready.connect
 def begin_executor(sender: Any, **_: object) -> None:
     # Comes again whenever the broker was lost. Not worker_init: an embedded beat is forked after that.
-    from controlplane import presence
+    from controlplane.observability import presence
 
     presence.begin(ServerType.EXECUTOR, sender.hostname)
 
 
 @worker_shutting_down.connect
 def end_executor(**_: object) -> None:
-    from controlplane import presence
+    from controlplane.observability import presence
 
     presence.terminating()
 
@@ -119,7 +120,7 @@ def end_executor(**_: object) -> None:
 @worker_shutdown.connect
 def ended_executor(**_: object) -> None:
     # Not only when the process ends: at SIGHUP it becomes another program before that.
-    from controlplane import presence
+    from controlplane.observability import presence
 
     presence.leave()
 
@@ -127,6 +128,6 @@ def ended_executor(**_: object) -> None:
 @beat_init.connect
 def begin_scheduler(**_: object) -> None:
     # An embedded beat is a process of its own, and says so as well.
-    from controlplane import presence
+    from controlplane.observability import presence
 
     presence.begin(ServerType.SCHEDULER, f"scheduler@{socket.gethostname()}")

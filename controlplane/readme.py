@@ -12,7 +12,7 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any
 
-from controlplane.durations import written
+from controlplane.core.durations import written
 from jobs import states as job_states
 from jobs.conf import Jobs
 from liveness import states

@@ -8,7 +8,9 @@ import dj_database_url
 import structlog
 from csp.constants import NONE, SELF
 
-from controlplane import clean_text, database_limits, postgres, secret_key
+from controlplane.agent import clean_text
+from controlplane.core import database_limits
+from controlplane.embedded import postgres, secret_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()
@@ -26,6 +28,7 @@ JOBS: dict[str, object] = {}
 
 INSTALLED_APPS = [
     "controlplane",
+    "controlplane.console",
     "jobs",
     "liveness",
     "django.contrib.admin",
@@ -45,13 +48,13 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "controlplane.problems.DatabaseDown",
-    "controlplane.problems.OddInput",
+    "controlplane.core.problems.DatabaseDown",
+    "controlplane.core.problems.OddInput",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "controlplane.sign_in.Sessions",
+    "controlplane.console.sign_in.Sessions",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -71,7 +74,7 @@ LANGUAGE_CODE = "en"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGIN_URL = "admin:login"
 
-AUTHENTICATION_BACKENDS = ["controlplane.sign_in.Throttled"]
+AUTHENTICATION_BACKENDS = ["controlplane.console.sign_in.Throttled"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -107,7 +110,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
             ],
-            "builtins": ["liveness.templatetags.instance"],
+            "builtins": ["controlplane.console.templatetags.instance"],
         },
     }
 ]
@@ -121,7 +124,7 @@ except ValueError as error:
         f"DATABASE_URL, DATABASE_POOL_SIZE or a DATABASE_…_TIMEOUT cannot be read: {error}. Write "
         "DATABASE_URL=postgresql://user:password@host:5432/name, DATABASE_POOL_SIZE=8 and DATABASE_LOCK_TIMEOUT=5s."
     ) from None
-DATABASES["default"]["ENGINE"] = "controlplane.database"
+DATABASES["default"]["ENGINE"] = "controlplane.core.database"
 # Each web or executor process holds a small pool; the embedded PostgreSQL allows 100 connections in all.
 # A connection is not tried before it is used: that would be a second round trip in each request. And an attempt to
 # connect is given up soon: while one waits out its back-off, the pool makes no other, though the database is back.
@@ -159,11 +162,11 @@ DATA_UPLOAD_MAX_NUMBER_FILES = 0  # nothing here takes files: what strangers upl
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["liveness.api.authentication.Bearer", "jobs.api.sessions.StaffSession"],
     "DEFAULT_PERMISSION_CLASSES": [],
-    "DEFAULT_PARSER_CLASSES": ["controlplane.rest.JSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["controlplane.rest.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["controlplane.core.rest.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["controlplane.core.rest.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_METADATA_CLASS": None,
-    "EXCEPTION_HANDLER": "controlplane.problems.handler",
+    "EXCEPTION_HANDLER": "controlplane.core.problems.handler",
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {

@@ -7,10 +7,10 @@ import os
 import socket
 
 import controlplane.wsgi  # before all else: it sets Django up
-from controlplane import presence
-from controlplane.address import client_of_itself
-from controlplane.front import Front
-from controlplane.process_limits import raise_limit_of_sockets, threads
+from controlplane.observability import presence
+from controlplane.observability.address import client_of_itself
+from controlplane.serving.front import Front
+from controlplane.serving.process_limits import raise_limit_of_sockets, threads
 from liveness.states import ServerType
 
 raise_limit_of_sockets()

@@ -4,7 +4,7 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from controlplane import database_limits
+from controlplane.core import database_limits
 from controlplane.startup import refuse_wrong_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.conf import Conf, Seconds
+from controlplane.core.settings_schema import Conf, Seconds
 from jobs.states import OnWorkerLost
 
 

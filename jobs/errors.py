@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from controlplane.problems import Problem
+from controlplane.core.problems import Problem
 
 
 class NotAWorker(Problem):

@@ -19,7 +19,7 @@ from django.db.models import (
 )
 from django.db.models.functions import JSONObject
 
-from controlplane.schema import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp
 from jobs.errors import ExecutionUnknown, JobUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot, WorkerJob
 from jobs.selectors import MUCH, content, put_in_place

@@ -26,8 +26,8 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce
 
-from controlplane.schema import ClockTimestamp
-from controlplane.sql import Written
+from controlplane.core.model_fields import ClockTimestamp
+from controlplane.core.statements import Written
 from jobs import states
 from jobs.conf import conf, waiting
 from jobs.errors import JobNotWaiting, JobUnknown

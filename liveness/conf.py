@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from controlplane.conf import Conf, Seconds
-from liveness.agent.backoff import again_within
+from controlplane.agent.backoff import again_within
+from controlplane.core.settings_schema import Conf, Seconds
 from liveness.states import RestartStrategy
 
 

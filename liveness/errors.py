@@ -1,6 +1,6 @@
 """What can be refused; each class says what happened, in words its caller can act on."""
 
-from controlplane.problems import Problem
+from controlplane.core.problems import Problem
 
 
 class TokenMissing(Problem):

@@ -8,7 +8,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from controlplane.schema import ClockTimestamp, ObservedNow, Refusal, Uuid7, guard, one_of
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Refusal, Uuid7, guard, one_of
 from liveness import states
 from liveness.states import RestartStrategy, ServerState, ServerType
 

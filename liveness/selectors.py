@@ -24,9 +24,9 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce
 
-from controlplane import sql as statements
-from controlplane.schema import ClockTimestamp
-from controlplane.sql import Written
+from controlplane.core import statements
+from controlplane.core.model_fields import ClockTimestamp
+from controlplane.core.statements import Written
 from liveness import states
 from liveness.conf import conf
 from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally

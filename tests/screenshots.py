@@ -17,7 +17,7 @@ from typing import Any
 import urllib3
 from playwright.sync_api import Page, sync_playwright
 
-from controlplane import postgres
+from controlplane.embedded import postgres
 from controlplane.standalone.parts import DEMO_TIMINGS
 from tests.support.browser import FLAGS
 from tests.support.processes import ROOT, eventually, free_port

@@ -12,7 +12,7 @@ from controlplane.demo.accident import Accident
 from controlplane.demo.api import Api, Failed
 from controlplane.demo.plan import ORDERS, executions
 from controlplane.demo.shift import jobs
-from controlplane.respawn import answers
+from controlplane.standalone.respawn import answers
 
 BETWEEN_JOBS = 2.5  # seconds
 BETWEEN_EXECUTIONS = 30.0

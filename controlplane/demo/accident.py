@@ -98,6 +98,6 @@ def agent_process(server: dict[str, Any]) -> psutil.Process | None:
         return None
     try:
         process = psutil.Process(server["pid"])
-        return process if "jobs.agent" in process.cmdline() else None
+        return process if "controlplane.agent" in process.cmdline() else None
     except psutil.Error:
         return None

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import urllib3
 
-from liveness.agent.client import LOCAL
+from controlplane.agent.client import LOCAL
 
 
 class Failed(Exception):

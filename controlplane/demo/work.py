@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from jobs.agent import progress
+from controlplane.agent import progress
 
 
 def resize_pictures(payload: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from controlplane.address import reachable
+from controlplane.observability.address import reachable
 from controlplane.standalone.supervisor import Part
 from controlplane.standalone.worker_home import Home
 
@@ -47,8 +47,16 @@ def executor() -> Part:
 
 
 def worker(number: int, url: str, token: str, home: Home) -> Part:
-    agent = [sys.executable, "-m", "jobs.agent", "--url", url, "--name", f"worker-{number}", *home.options]
-    respawn = [sys.executable, "-m", "controlplane.respawn", "--after", f"{url}/livez", *home.user_options, "--"]
+    agent = [sys.executable, "-m", "controlplane.agent", "--url", url, "--name", f"worker-{number}", *home.options]
+    respawn = [
+        sys.executable,
+        "-m",
+        "controlplane.standalone.respawn",
+        "--after",
+        f"{url}/livez",
+        *home.user_options,
+        "--",
+    ]
     # In the environment: everybody may read a command line.
     # After the second signal an agent gives its jobs back; after SIGKILL they are recovered.
     return Part(

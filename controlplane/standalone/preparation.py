@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from controlplane import private_files
+from controlplane.embedded import private_files
 from controlplane.startup import refuse_wrong_settings
 from liveness.errors import TokenRefused
 from liveness.services import tokens

@@ -13,7 +13,7 @@ from honcho import process
 from honcho.manager import SYSTEM_PRINTER_NAME, Manager
 from honcho.printer import Message, Printer
 
-from controlplane.respawn import answers, die_with, dying_with_us
+from controlplane.standalone.respawn import answers, die_with, dying_with_us
 
 TERMINATIONS = {signal.SIGINT, signal.SIGTERM}
 

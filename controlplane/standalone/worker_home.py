@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from controlplane import system_user
-from controlplane.postgres_server import SYSTEM_HOME
+from controlplane.embedded import system_user
+from controlplane.embedded.postgres_server import SYSTEM_HOME
 
 USER = "controlplane-worker"
 ALLOWED = (
@@ -89,7 +89,7 @@ def refuse_what_cannot_run(account: pwd.struct_passwd, environment: dict[str, st
     """Raises LookupError when that user cannot start an agent, as where our Python lies in root's own home."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "jobs.agent", "--help"],
+            [sys.executable, "-m", "controlplane.agent", "--help"],
             env=environment,
             user=account.pw_uid,
             group=account.pw_gid,

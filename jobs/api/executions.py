@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import JSONRenderer, paged
+from controlplane.core.rest import JSONRenderer, paged
 from jobs import execution_selectors as selectors
 from jobs.api.logs import JobLogs, JSONLinesRenderer, LogFilter, LogPage
 from jobs.api.serializers.executions import (

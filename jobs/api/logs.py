@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import JSONRenderer, StrictSerializer, within_limit
+from controlplane.core.rest import JSONRenderer, StrictSerializer, within_limit
 from jobs import selectors
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import NoteField, SecondsField, StrictSerializer
+from controlplane.core.rest import NoteField, SecondsField, StrictSerializer
 from jobs.conf import conf
 from jobs.services import sweep
 from liveness.api.access import RoleCall

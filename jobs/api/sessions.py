@@ -14,10 +14,10 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 
 from jobs.errors import CsrfFailed
+from jobs.permissions import VIEWS
 from liveness.api.authentication import Credential
 from liveness.errors import WrongRole
 from liveness.models import ApiToken, Role
-from liveness.pages.reading import VIEWS
 from liveness.services import tokens
 
 

@@ -16,9 +16,9 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 from django.http import HttpResponse, JsonResponse
 from django.http.request import split_domain_port, validate_host
 
-from controlplane import database
-from controlplane.problems import Problem, database_down
-from controlplane.rest import JSONRenderer, size_of
+from controlplane.core import database
+from controlplane.core.problems import Problem, database_down
+from controlplane.core.rest import JSONRenderer, size_of
 from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, told
 from jobs.services import heartbeats
 from jobs.services.heartbeats import Plain

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import PageFilter, paged
+from controlplane.core.rest import PageFilter, paged
 from jobs import execution_selectors as selectors
 from jobs import models
 from jobs.api.serializers.jobs import NoteRequest

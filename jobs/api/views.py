@@ -10,8 +10,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.clean_text import is_clean
-from controlplane.rest import StrictSerializer, paged
+from controlplane.agent.clean_text import is_clean
+from controlplane.core.rest import StrictSerializer, paged
 from jobs import selectors
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
 from jobs.api.serializers.jobs import (

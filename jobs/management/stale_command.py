@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from rich.progress import Progress
 
-from controlplane.durations import seconds
+from controlplane.core.durations import seconds
 from jobs.conf import conf
 from jobs.services import sweep
 from liveness.management.operator_command import OperatorCommand, one_line

@@ -1,6 +1,6 @@
 """Executions of several steps, and triggers that start them."""
 
-import controlplane.schema
+import controlplane.core.model_fields
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import jobs.states
@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Execution',
             fields=[
-                ('id', models.UUIDField(db_default=controlplane.schema.Uuid7(), primary_key=True, serialize=False)),
+                ('id', models.UUIDField(db_default=controlplane.core.model_fields.Uuid7(), primary_key=True, serialize=False)),
                 ('root_id', models.UUIDField(help_text='The execution that began the tree of children it is in; often itself.')),
                 ('name', models.TextField()),
                 ('key', models.TextField(null=True)),
@@ -31,10 +31,10 @@ class Migration(migrations.Migration):
                 ('open_steps', models.IntegerField(help_text='Steps whose end has not been passed on. Hooks do not count.')),
                 ('passed_on', models.BooleanField(db_default=False, help_text='Its end has ended the step it is the run of.')),
                 ('timeout_seconds', models.FloatField(null=True)),
-                ('started_observed', models.FloatField(db_default=controlplane.schema.ObservedNow())),
+                ('started_observed', models.FloatField(db_default=controlplane.core.model_fields.ObservedNow())),
                 ('cancel_requested_at', models.DateTimeField(null=True)),
                 ('error', models.JSONField(null=True)),
-                ('created_at', models.DateTimeField(db_default=controlplane.schema.ClockTimestamp())),
+                ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
                 ('finished_at', models.DateTimeField(null=True)),
             ],
             options={
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
             name='ExecutionEvent',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=controlplane.schema.ClockTimestamp())),
+                ('at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
                 ('code', models.TextField()),
                 ('step', models.TextField(null=True)),
                 ('server_id', models.UUIDField(null=True)),
@@ -66,7 +66,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Trigger',
             fields=[
-                ('id', models.UUIDField(db_default=controlplane.schema.Uuid7(), primary_key=True, serialize=False)),
+                ('id', models.UUIDField(db_default=controlplane.core.model_fields.Uuid7(), primary_key=True, serialize=False)),
                 ('name', models.TextField(unique=True)),
                 ('cron', models.TextField(blank=True, null=True)),
                 ('interval_seconds', models.FloatField(blank=True, null=True)),
@@ -78,7 +78,7 @@ class Migration(migrations.Migration):
                 ('missed', models.TextField(choices=[('fire_once', 'fire_once'), ('skip', 'skip')], default='fire_once')),
                 ('execution', models.JSONField(help_text='The execution it starts.')),
                 ('next_slot_at', models.DateTimeField(help_text='Null: none, it is not enabled.', null=True)),
-                ('created_at', models.DateTimeField(db_default=controlplane.schema.ClockTimestamp())),
+                ('created_at', models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp())),
             ],
             options={
                 'permissions': [('evaluate_trigger', 'Can have triggers evaluated now')],

@@ -3,7 +3,7 @@
 import jobs.states
 from django.db import migrations, models
 
-from controlplane.schema import BuildIndex
+from controlplane.core.model_fields import BuildIndex
 
 
 class Migration(migrations.Migration):

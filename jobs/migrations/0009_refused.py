@@ -3,7 +3,7 @@
 import jobs.states
 from django.db import migrations, models
 
-from controlplane.schema import BuildIndex, BuildUnique
+from controlplane.core.model_fields import BuildIndex, BuildUnique
 
 
 class Migration(migrations.Migration):

@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
-from controlplane.schema import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
 from jobs import states
 from jobs.models.jobs import WorkerJob
 from jobs.states import AttemptState

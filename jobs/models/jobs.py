@@ -4,7 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
-from controlplane.schema import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
 from jobs import states
 from jobs.models.executions import Execution
 from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched

@@ -4,7 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from controlplane.schema import ClockTimestamp, Uuid7, one_of
+from controlplane.core.model_fields import ClockTimestamp, Uuid7, one_of
 from jobs.models.executions import Execution
 from jobs.models.jobs import WorkerJob
 from jobs.states import Missed, SlotOutcome

@@ -10,7 +10,7 @@ from uuid import UUID
 import orjson
 import structlog
 
-from controlplane.apart import atomic, for_itself
+from controlplane.core.transactions import atomic, for_itself
 from jobs import states
 from jobs.errors import ExecutionEnded, ExecutionUnknown
 from jobs.models import Execution

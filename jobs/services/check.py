@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from django.db import DatabaseError
 
-from controlplane.apart import is_down
+from controlplane.core.transactions import is_down
 from jobs.services import clock, recovery, taken
 from jobs.sql import sql
 from liveness.services import detection

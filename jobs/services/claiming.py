@@ -8,8 +8,8 @@ from uuid import UUID
 import orjson
 from django.db import DatabaseError, transaction
 
-from controlplane.apart import atomic, halved, is_cut_off, named
-from controlplane.rest import ANSWER_LIMIT
+from controlplane.core.rest import ANSWER_LIMIT
+from controlplane.core.transactions import atomic, halved, is_cut_off, named
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
 from jobs.models import WorkerJob
 from jobs.sql import sql

@@ -10,7 +10,7 @@ import orjson
 import structlog
 from django.utils import timezone
 
-from controlplane.apart import atomic
+from controlplane.core.transactions import atomic
 from jobs import states
 from jobs.conf import conf
 from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain, refuse_deserted, refuse_too_many

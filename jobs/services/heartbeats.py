@@ -11,7 +11,7 @@ from uuid import UUID
 import orjson
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
-from controlplane.apart import halved, named
+from controlplane.core.transactions import halved, named
 from jobs.conf import conf
 from jobs.errors import TooManyAttempts
 from jobs.models import TakenAttempt

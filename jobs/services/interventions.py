@@ -13,8 +13,8 @@ from uuid import UUID
 import orjson
 import structlog
 
-from controlplane.apart import atomic
-from controlplane.problems import Problem
+from controlplane.core.problems import Problem
+from controlplane.core.transactions import atomic
 from jobs import states
 from jobs.conf import conf
 from jobs.errors import (

@@ -7,7 +7,7 @@ import orjson
 import structlog
 from django.db.models import OuterRef, Subquery
 
-from controlplane.apart import atomic
+from controlplane.core.transactions import atomic
 from jobs import states
 from jobs.models import Attempt, LogLine
 from jobs.services.reports import Event, Report, Result, too_large

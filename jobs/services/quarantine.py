@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from controlplane.schema import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp
 from jobs.errors import NotQuarantined
 from jobs.models import WorkerJob
 

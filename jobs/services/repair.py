@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from controlplane.apart import atomic, for_itself
+from controlplane.core.transactions import atomic, for_itself
 from jobs.services import cancellation, cascade, executions, triggers
 from jobs.sql import sql
 

@@ -12,7 +12,7 @@ import orjson
 import structlog
 from django.db import DatabaseError
 
-from controlplane.apart import atomic, halved, named
+from controlplane.core.transactions import atomic, halved, named
 from jobs.conf import conf
 from jobs.services import cascade
 from jobs.services.judging import judge

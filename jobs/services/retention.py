@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError
 
-from controlplane.apart import atomic, is_cut_off, named
+from controlplane.core.transactions import atomic, is_cut_off, named
 from jobs.conf import conf
 from jobs.sql import sql
 from liveness.conf import conf as liveness

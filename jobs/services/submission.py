@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from controlplane.apart import atomic
+from controlplane.core.transactions import atomic
 from jobs.conf import conf
 from jobs.errors import KeyTaken, TryAgain, refuse_deserted, refuse_too_many
 from jobs.models import WorkerJob

@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError
 
-from controlplane.apart import is_down
+from controlplane.core.transactions import is_down
 from jobs.conf import conf, waiting
 from jobs.services import cancellation, recovery, repair
 from jobs.sql import sql

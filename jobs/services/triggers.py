@@ -21,8 +21,8 @@ from cronsim import CronSim
 from django.db import IntegrityError, transaction
 from rest_framework.exceptions import ParseError
 
-from controlplane.apart import atomic, is_cut_off, named, unringed
-from controlplane.rest import refuse_unstorable
+from controlplane.core.rest import refuse_unstorable
+from controlplane.core.transactions import atomic, is_cut_off, named, unringed
 from jobs import states
 from jobs.errors import EvaluationInFlight, TriggerChanged, TriggerNameTaken, TriggerUnknown
 from jobs.models import Trigger, TriggerSlot, WorkerJob

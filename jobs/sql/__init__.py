@@ -1,6 +1,6 @@
-"""The statements of this app, a file each. Docs: controlplane/sql.py."""
+"""The statements of this app, a file each. Docs: controlplane/core/statements.py."""
 
-from controlplane.sql import Statements, define
+from controlplane.core.statements import Statements, define
 from jobs import states
 from liveness import sql as liveness_sql  # noqa: F401 - names the lists of states that these statements share
 

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from controlplane.problems import Problem
+from controlplane.core.problems import Problem
 from liveness.api.authentication import Credential
 from liveness.errors import NotYourServer, TokenMissing, WrongRole
 from liveness.models import Role

@@ -9,7 +9,15 @@ from django.db.models.functions import Cast
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import IdField, ObjectField, PageFilter, SecondsField, StrictSerializer, TextField, WholeField
+from controlplane.core.rest import (
+    IdField,
+    ObjectField,
+    PageFilter,
+    SecondsField,
+    StrictSerializer,
+    TextField,
+    WholeField,
+)
 from liveness import selectors
 from liveness.conf import conf, timeout_problems, witness_window
 from liveness.models import Instance, Server, ServerEvent

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.rest import StrictSerializer, paged
+from controlplane.core.rest import StrictSerializer, paged
 from liveness import selectors
 from liveness.api.access import RoleCall, TokenFirst, credential
 from liveness.api.serializers import (

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from controlplane.clean_text import NOT_CLEAN, is_clean
-from controlplane.durations import seconds
-from controlplane.problems import Problem
+from controlplane.agent.clean_text import NOT_CLEAN, is_clean
+from controlplane.core.durations import seconds
+from controlplane.core.problems import Problem
 from liveness.models import Server
 from liveness.services import operations
 

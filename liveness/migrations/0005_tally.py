@@ -1,6 +1,6 @@
 """Counters that outlive what is counted, and what the probes tell of the check and the clock."""
 
-import controlplane.schema
+import controlplane.core.model_fields
 import django.contrib.postgres.fields
 import pgtrigger.compiler
 import pgtrigger.migrations
@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='clock',
             name='moved_at',
-            field=models.DateTimeField(db_default=controlplane.schema.ClockTimestamp(), help_text='When the reading last grew.'),
+            field=models.DateTimeField(db_default=controlplane.core.model_fields.ClockTimestamp(), help_text='When the reading last grew.'),
         ),
         migrations.AddField(
             model_name='clock',

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from controlplane.schema import BuildIndex
+from controlplane.core.model_fields import BuildIndex
 
 
 class Migration(migrations.Migration):

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from django.db import InterfaceError, OperationalError, transaction
 
-from controlplane.apart import unringed
-from controlplane.problems import Problem
+from controlplane.core.problems import Problem
+from controlplane.core.transactions import unringed
 from liveness import states
 from liveness.errors import (
     IllegalTransition,

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import structlog
 
-from controlplane.apart import atomic
-from controlplane.schema import ClockTimestamp, ObservedNow
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow
+from controlplane.core.transactions import atomic
 from liveness import states
 from liveness.errors import (
     AlreadyCordoned,

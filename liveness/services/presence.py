@@ -9,8 +9,9 @@ from uuid import uuid4
 
 import structlog
 
-from controlplane.problems import Problem
-from liveness.agent import Client, Refused, answer_within
+from controlplane.agent.backoff import answer_within
+from controlplane.agent.client import Client, Refused
+from controlplane.core.problems import Problem
 from liveness.conf import conf, witness_window
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
 from liveness.models import OWN_DIGEST, ApiToken, Role

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from controlplane.apart import atomic
-from controlplane.sql import Statements
+from controlplane.core.statements import Statements
+from controlplane.core.transactions import atomic
 from liveness.sql import sql
 
 BATCH = 10_000

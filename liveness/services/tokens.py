@@ -14,8 +14,8 @@ from django.core import signing
 from django.db.models import F, Q
 from django.utils.crypto import salted_hmac
 
-from controlplane.apart import atomic
-from controlplane.schema import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp
+from controlplane.core.transactions import atomic
 from liveness import states
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import ApiToken, Role, Server

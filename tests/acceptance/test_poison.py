@@ -20,9 +20,9 @@ def test_nineteen_bystanders_complete_while_the_poison_beside_them_ends_quaranti
         bystander = {"action": {"type": "script", "command": "sleep 0.1; echo done"}}
         submitted = running.call("POST", f"{url}/api/v1/jobs", client, [poison, *[bystander] * BYSTANDERS])["items"]
         for name in ("worker-1", "worker-2"):
-            agent = ["-m", "jobs.agent", "--url", url, "--name", name, "--poll", "0.2", "--concurrency", "20"]
+            agent = ["-m", "controlplane.agent", "--url", url, "--name", name, "--poll", "0.2", "--concurrency", "20"]
             agent += ["--restart-strategy", "IMMEDIATELY"]
-            command = ["-m", "controlplane.respawn", "--", sys.executable, *agent]
+            command = ["-m", "controlplane.standalone.respawn", "--", sys.executable, *agent]
             running.start(name, *command, CONTROLPLANE_TOKEN=running.token("worker"))
 
         def ended():

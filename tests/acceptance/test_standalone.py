@@ -18,7 +18,7 @@ import psycopg
 import pytest
 import urllib3
 
-from controlplane import postgres
+from controlplane.embedded import postgres
 from controlplane.standalone import worker_home
 from tests.support.data_dirs import new_data_dir, python_for_others
 from tests.support.processes import ROOT, eventually, free_port
@@ -210,7 +210,7 @@ def test_of_root_the_workers_are_a_user_of_their_own_who_sees_nothing_of_the_con
     one = start("--workers", "1", python=python_for_others(), PYTHONPATH=paths, **SECRETS)
     registered(one, 1)
     assert looked_around(one, data_dir) == [worker_home.USER, "0022", "0", "handed on", "0"]
-    agents = [process for process in one.processes() if process.cmdline()[1:3] == ["-m", "jobs.agent"]]
+    agents = [process for process in one.processes() if process.cmdline()[1:3] == ["-m", "controlplane.agent"]]
     assert [process.username() for process in agents] == [worker_home.USER]
     assert not {"SECRET_KEY", "DATABASE_URL", "OTHER"} & set(agents[0].environ())
     assert "Workers run as root" not in one.said
@@ -256,7 +256,7 @@ def test_a_second_one_on_the_same_data_directory_is_refused(start, data_dir):
 def test_a_worker_that_is_killed_is_started_again(start):
     one = start("--workers", "1")
     registered(one, 1)
-    agent = next(process for process in one.processes() if process.cmdline()[1:3] == ["-m", "jobs.agent"])
+    agent = next(process for process in one.processes() if process.cmdline()[1:3] == ["-m", "controlplane.agent"])
     agent.kill()
     registered(one, 2)
     assert one.end() == 0, one.said

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from controlplane import postgres
+from controlplane.embedded import postgres
 from tests.bench.rows import Row
 
 BENCHES = {

@@ -18,8 +18,8 @@ from django.urls import get_resolver
 
 from jobs.api.sessions import operating
 from jobs.models import WorkerJob
+from jobs.permissions import VIEWS
 from liveness.models import Role
-from liveness.pages.reading import VIEWS
 from liveness.services import tokens
 from tests.support.executions import SCRIPT, step
 from tests.support.people import employ

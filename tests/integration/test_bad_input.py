@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 
-from controlplane.schema import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp
 from liveness.models import ApiToken
 from liveness.services import tokens
 

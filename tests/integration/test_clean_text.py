@@ -7,9 +7,9 @@ from django.core.management import CommandError, call_command
 from rest_framework import serializers
 
 import jobs.api.urls  # noqa: F401 - all calls, and with them their serializers
-from controlplane.rest import FreeTextField, StrictSerializer, TextField, clean
+from controlplane.console.actions.servers import NoteForm
+from controlplane.core.rest import FreeTextField, StrictSerializer, TextField, clean
 from liveness.models import ApiToken, Server
-from liveness.pages.actions import NoteForm
 from tests.integration.test_bad_input import SCRIPT, assert_problem, stored
 from tests.support.executions import step
 

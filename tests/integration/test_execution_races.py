@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 from django.db import transaction
 
-from controlplane.schema import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.services import cancellation, sweep, triggers
 from jobs.sql import sql

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.rest import size_of
+from controlplane.core.rest import size_of
 from jobs.services import executions
 from tests.support.executions import SCRIPT, step
 

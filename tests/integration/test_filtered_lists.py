@@ -84,7 +84,7 @@ def test_a_list_says_that_it_has_not_searched_all_only_when_it_has_not(pages, su
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 8])
 def test_the_pages_of_a_filtered_list_hold_every_job_once(pages, submit, looked, monkeypatch, query, number):
     looked(number)
-    monkeypatch.setattr("jobs.pages.jobs.JOBS_A_PAGE", 2)
+    monkeypatch.setattr("controlplane.console.views.jobs.JOBS_A_PAGE", 2)
     jobs = [submit()["id"] for _ in range(7)]
     assert ids(pages("jobs", f"?{query}")) == ([] if "server" in query else jobs[::-1])
 
@@ -103,7 +103,7 @@ def test_a_state_is_looked_through_alone(pages, submit, worker, looked):
 @pytest.mark.parametrize("limit", [1, 50])
 def test_a_job_is_found_by_its_id_and_its_key_wherever_it_is(pages, submit, looked, monkeypatch, limit):
     looked(1)
-    monkeypatch.setattr("jobs.pages.jobs.JOBS_A_PAGE", limit)
+    monkeypatch.setattr("controlplane.console.views.jobs.JOBS_A_PAGE", limit)
     job = submit(key="mine")["id"]
     for _ in range(3):
         submit()
@@ -252,7 +252,7 @@ def test_activity_is_searched_so_far_at_once_and_goes_on(pages, db, looked):
 @pytest.mark.parametrize("query", ["who=liveness", "kind=action", "kind=action&who=live", "server=a&who=live", ""])
 def test_the_pages_of_activity_hold_everything_once(pages, db, looked, monkeypatch, query, number):
     looked(number)
-    monkeypatch.setattr("jobs.pages.activity.HAPPENINGS_A_PAGE", 2)
+    monkeypatch.setattr("controlplane.console.views.activity.HAPPENINGS_A_PAGE", 2)
     events(*"aabbaa")
     names = [name for page in happened(pages("activity", f"?{query}")) for name in page]
     assert names == list("aaaa" if "server" in query else "aabbaa")

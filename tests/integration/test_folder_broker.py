@@ -7,7 +7,7 @@ import pytest
 from kombu import Connection
 from kombu.transport import filesystem, resolve_transport
 
-from controlplane import folder_broker
+from controlplane.embedded import folder_broker
 
 MESSAGES = 2000
 

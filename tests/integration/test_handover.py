@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from controlplane.agent.fence import Fence
+from controlplane.agent.registration import Config
 from jobs.models import Attempt, TakenAttempt, WorkerJob
 from jobs.services import sweep
 from jobs.services.check import check
-from liveness.agent import Fence
-from liveness.agent.server import Config
 from liveness.models import Brake, Server, ServerEvent
 from liveness.services import operations
 from tests.support.clock import Clock

@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.sql import by_key, text
+from controlplane.core.statements import by_key, text
 from jobs.models import Attempt, WorkerJob
 from jobs.services import claiming, executions, recovery, submission
 from jobs.services.check import CheckFailed, check

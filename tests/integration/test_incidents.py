@@ -7,7 +7,7 @@ from concurrent.futures import wait
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from controlplane.sql import Statements
+from controlplane.core.statements import Statements
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services import claiming, recovery, submission, sweep
 from jobs.services.check import CheckFailed, check

@@ -9,8 +9,8 @@ from django.db import OperationalError, connection, migrations, models, transact
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
-from controlplane import apart, database_limits
-from controlplane.schema import Beside, BuildIndex, BuildUnique
+from controlplane.core import database_limits, transactions
+from controlplane.core.model_fields import Beside, BuildIndex, BuildUnique
 from liveness.services import detection
 from tests.integration import test_hot_paths as hot
 
@@ -102,7 +102,7 @@ def test_a_transaction_that_was_suspended_for_too_long_is_a_lost_connection_like
 
     with pytest.raises(OperationalError) as ended:
         threads(suspended).result(30)
-    assert apart.is_cut_off(ended.value)
+    assert transactions.is_cut_off(ended.value)
 
 
 def later_operations(app):

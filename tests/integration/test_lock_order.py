@@ -11,8 +11,8 @@ import pytest
 from django.db import DatabaseError, connection
 from psycopg.errors import DeadlockDetected
 
-from controlplane import apart
-from controlplane.problems import Problem
+from controlplane.core import transactions
+from controlplane.core.problems import Problem
 from jobs.models import Trigger, WorkerJob
 from jobs.services import cancellation, recovery, repair, retention, sweep, triggers
 from jobs.services.check import retire
@@ -227,7 +227,7 @@ def until_done_or_waiting(future, waiting):
 
 @pytest.mark.parametrize("first", ALL)
 def test_no_two_transactions_ever_wait_for_each_other_in_a_ring(scene, threads, monkeypatch, first):
-    monkeypatch.setattr(apart, "TRIES", 1)
+    monkeypatch.setattr(transactions, "TRIES", 1)
     monkeypatch.setattr(retention, "prunings", lambda: [retention.jobs(run("select now()"))])
     rings = {}
     own = ALL.index(first)

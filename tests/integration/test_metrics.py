@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from controlplane.sql import text
+from controlplane.core.statements import text
 from jobs.models import LateReport, WorkerJob
 from jobs.services.check import check
 from liveness import selectors

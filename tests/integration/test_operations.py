@@ -11,11 +11,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from controlplane.console.actions.servers import SERVER_ACTIONS
 from jobs.models import Attempt
 from jobs.services import recovery
 from jobs.services.check import check
 from liveness.models import Brake, Instance, Server, ServerEvent
-from liveness.pages.actions import SERVER_ACTIONS
 from tests.integration.test_transitions import put
 from tests.support.http import Caller, Worker
 from tests.support.people import viewing

@@ -7,8 +7,8 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
 
+from controlplane.console.actions import bulk_actions
 from jobs.models import WorkerJob
-from jobs.pages import acting
 from jobs.services.check import check
 from liveness.models import Server, ServerEvent
 from tests.support.people import viewing
@@ -253,7 +253,7 @@ def test_a_post_without_the_csrf_token_is_refused(staff, worker):
 
 
 def test_the_whole_filter_is_done_in_batches_with_the_progress_between_them(staff, submit, monkeypatch):
-    monkeypatch.setattr(acting, "BATCH", 2)
+    monkeypatch.setattr(bulk_actions, "BATCH", 2)
     for _ in range(3):
         submit(tags=["gpu"], unmatched="wait")
     other = submit()

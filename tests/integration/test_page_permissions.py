@@ -5,10 +5,11 @@ from html import unescape
 
 import pytest
 
+from controlplane.console.views.page import TABS
 from jobs.api.sessions import operating
+from jobs.permissions import VIEWS
 from jobs.services.check import check
 from jobs.states import AttemptState
-from liveness.pages.reading import TABS, VIEWS
 from tests.support.executions import step
 from tests.support.people import employ, permissions
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 
+from controlplane.console.charts import layouts, machine
 from jobs.services.check import check
 from jobs.states import AttemptState, JobState
 from liveness import states
-from liveness.pages import layouts, machine
 from liveness.selectors import database_time
 from liveness.states import ServerState
 from tests.support.people import viewing
@@ -57,7 +57,7 @@ def text(answer):
 
 def test_before_anything_is_there_the_page_teaches_how_to_begin(reader):
     assert "create_token --role worker" in text(reader.get("/admin/instance/"))
-    assert "python -m jobs.agent --url http://testserver" in text(reader.get("/admin/instance/"))
+    assert "python -m controlplane.agent --url http://testserver" in text(reader.get("/admin/instance/"))
     assert "curl http://testserver/api/v1/jobs" in text(reader.get("/admin/instance/jobs/"))
 
 
@@ -479,7 +479,7 @@ def test_the_admin_shows_the_tables_and_changes_nothing(admin_client, story, api
 
 def test_every_state_has_its_colour_and_its_shape():
     root = Path(__file__).resolve().parents[2]
-    css = (root / "controlplane/static/controlplane/instance.css").read_text()
+    css = (root / "controlplane/console/static/controlplane/instance.css").read_text()
     icons = (root / "templates/admin/instance/_icons.html").read_text()
     for state in {*ServerState, *JobState, *AttemptState}:
         assert re.search(rf"\.s-{state}\b", css), state

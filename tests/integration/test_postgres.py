@@ -16,7 +16,7 @@ import psutil
 import psycopg
 import pytest
 
-from controlplane import postgres, postgres_binaries, postgres_server
+from controlplane.embedded import postgres, postgres_binaries, postgres_server
 from tests.support.data_dirs import forget, new_data_dir, python_for_others
 from tests.support.processes import ROOT, eventually
 

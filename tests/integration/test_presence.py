@@ -11,12 +11,12 @@ from django.db import OperationalError, connection, connections
 from django.http import JsonResponse
 from structlog.testing import capture_logs
 
-from controlplane import presence as own
-from controlplane.presence import Pulse
-from controlplane.problems import database_down
+from controlplane.agent.client import Client, Refused, Unreachable
+from controlplane.core.problems import database_down
+from controlplane.observability import presence as own
+from controlplane.observability.presence import Pulse
 from jobs.api import shortcut
 from jobs.services.check import check
-from liveness.agent import Client, Refused, Unreachable
 from liveness.conf import witness_window
 from liveness.models import OWN_DIGEST, ApiToken, Server, ServerEvent
 from liveness.models import Clock as ClockRow

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from django.db import connection
 
-from controlplane import probes
+from controlplane.observability import probes
 from jobs.services.check import check
 from liveness.models import Clock as ClockRow
 from tests.support.clock import heartbeats_get_in

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from jobs.agent.call import SIZE_LIMIT as AGENTS_SIZE_LIMIT
+from controlplane.agent.call import SIZE_LIMIT as AGENTS_SIZE_LIMIT
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services.check import check
 from jobs.services.reports import SIZE_LIMIT

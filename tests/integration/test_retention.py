@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from controlplane.celery import app
-from controlplane.schema import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp
 from jobs import tasks
 from jobs.management.commands import prune as command
 from jobs.models import Attempt, Execution, LateReport, LogLine, Trigger, WorkerJob

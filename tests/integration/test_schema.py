@@ -3,7 +3,7 @@
 import pytest
 from drf_spectacular.generators import SchemaGenerator
 
-from controlplane import docs
+from controlplane import openapi_views
 
 pytestmark = pytest.mark.django_db
 
@@ -17,10 +17,10 @@ def built(monkeypatch):
         count.append(1)
         return build(*args, **said)
 
-    docs.document.cache_clear()
+    openapi_views.document.cache_clear()
     monkeypatch.setattr(SchemaGenerator, "get_schema", get_schema)
     yield count
-    docs.document.cache_clear()
+    openapi_views.document.cache_clear()
 
 
 def test_the_document_is_built_once_for_each_of_its_forms_whoever_asks_and_however(client, built):

@@ -9,8 +9,8 @@ from django.utils.crypto import get_random_string
 
 from jobs.api.sessions import operating
 from jobs.models import WorkerJob
+from jobs.permissions import VIEWS
 from liveness.models import ApiToken, ServerEvent
-from liveness.pages.reading import VIEWS
 from tests.support.executions import SCRIPT, step
 from tests.support.people import permissions
 

@@ -11,8 +11,8 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.threads import Threads
-from controlplane.together import Together
+from controlplane.core.batching import Together
+from controlplane.core.threads import Threads
 from jobs.api import shortcut
 from jobs.api.shortcut import SMALL
 from jobs.services import heartbeats

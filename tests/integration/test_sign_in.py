@@ -6,7 +6,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.test import Client
 
-from controlplane import sign_in
+from controlplane.console import sign_in
 from liveness.models import SignIn
 from liveness.services import sign_ins
 from tests.integration import test_hot_paths as hot

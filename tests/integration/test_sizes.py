@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from controlplane import rest
-from controlplane.rest import size_of
+from controlplane.core import rest
+from controlplane.core.rest import size_of
 from jobs.models import Execution, WorkerJob
 from jobs.selectors import LARGE
 from jobs.services import claiming

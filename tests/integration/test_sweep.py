@@ -6,7 +6,7 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from controlplane.schema import ClockTimestamp, ObservedNow
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow
 from jobs.models import Attempt, WorkerJob
 from jobs.services import sweep
 from liveness.models import Instance, Server

@@ -6,7 +6,7 @@ import uuid
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from controlplane.schema import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp
 from jobs import states as job_states
 from jobs.models import Attempt, Execution, WorkerJob
 from jobs.states import AttemptState, ExecutionState, JobState

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.sql import text
+from controlplane.core.statements import text
 from jobs.models import WorkerJob
 from tests.integration.test_hot_paths import nodes, run, submit_many
 

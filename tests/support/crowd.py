@@ -5,7 +5,10 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from liveness.agent import Client, Fence, Heart, Holdings, register
+from controlplane.agent.client import Client
+from controlplane.agent.fence import Fence
+from controlplane.agent.heart import Heart, Holdings
+from controlplane.agent.registration import register
 
 
 def join(number: int) -> Heart:

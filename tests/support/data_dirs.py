@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import postgres, postgres_binaries
+from controlplane.embedded import postgres, postgres_binaries
 from controlplane.standalone import worker_home
 
 

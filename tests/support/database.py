@@ -13,7 +13,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from controlplane import postgres
+from controlplane.embedded import postgres
 
 PREFIX = "controlplane-tests-"
 

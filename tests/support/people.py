@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission, User
 from django.db.models import Q
 from django.utils.crypto import get_random_string
 
-from liveness.pages.reading import VIEWS
+from jobs.permissions import VIEWS
 
 
 def permissions(names: Iterable[str]) -> list[Permission]:

@@ -145,7 +145,7 @@ class Fleet:
 
     def agent(self, name: str, url: str, *options: str) -> subprocess.Popen[bytes]:
         return self.start(
-            name, "-m", "jobs.agent", "--url", url, "--name", name, "--poll", "0.2", *options,
+            name, "-m", "controlplane.agent", "--url", url, "--name", name, "--poll", "0.2", *options,
             CONTROLPLANE_TOKEN=self.token("worker"),
         )  # fmt: skip
 

@@ -187,7 +187,7 @@ class ControlPlane:
 
 
 class Agent:
-    """`python -m jobs.agent` in a process of its own."""
+    """`python -m controlplane.agent` in a process of its own."""
 
     def __init__(self, plane: ControlPlane, folder: Path, *arguments: str) -> None:
         self.log_file = folder / f"agent-{uuid.uuid4().hex[:6]}.log"
@@ -200,7 +200,7 @@ class Agent:
             "CONTROLPLANE_TOKEN": "secret",
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
         }
-        command = [sys.executable, "-m", "jobs.agent", "--url", plane.url, "--poll", "0.05", "--name", "a/1"]
+        command = [sys.executable, "-m", "controlplane.agent", "--url", plane.url, "--poll", "0.05", "--name", "a/1"]
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
                 [*command, "--concurrency", "4", "--log-level", "debug", *arguments],
@@ -215,7 +215,7 @@ class Agent:
 
     def check(self) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "jobs.agent", "--check", "--name", "a/1"],
+            [sys.executable, "-m", "controlplane.agent", "--check", "--name", "a/1"],
             env=self.environment,
             capture_output=True,
             text=True,

@@ -5,8 +5,8 @@ import socket
 import psutil
 import pytest
 
-from controlplane.address import allowed_host, client_of_itself, reachable
-from liveness.agent import Unreachable
+from controlplane.agent.client import Unreachable
+from controlplane.observability.address import allowed_host, client_of_itself, reachable
 from tests.support.standin import ControlPlane
 
 

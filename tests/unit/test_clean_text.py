@@ -7,8 +7,8 @@ import pytest
 import structlog
 from django.conf import settings
 
-from controlplane import clean_text
-from jobs.agent.__main__ import main
+from controlplane.agent import clean_text
+from controlplane.agent.__main__ import main
 
 FORGED = "x\n2026-01-01T00:00:00Z [warning  ] Server one disconnected"
 CODES = ["\x1b[2J", "\r", "\x7f", "\x9b31m", "\u2028", "\u202e", "\0"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controlplane.durations import seconds, written
+from controlplane.core.durations import seconds, written
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from controlplane import front
-from controlplane.callers import REMEMBERED, Callers
-from controlplane.front import BodyTooSlow, answered, body_of, environ_of
-from controlplane.rest import BODY_LIMIT
-from controlplane.seats import Lane
+from controlplane.core.rest import BODY_LIMIT
+from controlplane.serving import front
+from controlplane.serving.callers import REMEMBERED, Callers
+from controlplane.serving.front import BodyTooSlow, answered, body_of, environ_of
+from controlplane.serving.seats import Lane
 from liveness.services import tokens
 from tests.integration.test_bad_input import SOME
 

@@ -4,9 +4,9 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace as Row
 
-from jobs.lanes import Late, Signs, chart
-from liveness.pages.heartbeats import Strip, cells
-from liveness.pages.words import duration
+from controlplane.console.charts.heartbeats import Strip, cells
+from controlplane.console.charts.lanes import Late, Signs, chart
+from controlplane.console.presenters.words import duration
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LOST, HEIR = uuid.uuid4(), uuid.uuid4()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from controlplane import private_files, secret_key
+from controlplane.embedded import private_files, secret_key
 
 
 def mode(path):

@@ -6,7 +6,7 @@ import resource
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from controlplane import process_limits
+from controlplane.serving import process_limits
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from controlplane import seats as seating
-from controlplane.seats import ROOM, ROOM_OF_ONE, Call, Lane, Overloaded, Seats, TooManyCalls
+from controlplane.serving import seats as seating
+from controlplane.serving.seats import ROOM, ROOM_OF_ONE, Call, Lane, Overloaded, Seats, TooManyCalls
 
 CLIENT, OTHER, THIRD = (Call(Lane.GENERAL, key) for key in ("client", "other", "third"))
 SIGN_IN, PROBE = Call(Lane.PROBE_OR_SIGN_IN, "sign-in"), Call(Lane.PROBE_OR_SIGN_IN, "probe")

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from controlplane.threads import Threads
-from controlplane.together import Together
+from controlplane.core.batching import Together
+from controlplane.core.threads import Threads
 
 ENOUGH = 30.0
 """Seconds; nobody is to wait as long."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from liveness.pages import words
+from controlplane.console.presenters import words
 
 MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 NOW = MIDNIGHT + timedelta(minutes=3)

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from rich.console import Console
 
-from controlplane.address import is_loopback
+from controlplane.observability.address import is_loopback
 from controlplane.standalone import parts, preparation, worker_home
 from controlplane.standalone.supervisor import Part, Supervisor
 from controlplane.standalone.worker_home import Home
@@ -25,7 +25,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--workers", type=int, default=2, choices=range(100), metavar="N", help="how many (default 2; 0: none)"
         )
-        # Read by controlplane.postgres.for_command(), before there are settings.
+        # Read by controlplane.embedded.postgres.for_command(), before there are settings.
         parser.add_argument("--data-dir", metavar="DIR", help="database, static files, tokens (default: var)")
         parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a worker that dies")
 

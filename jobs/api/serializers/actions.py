@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import FreeTextField, StrictSerializer, TextField, WholeField
+from controlplane.core.rest import FreeTextField, StrictSerializer, TextField, WholeField
 
 TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
 

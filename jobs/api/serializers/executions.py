@@ -9,7 +9,7 @@ from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_fiel
 from rest_framework import serializers
 from rest_framework.settings import api_settings
 
-from controlplane.rest import AnyField, IdField, PageFilter, SecondsField, StrictSerializer, TextField, YesNoField
+from controlplane.core.rest import AnyField, IdField, PageFilter, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, reach
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many

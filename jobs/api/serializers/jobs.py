@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.rest import (
+from controlplane.core.rest import (
     AnyField,
     FreeTextField,
     NoteField,

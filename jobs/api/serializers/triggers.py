@@ -9,7 +9,15 @@ from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.fields import empty
 
-from controlplane.rest import AnyField, NoteField, SecondsField, StrictSerializer, TextField, WholeField, YesNoField
+from controlplane.core.rest import (
+    AnyField,
+    NoteField,
+    SecondsField,
+    StrictSerializer,
+    TextField,
+    WholeField,
+    YesNoField,
+)
 from jobs.api.serializers.actions import ActionField, PriorityField, made
 from jobs.api.serializers.executions import Definition, refuse_too_much
 from jobs.models import Trigger, TriggerSlot

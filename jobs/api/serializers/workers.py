@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from controlplane.rest import (
+from controlplane.core.rest import (
     AnyField,
     FreeTextField,
     IdField,

@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from controlplane.durations import seconds
+from controlplane.core.durations import seconds
 from liveness.management.operator_command import one_line
 from liveness.models import Role
 from liveness.services import tokens

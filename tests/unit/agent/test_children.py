@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.agent.call import outcome
-from jobs.agent.outcomes import SIZE_LIMIT
-from jobs.agent.supervisor import Command, Ended, Supervisor
-from liveness.agent import uptime
+from controlplane.agent.call import outcome
+from controlplane.agent.fence import uptime
+from controlplane.agent.outcomes import SIZE_LIMIT
+from controlplane.agent.supervisor import Command, Ended, Supervisor
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, alive, eventually
 
@@ -242,7 +242,7 @@ def test_a_warden_that_was_stopped_and_hears_nothing_keeps_nothing_running(super
 def call(path: str, payload: object) -> dict:
     with tempfile.TemporaryFile() as channel:
         subprocess.run(
-            [sys.executable, "-m", "jobs.agent.call", path, "", str(channel.fileno())],
+            [sys.executable, "-m", "controlplane.agent.call", path, "", str(channel.fileno())],
             input=json.dumps(payload).encode(), cwd=ROOT, pass_fds=[channel.fileno()], check=True,
         )  # fmt: skip
         channel.seek(0)
@@ -281,7 +281,7 @@ def test_an_output_at_the_limit_of_its_size_is_handed_back_and_one_beyond_says_b
 
 
 def test_the_warden_knows_the_clock_of_the_fence():
-    from jobs.agent import warden
+    from controlplane.agent import warden
 
     assert abs(warden.time.clock_gettime(warden.CLOCK) - uptime()) < 1
     assert Path(warden.__file__).read_text().count("liveness") == 1  # named, not imported: it starts in no time

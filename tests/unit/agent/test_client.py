@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from liveness.agent import Client, Refused
+from controlplane.agent.client import Client, Refused
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.agent.courier import Courier
-from jobs.agent.outbox import Outbox
-from liveness.agent import Unreachable
+from controlplane.agent.client import Unreachable
+from controlplane.agent.courier import Courier
+from controlplane.agent.outbox import Outbox
 
 ASKED = 0.3
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from liveness.agent import Client, Config, Fence, Heart, Holdings, Refused, Unreachable, full_jitter
-from liveness.agent import Server as RegisteredServer
+from controlplane.agent.backoff import full_jitter
+from controlplane.agent.client import Client, Refused, Unreachable
+from controlplane.agent.fence import Fence
+from controlplane.agent.heart import Heart, Holdings
+from controlplane.agent.registration import Config
+from controlplane.agent.registration import Server as RegisteredServer
 
 
 class Clock:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.agent import leftovers
-from jobs.agent.worker import LAST_WORDS
-from liveness.agent import Client, Config, Server
+from controlplane.agent import leftovers
+from controlplane.agent.client import Client
+from controlplane.agent.registration import Config, Server
+from controlplane.agent.worker import LAST_WORDS
 from tests.support.standin import Refuse, eventually
 
 CONFIG = Config(1.0, 4.0, 5.0, 30.0, 30.0, "IMMEDIATELY")

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from jobs.agent import logs
-from jobs.agent.logs import BUFFER, CROWD, DELAY, LINE_LIMIT, LINES_KEPT, OVERHEAD, Log, Splitter
+from controlplane.agent import logs
+from controlplane.agent.logs import BUFFER, CROWD, DELAY, LINE_LIMIT, LINES_KEPT, OVERHEAD, Log, Splitter
 from tests.support.standin import Refuse, eventually
 
 

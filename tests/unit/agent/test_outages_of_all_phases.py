@@ -8,7 +8,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from liveness.agent import Config, Fence, Heart, Holdings, Unreachable, heart
+from controlplane.agent import heart
+from controlplane.agent.client import Unreachable
+from controlplane.agent.fence import Fence
+from controlplane.agent.heart import Heart, Holdings
+from controlplane.agent.registration import Config
 from liveness.conf import timeout_problems, witness_window
 
 # Heartbeat interval, check interval; the timeout is the smallest, or a little more.

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from jobs.agent import probe
-from jobs.agent.allow import Allowances, NotAllowed
-from jobs.agent.logs import text
-from jobs.agent.options import options_from, parser
-from jobs.agent.outbox import BATCH_BYTES, Outbox
-from jobs.agent.outcomes import clean
-from jobs.agent.runners import command_for
-from jobs.agent.tags import tags_for
+from controlplane.agent import probe
+from controlplane.agent.allow import Allowances, NotAllowed
+from controlplane.agent.logs import text
+from controlplane.agent.options import options_from, parser
+from controlplane.agent.outbox import BATCH_BYTES, Outbox
+from controlplane.agent.outcomes import clean
+from controlplane.agent.runners import command_for
+from controlplane.agent.tags import tags_for
 
 PYTHON = f"runtime:python3.{sys.version_info.minor}"
 

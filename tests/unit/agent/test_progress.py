@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from jobs.agent import gauge, progress
-from jobs.agent.gauge import MESSAGE_LIMIT, PAUSE, TAIL, Gauge
+from controlplane.agent import gauge, progress
+from controlplane.agent.gauge import MESSAGE_LIMIT, PAUSE, TAIL, Gauge
 from tests.support.standin import eventually
 from tests.unit.agent.test_logs import Now
 
@@ -123,7 +123,7 @@ def test_scripts_and_callables_are_seen_on_their_way(plane, agent, tmp_path):
     go = tmp_path / "go"
     (tmp_path / "going.py").write_text(
         "import pathlib, time\n"
-        "from jobs.agent import progress\n"
+        "from controlplane.agent import progress\n"
         "def run(go):\n"
         "    progress(0.5, 'half')\n"
         "    while not pathlib.Path(go).exists():\n"
@@ -147,7 +147,7 @@ def test_scripts_and_callables_are_seen_on_their_way(plane, agent, tmp_path):
 
 def test_a_chatty_job_costs_a_report_a_second(plane, agent, tmp_path):
     chatty = (
-        "import json, os, time; from jobs.agent import progress; until = time.monotonic() + 2.5\n"
+        "import json, os, time; from controlplane.agent import progress; until = time.monotonic() + 2.5\n"
         "while (left := until - time.monotonic()) > 0: progress(1 - left / 2.5)\n"
     )
     agent()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.agent import environment, folder
-from jobs.agent.call import outcome
-from jobs.agent.outcomes import DEPTH_LIMIT, SIZE_LIMIT, TooDeep, parse, report_of
-from jobs.agent.supervisor import RESULT_KEPT
+from controlplane.agent import environment, folder
+from controlplane.agent.call import outcome
+from controlplane.agent.outcomes import DEPTH_LIMIT, SIZE_LIMIT, TooDeep, parse, report_of
+from controlplane.agent.supervisor import RESULT_KEPT
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, eventually
 
@@ -161,7 +161,7 @@ def test_every_variable_that_the_readme_lists_stays_with_the_control_plane_but_f
     table = (ROOT / "README.md").read_text().partition("| environment | default | |")[2].partition("\n\n")[0]
     names = {name.strip("` ") for line in table.splitlines()[2:] for name in line.split("|")[1].split(",")}
     handed_on = set(environment.for_jobs(dict.fromkeys(names, "")))
-    assert handed_on == {"LOG_LEVEL", "LOG_FORMAT"}, "name it in jobs.agent.environment.OWN"
+    assert handed_on == {"LOG_LEVEL", "LOG_FORMAT"}, "name it in controlplane.agent.environment.OWN"
 
 
 def test_a_job_finds_no_token_in_the_environment_of_its_own_of_its_warden_or_of_its_agent(plane, agent):
@@ -184,7 +184,7 @@ def test_a_token_on_the_command_line_works_with_a_warning_and_one_in_a_file_with
 
 def test_an_agent_is_closed_to_other_processes_of_its_user():
     code = (
-        "import ctypes; from jobs.agent import environment; environment.close();"
+        "import ctypes; from controlplane.agent import environment; environment.close();"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), environment.TOKEN in environment.os.environ)"
     )
     env = {**os.environ, "CONTROLPLANE_TOKEN": "secret"}

@@ -1,0 +1,79 @@
+"""`python -m controlplane.agent`: exit 0 after a graceful end, 1 after any other, 2 when it could not begin."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from controlplane.agent import environment, probe
+from controlplane.agent.bell import Bell, Interrupted
+from controlplane.agent.clean_text import escape_event, escaped
+from controlplane.agent.client import Refused
+from controlplane.agent.options import options_from, parser
+from controlplane.agent.worker import Purged, Worker
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    if arguments.check:
+        why = probe.check(arguments.name)
+        print(why or "alive and heard")  # noqa: T201
+        return 1 if why else 0
+    _log_to_stderr(arguments.log_level)
+    try:
+        options = options_from(arguments)
+    except ValueError as error:
+        return _complain(str(error))
+    environment.close()
+    if arguments.token:
+        structlog.get_logger().warning(
+            "--token is seen by whoever may list processes: use --token-file or CONTROLPLANE_TOKEN"
+        )
+    bell = Bell()
+    bell.install()
+    while True:
+        try:
+            return Worker(options, bell).run()
+        except Purged:
+            continue  # the control plane has forgotten this server: begin again as another
+        except Interrupted as interrupted:
+            structlog.get_logger().info(f"Received {interrupted} signal")
+            return 0
+        except Refused as refused:
+            return _complain(_why(refused))
+
+
+def _why(refused: Refused) -> str:
+    if refused.status in (401, 403):
+        return f"the token was refused: {refused.detail}"
+    if refused.status == 404:
+        return f"there is no control plane at this address: {refused.detail}"
+    fields = refused.errors.items() if isinstance(refused.errors, dict) else ()
+    lines = [f"  {field}: {'; '.join(map(str, said)) if isinstance(said, list) else said}" for field, said in fields]
+    return "\n".join([f"the registration was refused: {refused.detail}", *lines])
+
+
+def _complain(text: str) -> int:
+    print(*map(escaped, text.split("\n")), sep="\n", file=sys.stderr)  # noqa: T201
+    return 2
+
+
+def _log_to_stderr(level: str) -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
+            structlog.processors.format_exc_info,
+            escape_event,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False, pad_event_to=0),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

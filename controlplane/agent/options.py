@@ -1,0 +1,133 @@
+"""What the user says on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controlplane.agent import environment
+from controlplane.agent.allow import Allowances
+from controlplane.agent.leftovers import folder_of
+from controlplane.agent.tags import tags_for
+
+VERSION = "0.1.0"
+STRATEGIES = ("AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER")
+
+
+@dataclass(frozen=True)
+class Options:
+    url: str
+    token: str
+    name: str
+    cluster: str
+    tags: list[str]
+    allowances: Allowances
+    concurrency: int
+    poll: float
+    state: Path
+    config: dict[str, Any]
+    environment: dict[str, str]
+
+    def description(self) -> dict[str, Any]:
+        """The body of a registration, but for the instance id."""
+        return {
+            "type": "WORKER",
+            "name": self.name,
+            "cluster": self.cluster,
+            "hostname": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": VERSION,
+            "tags": self.tags,
+            "max_concurrent": self.concurrency,
+            "capabilities": {"python": platform.python_version(), "platform": platform.platform()},
+            **({"config": self.config} if self.config else {}),
+        }
+
+
+def parser() -> argparse.ArgumentParser:
+    env = os.environ.get
+    made = argparse.ArgumentParser(prog="python -m controlplane.agent", description="Runs a worker of a control plane.")
+    add = made.add_argument
+    add("--url", default=env("CONTROLPLANE_URL"), help="of the control plane (or CONTROLPLANE_URL)")
+    add("--token-file", metavar="FILE", help="holds a token with the role worker (or CONTROLPLANE_TOKEN holds it)")
+    add("--token", help="the same, but whoever may list this machine's processes reads it")
+    add("--name", help="default: the host's name and the process id")
+    add("--cluster", default="default")
+    add("--tags", default="", metavar="A,B", help="in addition to those of what is allowed")
+    add("--allow", metavar="KINDS", help="script, callable, callable:GLOB of modules, handler (default: all there are)")
+    add("--handler", action="append", default=[], metavar="NAME=MODULE:FUNCTION", help="called for jobs of that name")
+    add(
+        "--pass-env", default="", metavar="A,B",
+        help="variables that jobs get although they configure a control plane (DATABASE_URL, SECRET_KEY, "
+        "CONTROLPLANE_*, ...); all others they get anyway",
+    )  # fmt: skip
+    add("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once (default: CPUs)")
+    add("--poll", type=float, default=1.0, metavar="SECONDS", help="between claims while there is nothing to do")
+    add("--heartbeat-interval", type=float, metavar="SECONDS")
+    add("--timeout", type=float, metavar="SECONDS", help="of silence, after which this worker is disconnected")
+    add("--grace", type=float, metavar="SECONDS", help="the termination grace period")
+    add("--restart-strategy", choices=STRATEGIES)
+    add(
+        "--state-dir", default=env("CONTROLPLANE_STATE_DIR"), metavar="FOLDER",
+        help="for reports that nobody answered before the end; the next start under the same name sends them "
+        "(or CONTROLPLANE_STATE_DIR; default: ~/.local/state/controlplane-agent)",
+    )  # fmt: skip
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    add("--check", action="store_true", help="exit 0 if the agent of that name is alive and heard, else 1")
+    return made
+
+
+def options_from(arguments: argparse.Namespace) -> Options:
+    """Raises ValueError with a sentence for the user."""
+    token = _token(arguments)
+    missing = [flag for flag, value in (("--url", arguments.url), ("--token-file", token)) if not value]
+    if missing:
+        raise ValueError(f"{' and '.join(missing)} must be given (or CONTROLPLANE_URL, CONTROLPLANE_TOKEN)")
+    if not arguments.url.startswith(("http://", "https://")):
+        raise ValueError(f"--url {arguments.url}: it begins with http:// or https://")
+    if arguments.concurrency < 1 or arguments.poll <= 0:
+        raise ValueError("--concurrency is at least 1, --poll more than 0")
+    asked = {
+        "heartbeat_interval_seconds": arguments.heartbeat_interval,
+        "timeout_seconds": arguments.timeout,
+        "termination_grace_period_seconds": arguments.grace,
+        "worker_task_restart_strategy": arguments.restart_strategy,
+    }
+    allowances = Allowances.parse(arguments.allow, arguments.handler)
+    return Options(
+        url=arguments.url,
+        token=token,
+        name=arguments.name or f"{socket.gethostname()}-{os.getpid()}",
+        cluster=arguments.cluster,
+        tags=tags_for(allowances, _parts(arguments.tags)),
+        allowances=allowances,
+        concurrency=arguments.concurrency,
+        poll=arguments.poll,
+        state=folder_of(arguments.state_dir, arguments.name),
+        config={key: value for key, value in asked.items() if value is not None},
+        environment=environment.for_jobs(os.environ, {*_parts(arguments.pass_env)} - {environment.TOKEN}),
+    )
+
+
+def _token(arguments: argparse.Namespace) -> str:
+    if arguments.token and arguments.token_file:
+        raise ValueError("--token and --token-file: one of them")
+    if not arguments.token_file:
+        return str(arguments.token or os.environ.get(environment.TOKEN) or "")
+    try:
+        token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--token-file {arguments.token_file} cannot be read: {error}") from None
+    if not token:
+        raise ValueError(f"--token-file {arguments.token_file} is empty")
+    return token
+
+
+def _parts(text: str) -> Iterator[str]:
+    return filter(None, (part.strip() for part in text.split(",")))

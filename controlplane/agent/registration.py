@@ -1,0 +1,121 @@
+"""One registration of this process: its id, its token, its config, and what it may say."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from controlplane.agent.backoff import again_within, answer_within, full_jitter
+from controlplane.agent.client import Client, Refused, Unreachable
+from controlplane.agent.fence import uptime
+
+log = structlog.get_logger()
+REGISTRATION_CAP = 15.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the control plane judges this server by; all in seconds."""
+
+    heartbeat_interval: float
+    timeout: float
+    termination_grace_period: float
+    claimer_heartbeat_interval: float
+    runner_heartbeat_interval: float
+    worker_task_restart_strategy: str
+
+    @property
+    def last_fence(self) -> float | None:
+        """Seconds from saying TERMINATING to the fence, should the answer to that be lost (None: there is none).
+
+        The control plane counts the grace period from then, and no longer from the loss of this server: what was
+        answered to an earlier heartbeat may promise more.
+        """
+        match self.worker_task_restart_strategy:
+            case "NEVER":
+                return None
+            case "IMMEDIATELY":
+                return self.timeout * 0.8
+        return max(self.timeout, self.termination_grace_period) - self.timeout * 0.2
+
+    @property
+    def answer_within(self) -> float:
+        return answer_within(self.timeout, self.heartbeat_interval)
+
+    @property
+    def again_within(self) -> float:
+        return again_within(self.timeout, self.heartbeat_interval)
+
+    @classmethod
+    def from_answer(cls, config: dict[str, Any]) -> Config:
+        return cls(
+            heartbeat_interval=float(config["heartbeat_interval_seconds"]),
+            timeout=float(config["timeout_seconds"]),
+            termination_grace_period=float(config["termination_grace_period_seconds"]),
+            claimer_heartbeat_interval=float(config.get("claimer_heartbeat_interval_seconds") or 30),
+            runner_heartbeat_interval=float(config.get("runner_heartbeat_interval_seconds") or 30),
+            worker_task_restart_strategy=str(config["worker_task_restart_strategy"]),
+        )
+
+
+@dataclass(frozen=True)
+class Server:
+    """A registered server. `registered_at` (uptime clock) is the start of the answered request."""
+
+    client: Client
+    id: str
+    token: str
+    config: Config
+    fence_after: float | None
+    registered_at: float
+
+    def beat(self, body: dict[str, Any]) -> dict[str, Any]:
+        """One heartbeat, which waits no longer than any call; raises Refused or Unreachable."""
+        return self.post("heartbeat", body, min(self.client.timeout, self.config.answer_within))
+
+    def post(self, call: str, body: dict[str, Any], within: float | None = None) -> dict[str, Any]:
+        """Any call on this server's own resource; raises Refused or Unreachable."""
+        return self.client.post(f"/servers/{self.id}/{call}", body, self.token, within)
+
+
+def register(client: Client, token: str, description: dict[str, Any], wait: Callable[[float], object]) -> Server:
+    """Register until answered; raises Refused when the answer is no.
+
+    The instance id is ours, so a registration whose answer was lost is found again, not made twice.
+    """
+    instance_id, failures = uuid.uuid4(), 0
+    while True:
+        started = uptime()
+        try:
+            answer = client.post("/servers", {**description, "instance_id": str(instance_id)}, token)
+            return _server(client, answer, started)
+        except Unreachable as error:
+            failures += 1
+            pause = min(REGISTRATION_CAP, (error.retry_after or 0) + full_jitter(failures, REGISTRATION_CAP))
+            log.warning("Control plane unreachable", call="register", why=str(error), retry_in=round(pause, 2))
+        except Refused as refused:
+            if refused.code != "server_not_running":
+                raise
+            # Our earlier, unheard registration has been given up meanwhile, and an id never comes back.
+            instance_id, failures = uuid.uuid4(), failures + 1
+            pause = full_jitter(failures, REGISTRATION_CAP)
+        wait(pause)
+
+
+def _server(client: Client, answer: dict[str, Any], started: float) -> Server:
+    try:
+        fence_after = answer.get("fence_after_seconds")
+        return Server(
+            client=client,
+            id=str(answer["id"]),
+            token=str(answer["token"]),
+            config=Config.from_answer(answer["config"]),
+            fence_after=None if fence_after is None else float(fence_after),
+            registered_at=started,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unreachable(f"a registration answer without {error}") from error

@@ -1,0 +1,339 @@
+"""The code of attempts, each below a warden (warden.py): start, kill, read, reap."""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import IO, cast
+
+import structlog
+
+from controlplane.agent import warden
+
+Hear = Callable[[str, bytes], None]  # with STDOUT or STDERR
+
+log = structlog.get_logger()
+CHUNK = 65536
+STDOUT_KEPT = 16 * 1024
+STDERR_KEPT = 4 * 1024
+RESULT_KEPT = 1024 * 1024  # bytes; whoever has more to say than that says too much
+AGAIN = 1.0  # seconds between two tries to kill what does not end
+INHERITED = {name: os.environ[name] for name in ["LD_LIBRARY_PATH"] if name in os.environ}  # our Python may need it
+LAST_MOMENT = 2.0  # seconds for what is killed as we end
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to start. `with_result`: a file descriptor for a result is the last argument."""
+
+    argv: list[str]
+    env: dict[str, str]
+    stdin: bytes
+    cwd: str | None = None
+    with_result: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the code ended; `status` as in subprocess: negative for a signal. `problem`: why it could not be started."""
+
+    key: str
+    pid: int
+    status: int
+    stdout: bytes
+    stderr: bytes
+    result: bytes = b""
+    problem: str = ""
+
+
+@dataclass
+class Tail:
+    """The last bytes of a pipe; the rest is heard and forgotten, so that the child never blocks."""
+
+    pipe: IO[bytes]
+    kept: int
+    hear: Callable[[bytes], None]
+    data: bytearray = field(default_factory=bytearray)
+
+    def go_on(self) -> bool:
+        """False: at the end."""
+        return self.read() != 0
+
+    def read(self) -> int | None:
+        """Bytes read: 0 at the end, None when there is nothing yet."""
+        try:
+            chunk = os.read(self.pipe.fileno(), CHUNK)
+        except BlockingIOError:
+            return None
+        self.hear(chunk)
+        self.data += chunk
+        del self.data[: -self.kept]
+        return len(chunk)
+
+
+@dataclass
+class Feed:
+    """What is still to be written to a pipe."""
+
+    pipe: IO[bytes]
+    rest: memoryview
+
+    def go_on(self) -> bool:
+        """False: all is written, or nobody reads it."""
+        try:
+            self.rest = self.rest[os.write(self.pipe.fileno(), self.rest) :]
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            return False
+        return bool(self.rest)
+
+
+@dataclass
+class Child:
+    key: str
+    process: subprocess.Popen[bytes]  # the warden
+    control: IO[bytes]
+    feed: Feed
+    tails: tuple[Tail, Tail]
+    status: Tail  # what the warden says
+    result: IO[bytes] | None
+    kill_at: float | None = None  # monotonic: when what was not enough becomes a SIGKILL, or another
+
+    @property
+    def pid(self) -> int:
+        """Of the code, or of its warden as long as it has not said."""
+        line = bytes(self.status.data).partition(b"\n")[0]
+        return int(line) if line.isdigit() else self.process.pid
+
+    @property
+    def problem(self) -> str:
+        """Why the code could not be started."""
+        lines = bytes(self.status.data).decode(errors="replace").split("\n")
+        return next((line[1:] for line in lines if line.startswith("!")), "")
+
+    def ended_by_itself(self) -> bool:
+        """It has exited, and no signal did it. Leaves it to be reaped."""
+        seen = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return seen is not None and seen.si_code == os.CLD_EXITED
+
+    def ended(self) -> bool:
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def say(self, line: bytes) -> None:
+        """To the warden. One that does not listen guards nothing: it is ended, and what it guards with it."""
+        try:
+            written = os.write(self.control.fileno(), line)
+        except BrokenPipeError:
+            return  # it has ended
+        except BlockingIOError:
+            written = 0
+        if written < len(line):
+            warden.signal_tree(self.process.pid, signal.SIGKILL)
+            os.kill(self.process.pid, signal.SIGKILL)
+
+    def terminate(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process takes no SIGTERM
+            warden.signal_tree(self.process.pid, number)
+
+    def kill(self) -> None:
+        """Until nothing is left is for the warden to see to, which must not be stopped for that."""
+        self.say(b"!\n")
+        warden.signal_tree(self.process.pid, signal.SIGKILL)
+        os.kill(self.process.pid, signal.SIGCONT)  # not by `process`, which would reap it
+
+
+class Supervisor:
+    """Everything but `kill_all` belongs to the main thread."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._children: dict[str, Child] = {}
+        self._lock = threading.Lock()  # a child is reaped or signalled from another thread, never both at once
+        self._fence = b"=\n"
+        self._adopts = False
+        self._strays: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def adopt(self) -> None:
+        """From now on what a killed warden leaves behind is ours, and killed: no other children may be in this process.
+
+        Only on Linux.
+        """
+        warden.prctl(warden.SUBREAPER, 1)
+        self._adopts = True
+
+    def pid(self, key: str) -> int | None:
+        """From any thread: of the code, or of the warden while that is still about to start it."""
+        child = self._children.get(key)
+        return child.pid if child else None
+
+    def start(self, key: str, command: Command, hear: Hear = lambda stream, chunk: None) -> None:
+        """Raises OSError when there can be no warden. `hear` is told all that the code writes."""
+        argv = list(command.argv)
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            result = ours.enter_context(tempfile.TemporaryFile()) if command.with_result else None
+            if result:
+                argv.append(str(result.fileno()))
+            what = theirs.enter_context(tempfile.TemporaryFile())
+            what.write(marshal.dumps((argv, command.env, command.cwd)))
+            what.seek(0)
+            listening, control = _pipe(theirs, ours)
+            says, status = _pipe(ours, theirs)
+            passed = [what.fileno(), listening.fileno(), status.fileno()]
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", warden.__file__, *map(str, passed)],
+                env=INHERITED,  # what the job says of its environment is for its code alone
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=[*passed, *([result.fileno()] if result else [])],
+                start_new_session=True,
+            )
+            ours.pop_all()
+        stdin, stdout, stderr = cast("list[IO[bytes]]", [process.stdin, process.stdout, process.stderr])
+        os.set_blocking(control.fileno(), False)  # a warden that was stopped must not stop us
+        child = Child(
+            key,
+            process,
+            control,
+            Feed(stdin, memoryview(command.stdin)),
+            (Tail(stdout, STDOUT_KEPT, partial(hear, "STDOUT")), Tail(stderr, STDERR_KEPT, partial(hear, "STDERR"))),
+            Tail(says, CHUNK, lambda chunk: None),
+            result,
+        )
+        with self._lock:
+            self._children[key] = child
+        child.say(self._fence)
+        self._listen(child.feed, selectors.EVENT_WRITE)
+        for tail in (*child.tails, child.status):
+            self._listen(tail, selectors.EVENT_READ)
+        self._go_on(child.feed)
+
+    def fence_at(self, deadline: float | None) -> None:
+        """Have all killed at that reading of the uptime clock (None: never), whatever has become of us."""
+        self._fence = b"=\n" if deadline is None else f"={deadline!r}\n".encode()
+        for child in self._children.values():
+            child.say(self._fence)
+
+    def kill(self, key: str, patience: float = 0.0) -> bool:
+        """SIGKILL all of it, after a SIGTERM and `patience` seconds if given. False: it had ended by itself."""
+        child = self._children.get(key)
+        if child is None or child.ended_by_itself():
+            return False
+        now = time.monotonic()
+        if patience <= 0:
+            child.kill()
+            child.kill_at = now + AGAIN
+        elif child.kill_at is None:
+            child.kill_at = now + patience
+            child.terminate()
+        else:
+            child.kill_at = min(child.kill_at, now + patience)
+        return True
+
+    def kill_all(self) -> None:
+        """SIGKILL everything. From any thread."""
+        with self._lock:
+            for child in self._children.values():
+                child.kill()
+
+    def close(self) -> None:
+        """Kill everything, and see for a moment that it ends."""
+        self.kill_all()
+        until = time.monotonic() + LAST_MOMENT
+        while self._children and time.monotonic() < until:
+            self.reap()
+            time.sleep(0.01)
+
+    def stream(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
+        """Read and write what can be, without waiting."""
+        for key, _ in ready:
+            if isinstance(key.data, Tail | Feed):
+                self._go_on(key.data)
+
+    def reap(self) -> list[Ended]:
+        """Escalate what is due, collect what has ended."""
+        now = time.monotonic()
+        for child in self._children.values():
+            if child.kill_at is not None and now >= child.kill_at:
+                child.kill()
+                child.kill_at = now + AGAIN
+        ended = [self._bury(child) for child in list(self._children.values()) if child.ended()]
+        if self._adopts and (ended or self._strays):
+            self._end_strays()
+        return ended
+
+    def next_kill_at(self) -> float | None:
+        """Monotonic time of the next escalation."""
+        return min((child.kill_at for child in self._children.values() if child.kill_at is not None), default=None)
+
+    def _bury(self, child: Child) -> Ended:
+        with self._lock:
+            del self._children[child.key]
+            status = child.process.wait()
+            child.control.close()
+        self._hang_up(child.feed)
+        for tail in (*child.tails, child.status):
+            # Bounded: something that escaped may hold the pipe and write for ever.
+            for _ in range(32):
+                if tail.pipe.closed or not tail.read():
+                    break
+            self._hang_up(tail)
+        result = b""
+        if child.result:
+            with child.result:
+                child.result.seek(0)
+                result = child.result.read(RESULT_KEPT + 1)
+        stdout, stderr = (bytes(tail.data) for tail in child.tails)
+        return Ended(child.key, child.pid, status, stdout, stderr, result, child.problem)
+
+    def _end_strays(self) -> None:
+        wardens = {child.process.pid for child in self._children.values()}
+        strays = set(warden.children(os.getpid())) - wardens
+        for pid in strays:
+            if pid not in self._strays:
+                log.warning("A process outlived its warden: killed", pid=pid)
+            warden.signal_tree(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        self._strays = strays
+
+    def _go_on(self, stream: Tail | Feed) -> None:
+        try:
+            if stream.go_on():
+                return
+        except Exception:  # whatever it is: it is of this attempt, and costs no other
+            log.exception("A job's stream is closed")
+        self._hang_up(stream)
+
+    def _listen(self, stream: Tail | Feed, event: int) -> None:
+        os.set_blocking(stream.pipe.fileno(), False)
+        self._selector.register(stream.pipe, event, stream)
+
+    def _hang_up(self, stream: Tail | Feed) -> None:
+        if not stream.pipe.closed:
+            self._selector.unregister(stream.pipe)
+            stream.pipe.close()
+
+
+def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    """Both ends, each closed with its stack."""
+    here, there = os.pipe()
+    return reads.enter_context(open(here, "rb", buffering=0)), writes.enter_context(open(there, "wb", buffering=0))

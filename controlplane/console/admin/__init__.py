@@ -1,0 +1,3 @@
+"""The Django admin: tables to read, triggers to manage."""
+
+from controlplane.console.admin import jobs, liveness  # noqa: F401

@@ -1,0 +1,143 @@
+"""The tables as they are, to read only (docs: controlplane/console/admin/liveness.py); and triggers, to be managed."""
+
+import json
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
+from django.db.models import OuterRef, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from controlplane.console.admin.liveness import ReadOnly
+from controlplane.console.selectors.filters import as_uuid
+from controlplane.core.problems import Problem
+from jobs.api.serializers.triggers import TriggerRequest
+from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
+from jobs.services import triggers
+
+SLOTS_SHOWN = 20
+
+
+@admin.register(WorkerJob)
+class WorkerJobAdmin(ReadOnly):
+    list_display = ("id", "state", "kind", "attempt_count", "resubmissions", "created_at", "finished_at", "page")
+    list_filter = ("state", "kind")
+    search_fields = ("id", "key")
+    ordering: ClassVar = ["-id"]
+    exclude = ("owner",)
+
+    @admin.display(description="Instance page")
+    def page(self, job: WorkerJob) -> SafeString:
+        return format_html('<a href="{}">Show</a>', reverse("instance:job", args=[job.pk]))
+
+
+@admin.register(Attempt)
+class AttemptAdmin(ReadOnly):
+    list_display = ("id", "job_id", "number", "server", "state", "claimed_at", "started_at", "finished_at", "reason")
+    list_filter = ("state",)
+    list_select_related = ("server",)
+    search_fields = ("id", "job__id")
+    ordering: ClassVar = ["-id"]
+
+
+@admin.register(Execution)
+class ExecutionAdmin(ReadOnly):
+    list_display = ("id", "name", "state", "trigger", "open_steps", "created_at", "finished_at")
+    list_filter = ("state",)
+    list_select_related = ("trigger",)
+    search_fields = ("id", "name", "key")
+    ordering: ClassVar = ["-id"]
+    exclude = ("owner", "fingerprint")
+
+
+class TriggerForm(forms.ModelForm):
+    """A trigger as the API would take it."""
+
+    class Meta:
+        model = Trigger
+        fields = (
+            "name", "enabled", "cron", "timezone", "interval_seconds", "missed", "action", "payload", "tags",
+            "priority", "timeout_seconds", "max_retries", "execution",
+        )  # fmt: skip
+        widgets: ClassVar = {name: forms.TextInput(attrs={"size": 40}) for name in ("name", "cron", "timezone", "tags")}
+        help_texts: ClassVar = {
+            "cron": "Like */5 * * * *. Either this or an interval.",
+            "timezone": "Of the cron expression, like Europe/Zurich.",
+            "missed": "What becomes of slots that passed while nobody evaluated.",
+            "action": 'Its output, like {"fire": true, "inputs": {}}, says whether the execution starts.',
+            "tags": "Separated by commas.",
+            "execution": 'Like {"name": "x", "steps": [{"key": "a", "action": {"type": "script", "command": "date"}}]}',
+        }
+
+    def clean(self) -> dict[str, Any]:
+        said = {name: value for name, value in self.cleaned_data.items() if value is not None}
+        checked = TriggerRequest(data={**said, "cron": said.get("cron") or None})
+        if not self.errors and not checked.is_valid():
+            for field, problems in checked.errors.items():
+                self.add_error(field if field in self.fields else None, json.dumps(problems, ensure_ascii=False))
+        return checked.validated_data if not self.errors else said
+
+
+class SlotInline(admin.TabularInline):
+    """What came of its last slots."""
+
+    model = TriggerSlot
+    fields = readonly_fields = ("slot", "outcome", "by", "note", "execution")
+    ordering: ClassVar = ["-slot"]
+    can_delete = False
+    max_num = 0
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[TriggerSlot]:
+        last = TriggerSlot.objects.filter(trigger=OuterRef("trigger")).order_by("-slot").values("pk")[:SLOTS_SHOWN]
+        return super().get_queryset(request).filter(pk__in=last)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return True
+
+
+class OnceActionForm(ActionForm):
+    """A form that is sent twice has a trigger evaluated once."""
+
+    key = forms.CharField(label="", required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
+
+
+@admin.register(Trigger)
+class TriggerAdmin(admin.ModelAdmin):
+    form = TriggerForm
+    action_form = OnceActionForm
+    list_display = ("name", "enabled", "schedule", "timezone", "missed", "next_slot_at")
+    list_filter = ("enabled",)
+    search_fields = ("name",)
+    ordering: ClassVar = ["name"]
+    readonly_fields = ("next_slot_at",)
+    actions = ["evaluate_now"]
+
+    def get_inlines(self, request: HttpRequest, obj: Any) -> list[Any]:
+        return [] if obj is None else [SlotInline]
+
+    def save_model(self, request: HttpRequest, trigger: Trigger, form: forms.ModelForm, change: bool) -> None:
+        triggers.stored(trigger)
+
+    @admin.display(description="Schedule")
+    def schedule(self, trigger: Trigger) -> str:
+        return trigger.cron or f"every {trigger.interval_seconds:g} s"
+
+    @admin.action(description="Evaluate now", permissions=["evaluate"])
+    def evaluate_now(self, request: HttpRequest, chosen: QuerySet[Trigger]) -> None:
+        key = as_uuid(request.POST.get("key"))
+        for trigger in chosen:
+            try:
+                triggers.evaluate(trigger.pk, f"operator:{request.user.get_username()}", str(key) if key else None)
+            except Problem as problem:
+                self.message_user(request, f"{trigger}: {problem.detail}", messages.ERROR)
+            else:
+                self.log_change(request, trigger, "Evaluated by hand.")
+                self.message_user(request, f"{trigger} is being evaluated.")
+
+    def has_evaluate_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobs.evaluate_trigger")

@@ -1,0 +1,194 @@
+"""The tables as they are, to read only: nothing can be changed by hand past the guards. What an operator may do to
+servers is on the Instance pages, to which the actions lead; maintenance and the brake have their page here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import models, transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from controlplane.console.actions.servers import SERVER_ACTIONS, Action, NoteForm, actor
+from controlplane.core.problems import Problem
+from liveness.models import ApiToken, Brake, Instance, Server, ServerEvent
+from liveness.services import operations
+
+admin.site.site_header = admin.site.site_title = "Control plane"
+admin.site.index_title = "Administration"
+admin.site.site_url = None
+AT_ONCE = 400
+
+
+class ReadOnly(admin.ModelAdmin):
+    """Shows rows; neither adds, changes nor deletes any."""
+
+    show_full_result_count = False
+    list_per_page = 50
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm(f"{self.opts.app_label}.view_{self.opts.model_name}")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+def to_its_page(action: Action) -> Any:
+    """An action on a selection: the page of the Instance that shows what it would do."""
+
+    def go(model: admin.ModelAdmin, request: HttpRequest, servers: models.QuerySet[Server]) -> HttpResponse:
+        chosen = list(servers.values_list("pk", flat=True)[: AT_ONCE + 1])
+        return redirect(f"{reverse(f'instance:servers_{action.name}')}?{urlencode({'pick': chosen}, doseq=True)}")
+
+    go.__name__ = action.name
+    _, _, permission = action.permission.partition(".")
+    return admin.action(go, permissions=[permission.removesuffix("_server")], description=f"{action.label}…")
+
+
+@admin.register(Server)
+class ServerAdmin(ReadOnly):
+    actions = tuple(map(to_its_page, SERVER_ACTIONS.values()))
+    list_display = (
+        "name", "type", "state", "cordoned_by", "drain_deadline", "cluster", "last_heartbeat_at", "created_at", "page",
+    )  # fmt: skip
+    list_filter = ("state", "type")
+    search_fields = ("name", "hostname", "id")
+    ordering: ClassVar = ["-id"]
+    exclude = ("token", "instance_id")  # with a worker token, an instance id takes a server's place
+
+    @admin.display(description="Instance page")
+    def page(self, server: Server) -> SafeString:
+        return format_html('<a href="{}">Show</a>', reverse("instance:server", args=[server.pk]))
+
+    def has_cordon_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("liveness.cordon_server")
+
+    def has_drain_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("liveness.drain_server")
+
+    def has_disconnect_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("liveness.disconnect_server")
+
+
+def confirmation(model: ReadOnly, request: HttpRequest, form: forms.Form, shown: dict[str, Any]) -> TemplateResponse:
+    """The page between the wish and the deed."""
+    context = {
+        **model.admin_site.each_context(request),
+        "opts": model.opts,
+        "back": reverse(f"admin:{model.opts.app_label}_{model.opts.model_name}_changelist"),
+        "form": form,
+        **shown,
+    }
+    return TemplateResponse(request, "admin/liveness/confirm.html", context)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an operator may do to the whole control plane."""
+
+    label: str
+    then: str
+    permission: str
+    act: Callable[[str, str], Any]
+
+
+STEPS = {
+    "enter": Step(
+        "Enter maintenance",
+        "Nobody gets new work. Running work finishes, submissions queue.",
+        "liveness.change_maintenance",
+        operations.enter_maintenance,
+    ),
+    "exit": Step(
+        "Exit maintenance", "Work is given out again.", "liveness.change_maintenance", operations.exit_maintenance
+    ),
+    "release": Step(
+        "Release the brake",
+        "The silent servers that it holds are disconnected by the next liveness check.",
+        "liveness.release_brake",
+        operations.release_brake,
+    ),
+}
+
+
+@admin.register(Instance)
+class InstanceAdmin(ReadOnly):
+    """One page for the one row: maintenance and the brake."""
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return any(request.user.has_perm(step.permission) for step in STEPS.values())
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def get_urls(self) -> list[URLPattern]:
+        steps = [
+            path(f"{name}/", self.admin_site.admin_view(self.step), {"name": name}, f"liveness_instance_{name}")
+            for name in STEPS
+        ]
+        return steps + super().get_urls()
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Maintenance and brake",
+            "opts": self.opts,
+            "instance": Instance.objects.get(),
+            "brakes": Brake.objects.order_by("type"),
+            "engaged": Brake.objects.filter(released_by=None).exists(),
+        }
+        return TemplateResponse(request, "admin/liveness/instance.html", context)
+
+    def step(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Show what would happen; once confirmed with a note, do it."""
+        step = STEPS[name]
+        if not request.user.has_perm(step.permission):
+            raise PermissionDenied(f"This needs the permission {step.permission}.")
+        form = NoteForm(request.POST if request.method == "POST" else None)
+        if not form.is_valid():
+            return confirmation(self, request, form, {"title": step.label, "label": step.label, "then": step.then})
+        try:
+            with transaction.atomic():
+                step.act(actor(request), form.cleaned_data["note"])
+                self.log_change(request, Instance.objects.get(), f"{step.label}: {form.cleaned_data['note']}")
+        except Problem as problem:
+            messages.error(request, problem.detail)
+        else:
+            messages.success(request, f"{step.label}: done.")
+        return redirect("admin:liveness_instance_changelist")
+
+
+@admin.register(ServerEvent)
+class ServerEventAdmin(ReadOnly):
+    list_display = ("at", "server_name", "action", "from_state", "to_state", "actor", "reason")
+    list_filter = ("action", "to_state")
+    search_fields = ("server_name", "server_id")
+    ordering: ClassVar = ["-id"]
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnly):
+    """Tokens are made and revoked by commands; their digests are shown nowhere."""
+
+    fields = (
+        "name", "role", "prefix", "created_at", "expires_at", "revoked_at", "types", "tags", "cluster", "max_servers",
+    )  # fmt: skip
+    list_display = ("name", "role", "prefix", "created_at", "expires_at", "revoked_at")
+    list_filter = ("role",)
+    search_fields = ("name", "prefix")

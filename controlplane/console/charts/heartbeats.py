@@ -1,0 +1,108 @@
+"""The last heartbeats of a server: as a strip, a gap being a hollow cell, and as figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import groupby, pairwise
+from statistics import median
+from typing import Any
+
+from controlplane.console.presenters.words import clock, duration
+from liveness import states
+from liveness.states import ServerState
+
+BEATS = 60
+"""How many a strip shows at most."""
+CELL, WIDE, HIGH = 8, 6, 14
+"""How far apart the cells of a strip are, and their size; units of its own coordinates."""
+
+
+def cells(beats: Sequence[float], interval: float, silence: float | None, most: int = BEATS) -> list[bool]:
+    """The last beats of a server, oldest first; False is one that did not come.
+
+    `beats` are moments in seconds, latest first; `silence` is the time since, None when none is expected any more.
+    """
+    gone_by = [later - earlier for later, earlier in pairwise(beats)]
+    found: list[bool] = []
+    if silence is not None and beats:
+        found += missed(silence, interval, most)
+    for seconds in [*gone_by, 0.0][: len(beats)]:
+        found.append(True)
+        if seconds > interval:
+            found += missed(seconds, interval, most)
+        if len(found) >= most:
+            break
+    return found[most - 1 :: -1] if len(found) > most else found[::-1]
+
+
+def missed(seconds: float, interval: float, most: int) -> list[bool]:
+    """The beats that did not come in that time."""
+    return [False] * min(most, round(seconds / interval) - 1)
+
+
+@dataclass
+class Strip:
+    """Cells as two paths, so that a page with thousands of them is light; the latest at the right, however few."""
+
+    cells: list[bool]
+    is_over: bool = False
+    most: int = BEATS
+
+    @property
+    def beats(self) -> str:
+        """A line for each run of beats, which is drawn dashed: a dash is a cell."""
+        return "".join(
+            f"M{x} {1 + HIGH // 2}h{number * CELL - CELL + WIDE}" for x, number, is_beat in self.runs if is_beat
+        )
+
+    @property
+    def gaps(self) -> str:
+        hollow = ((x + place * CELL) for x, number, is_beat in self.runs if not is_beat for place in range(number))
+        return "".join(f"M{x}.75 1.75h4.5v{HIGH - 1.5:g}h-4.5z" for x in hollow)
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int, bool]]:
+        """Where each run of cells begins, how many they are, and whether they are beats."""
+        found, x = [], (self.most - len(self.cells)) * CELL
+        for is_beat, run in groupby(self.cells):
+            number = len(list(run))
+            found.append((x, number, is_beat))
+            x += number * CELL
+        return found
+
+    @property
+    def width(self) -> int:
+        return self.most * CELL
+
+    @property
+    def missed(self) -> int:
+        return self.cells.count(False)
+
+    @property
+    def told(self) -> str:
+        came = len(self.cells) - self.missed
+        return f"the last {came} heartbeats, and {self.missed} that did not come" if self.cells else "no heartbeat"
+
+
+def strip_of(server: Any, beats: list[float]) -> Strip:
+    """A server that is gone is not expected any more, and what it beat is only history."""
+    is_over = server.state not in states.BEATING
+    silence = None if is_over and server.state != ServerState.DISCONNECTED else server.silence
+    return Strip(cells(beats, server.heartbeat_interval, silence), is_over)
+
+
+def intervals(beats: Sequence[datetime], expected: float, now: datetime) -> dict[str, Any] | None:
+    """How regularly a server beat; `beats` are latest first. A gap is longer than two intervals."""
+    between = [((later - earlier).total_seconds(), earlier) for later, earlier in pairwise(beats)]
+    if not between:
+        return None
+    longest, after = max(between)
+    gaps = [(duration(seconds), clock(at, now)) for seconds, at in between if seconds > 2 * expected]
+    return {
+        "count": len(between),
+        "median": f"{median(seconds for seconds, _ in between):.1f}",
+        "longest": f"{longest:.1f}",
+        "after": clock(after, now),
+        "gaps": gaps[:10],
+    }

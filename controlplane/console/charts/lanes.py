@@ -1,0 +1,217 @@
+"""The attempts of a job as lanes on one axis of time: rows in, geometry out. No database, no HTML.
+
+Across, everything is per cent of the width, so that text keeps its size on a narrow screen; down, it is pixels.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from controlplane.console.presenters.words import duration
+
+LANE, BAR, TICKS, AXIS = 76, 34, 52, 30
+"""Pixels: of a lane, to the middle of its bar, to its heartbeats, and of the axis below all lanes."""
+NICE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000]
+NAME_LENGTH = 24
+WORDS_NEED = 24
+"""Per cent of the width; at 360 pixels that is just enough."""
+
+
+@dataclass(frozen=True)
+class Late:
+    """A report that was refused."""
+
+    number: int
+    at: datetime
+    event: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What is known of a server: when it was heard, when it became DISCONNECTED, and how often it should beat."""
+
+    interval: float
+    beats: list[datetime] = field(default_factory=list)
+    lost: list[datetime] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Span:
+    kind: str
+    x: str
+    width: str
+    middle: str
+    title: str
+    words: str
+    """How long it took, where there is room to say so."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    kind: str
+    x: str
+    title: str
+
+
+@dataclass
+class Lane:
+    """One attempt; or, at the end, a job that waits for its next."""
+
+    top: int
+    label: str
+    title: str
+    state: str
+    progress: str = ""
+    """How far its code says that it has come."""
+    spans: list[Span] = field(default_factory=list)
+    claimed: str | None = None
+    end: Mark | None = None
+    arrow: bool = False
+    ghost: tuple[str, str] | None = None
+    marks: list[Mark] = field(default_factory=list)
+    beats: list[str] = field(default_factory=list)
+    gaps: list[Span] = field(default_factory=list)
+
+    @property
+    def middle(self) -> int:
+        return self.top + BAR
+
+    @property
+    def pulse(self) -> int:
+        return self.top + TICKS
+
+
+@dataclass(frozen=True)
+class Chart:
+    lanes: list[Lane]
+    axis: list[tuple[str, str, str]]
+    """Where, what to write, and how it is anchored."""
+    height: int
+    floor: int
+
+
+class Axis:
+    def __init__(self, start: datetime, end: datetime) -> None:
+        self.start = start
+        self.span = max((end - start).total_seconds(), 1.0)
+        self.end = start + timedelta(seconds=self.span)
+
+    def share(self, at: datetime) -> float:
+        return min(100.0, max(0.0, 100 * (at - self.start).total_seconds() / self.span))
+
+    def x(self, at: datetime) -> str:
+        return f"{self.share(at):.2f}%"
+
+    def slot(self, at: datetime, interval: float) -> datetime:
+        """Where beats are denser than can be told apart, one for each place: no gap where none was."""
+        wide = stride(self.span)
+        if wide < interval:
+            return at
+        return self.start + timedelta(seconds=wide * ((at - self.start).total_seconds() // wide))
+
+    def bar(self, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0) -> Span:
+        width = max(least, self.share(end) - self.share(start))
+        left = min(self.share(start), 100 - width)
+        took = duration((end - start).total_seconds())
+        words = took if width > WORDS_NEED else ""
+        return Span(kind, f"{left:.2f}%", f"{width:.2f}%", f"{left + width / 2:.2f}%", f"{title}: {took}", words)
+
+
+def extent(job: Any, late: Iterable[Late], now: datetime) -> tuple[datetime, datetime]:
+    """The time that is drawn: the job's own, and a little more where a refused report came after it."""
+    end = max(job.finished_at or now, job.created_at + timedelta(seconds=1))
+    limit = end + (end - job.created_at) / 4
+    return job.created_at, max([end, *(min(report.at, limit) for report in late)])
+
+
+def chart(job: Any, attempts: Sequence[Any], late: Sequence[Late], signs: Mapping[UUID, Signs], now: datetime) -> Chart:
+    """Lanes of attempts (in order; with their servers), refused reports and signs of life by server."""
+    axis = Axis(*extent(job, late, now))
+    lanes: list[Lane] = []
+    since = job.created_at
+    for attempt in attempts:
+        own = [report for report in late if report.number == attempt.number]
+        lane = lane_of(attempt, len(lanes) * LANE, since, axis, own, now)
+        draw_signs(lane, attempt, signs.get(attempt.server_id), axis, own, now)
+        lanes.append(lane)
+        since = attempt.finished_at or now
+    if not attempts or (attempts[-1].finished_at and not job.finished_at):
+        until = job.finished_at or now
+        ended = f"{job.state}" if job.finished_at else "PENDING"
+        lane = Lane(len(lanes) * LANE, "no attempt" if job.finished_at else "next attempt", "", ended)
+        lane.spans.append(axis.bar("waiting", since, until, "waiting for a worker"))
+        lanes.append(lane)
+    for before in lanes[:-1]:
+        before.arrow = before.end is not None
+    floor = len(lanes) * LANE
+    return Chart(lanes, list(grid(axis)), floor + AXIS, floor)
+
+
+def lane_of(attempt: Any, top: int, since: datetime, axis: Axis, late: Sequence[Late], now: datetime) -> Lane:
+    name = attempt.server.name
+    short = name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
+    lane = Lane(top, f"#{attempt.number} {short}", name, attempt.state)
+    if attempt.finished_at is None and attempt.progress is not None:
+        lane.progress = f"{100 * attempt.progress:.0f} %"
+    until = attempt.finished_at or now
+    begun = attempt.started_at or until
+    lane.spans.append(axis.bar("waiting", since, attempt.claimed_at, "waiting"))
+    lane.spans.append(axis.bar("claimed", attempt.claimed_at, begun, "claimed, its code has not begun"))
+    lane.claimed = axis.x(attempt.claimed_at)
+    if attempt.started_at:
+        lane.spans.append(axis.bar("running", attempt.started_at, until, "running", least=0.6))
+    if attempt.finished_at:
+        because = f": {attempt.reason}" if attempt.reason else ""
+        lane.end = Mark(attempt.state, axis.x(until), f"{attempt.state} at {until:%H:%M:%S} UTC{because}")
+        if late:
+            lane.ghost = (axis.x(until), axis.x(max(report.at for report in late)))
+    for report in late:
+        title = f"late report refused at {report.at:%H:%M:%S} UTC: {report.event} ({report.reason})"
+        lane.marks.append(Mark("late", axis.x(report.at), title))
+    return lane
+
+
+def draw_signs(lane: Lane, attempt: Any, signs: Signs | None, axis: Axis, late: Sequence[Late], now: datetime) -> None:
+    """The heartbeats of the attempt's server under its lane, hatched where they stopped."""
+    if signs is None:
+        return
+    until = min(axis.end, max([attempt.finished_at or now, *(report.at for report in late)]))
+    lost = [at for at in signs.lost if attempt.claimed_at <= at <= until]
+    for at in lost:
+        lane.marks.append(Mark("lost", axis.x(at), f"its server became DISCONNECTED at {at:%H:%M:%S} UTC"))
+    beats = sorted({axis.slot(at, signs.interval) for at in signs.beats if attempt.claimed_at <= at <= until})
+    lane.beats = [axis.x(at) for at in beats]
+    if not beats:
+        # They are kept for a while only: nothing known is nothing drawn, but what DISCONNECTED tells.
+        for at in lost[:1]:
+            silent = max(attempt.claimed_at, at - timedelta(seconds=attempt.server.timeout))
+            lane.gaps.append(axis.bar("silent", silent, until, "no heartbeat"))
+        return
+    longest = timedelta(seconds=max(3 * signs.interval, 3 * stride(axis.span)))
+    for before, after in zip(beats, [*beats[1:], until], strict=True):
+        if after - before > longest:
+            lane.gaps.append(axis.bar("silent", before, after, "no heartbeat"))
+
+
+def stride(span: float, most: int = 120) -> float:
+    """Seconds between two heartbeats that can still be told apart."""
+    return max(span, 1.0) / most
+
+
+def grid(axis: Axis, most: int = 5) -> Iterable[tuple[str, str, str]]:
+    step = next((step for step in NICE if axis.span / step <= most), 86400 * math.ceil(axis.span / 86400 / most))
+    for number in range(int(axis.span // step) + 1):
+        share = 100 * number * step / axis.span
+        anchor = "start" if number == 0 else "end" if share > 94 else "middle"
+        yield f"{share:.2f}%", written(number * step), anchor
+
+
+def written(seconds: int) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,117 @@
+"""The state machine of a server as a drawing: where it is, which way it came, and how long it was where.
+
+The legal edges are those of liveness/states.py; where each is drawn stands in layouts.py.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from controlplane.console.charts.layouts import TALL, WIDE, Layout
+from controlplane.console.presenters.words import clock, duration
+from liveness import states
+from liveness.states import ServerState
+
+NODE, LINE, LETTER = 44, 14, 7.4
+"""How high a state is with two lines in it, and how far a line and a letter reach; units of the drawing."""
+
+
+@dataclass(frozen=True)
+class Node:
+    state: str
+    x: int
+    y: int
+    width: int
+    lit: str
+    """Its colours, if it is the present one: those of the badge, so that a silent server is not drawn as running."""
+    entered: str
+    """When it was last entered, and how often if not once; empty: never."""
+
+    @property
+    def lines(self) -> list[tuple[str, int]]:
+        """What is written in it, and where: its name, in two lines where it is long, and when it was entered."""
+        is_long = len(self.state) * LETTER > self.width
+        first, _, rest = self.state.partition("_")
+        words = [*([f"{first}_", rest] if is_long and rest else [self.state]), *filter(None, [self.entered])]
+        start = self.y + 4 - LINE * (len(words) - 1) // 2
+        return [(word, start + LINE * place) for place, word in enumerate(words)]
+
+    @property
+    def height(self) -> int:
+        return NODE + LINE * max(0, len(self.lines) - 2)
+
+    @property
+    def top(self) -> int:
+        return self.y - self.height // 2
+
+    @property
+    def middle(self) -> int:
+        return self.x + self.width // 2
+
+
+@dataclass(frozen=True)
+class Edge:
+    path: str
+    label: str
+    x: int
+    y: int
+    anchor: str
+    is_passed: bool
+    title: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    layout: Layout
+    nodes: list[Node]
+    edges: list[Edge]
+
+
+@dataclass(frozen=True)
+class Machine:
+    drawings: list[Drawing]
+    told: str
+    """The way it came, in words."""
+
+
+def machine(server: Any, events: Iterable[Any]) -> Machine:
+    """The machine of a server with its transitions, oldest first."""
+    entered: dict[str, datetime] = {ServerState.CREATED.value: server.created_at}
+    times, passed, way = Counter([ServerState.CREATED.value]), {}, [(ServerState.CREATED.value, server.created_at)]
+    since = server.created_at
+    for event in events:
+        title = f"{event.from_state} → {event.to_state} at {event.at:%Y-%m-%d %H:%M:%S} UTC"
+        passed[key(event.from_state, event.to_state)] = said((event.at - since).total_seconds()), title
+        entered[event.to_state], since = event.at, event.at
+        times[event.to_state] += 1
+        way.append((event.to_state, event.at))
+    when = {
+        state: clock(at, server.now) + (f" ({times[state]}×)" if times[state] > 1 else "")
+        for state, at in entered.items()
+    }
+    lit = {server.state: "LATE" if server.late else server.state}
+    drawings = [drawing(layout, lit, when, passed) for layout in (WIDE, TALL)]
+    return Machine(drawings, ", then ".join(f"{state} at {clock(at, server.now)}" for state, at in way[-6:]))
+
+
+def drawing(layout: Layout, lit: dict[str, str], when: dict[str, str], passed: dict[Any, tuple[str, str]]) -> Drawing:
+    nodes = [Node(state, *place, lit.get(state, ""), when.get(state, "")) for state, place in layout.places.items()]
+    ways = {**layout.ways, **{pair: way for pair, way in layout.back.items() if pair in passed}}
+    edges = [
+        Edge(path, label, x, y, anchor, pair in passed, title)
+        for pair, (path, x, y, anchor) in ways.items()
+        for label, title in [passed.get(pair, ("", ""))]
+    ]
+    return Drawing(layout, nodes, sorted(edges, key=lambda edge: edge.is_passed))
+
+
+def key(from_: str, to: str) -> tuple[ServerState | None, ServerState]:
+    """Which of the drawn edges a transition is."""
+    before, after = ServerState(from_), ServerState(to)
+    return (None, after) if before in states.ALIVE and after not in states.ALIVE else (before, after)
+
+
+def said(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 9.95 else duration(seconds)

@@ -1,0 +1,79 @@
+// The Instance pages between two polls: counts ages, keeps what the reader opened, says when a poll fails.
+(() => {
+  "use strict";
+  // A batch that was done goes on by itself; without this script there is a button.
+  const onward = document.getElementById("continue");
+  if (onward) setTimeout(() => onward.requestSubmit(), 250);
+
+  // What the lists know, offered where it may be typed.
+  for (const known of document.querySelectorAll("datalist[id^=known-]")) {
+    const field = document.getElementById(known.id.replace("known-", "by-"));
+    if (field) field.setAttribute("list", known.id);
+  }
+  const every = document.getElementById("poll-every");
+  if (every) every.addEventListener("change", () => every.form.requestSubmit());
+
+  const live = document.getElementById("live");
+  if (!live) return;
+  const banner = document.getElementById("stale");
+  const bannerAge = document.getElementById("stale-age");
+  const STALE_AFTER = 1000 * Number(live.dataset.staleAfter);
+  let lastGood = performance.now();
+  let failed = false;
+
+  // As presenters/words.py writes it.
+  function duration(seconds) {
+    const whole = Math.max(0, Math.trunc(seconds));
+    for (const [unit, size, part, below] of [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]]) {
+      if (whole >= size) {
+        const rest = whole < 10 * size ? Math.trunc((whole % size) / below) : 0;
+        const head = `${Math.trunc(whole / size)} ${unit}`;
+        return rest ? `${head} ${rest} ${part}` : head;
+      }
+    }
+    return `${whole} s`;
+  }
+
+  function tick() {
+    const since = (performance.now() - lastGood) / 1000;
+    for (const it of live.querySelectorAll("[data-age]")) it.textContent = duration(Number(it.dataset.age) + since);
+    for (const it of live.querySelectorAll("[data-left]")) it.textContent = duration(Number(it.dataset.left) - since);
+    const stale = failed || since * 1000 > STALE_AFTER;
+    live.classList.toggle("is-stale", stale);
+    banner.hidden = !stale;
+    if (stale) bannerAge.textContent = duration(since);
+  }
+
+  function fails() {
+    failed = true;
+    tick();
+  }
+
+  // An opened <details> and a ticked box are the reader's, whatever the server sends.
+  Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) =>
+    !((name === "open" && node.tagName === "DETAILS") || (name === "checked" && node.type === "checkbox"));
+
+  live.addEventListener("htmx:beforeRequest", (event) => {
+    if (document.hidden) event.preventDefault();
+  });
+  live.addEventListener("htmx:beforeSwap", (event) => {
+    const answered = new URL(event.detail.xhr.responseURL || location.href);
+    if (answered.pathname !== location.pathname) {
+      // Signed out meanwhile: the answer is the login page.
+      event.detail.shouldSwap = false;
+      location.reload();
+    }
+  });
+  live.addEventListener("htmx:afterSwap", () => {
+    lastGood = performance.now();
+    failed = false;
+    tick();
+  });
+  for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout", "htmx:swapError"]) {
+    live.addEventListener(name, fails);
+  }
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) htmx.trigger(live, "refresh");
+  });
+  setInterval(tick, 1000);
+})();

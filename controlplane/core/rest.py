@@ -1,0 +1,234 @@
+"""How the API reads and writes JSON: strictly, and with errors that say where."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import IO, Any
+from uuid import UUID
+
+import orjson
+from django.core.validators import RegexValidator
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import APIException, ErrorDetail, ParseError
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.utils.encoders import JSONEncoder
+
+from controlplane.agent import clean_text
+
+BODY_LIMIT = 1024 * 1024
+DEPTH_LIMIT = 100
+
+
+ANSWER_LIMIT = 8 * 1024 * 1024
+"""Bytes of the items of a list; what would go beyond is the next page's."""
+
+
+class TooLarge(APIException):
+    status_code = 413
+    default_detail = f"The body is larger than {BODY_LIMIT} bytes."
+    default_code = "too_large"
+
+
+class JSONParser(BaseParser):
+    """UTF-8 JSON of at most 1 MiB, without NUL characters and lone surrogates: PostgreSQL stores neither."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[bytes], media_type: str | None = None, context: Mapping[str, Any] | None = None) -> Any:
+        body = stream.read(BODY_LIMIT + 1)
+        if len(body) > BODY_LIMIT:
+            raise TooLarge
+        try:
+            data = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise ParseError(f"The body is not JSON: {error}") from None
+        if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_LIMIT:
+            refuse_unstorable(data)
+        return data
+
+
+def refuse_unstorable(data: Any, depth: int = 0) -> None:
+    """Raises ParseError for NUL characters and for what is nested too deeply to be read again."""
+    if depth > DEPTH_LIMIT:
+        raise ParseError(f"The body is nested more than {DEPTH_LIMIT} levels deep.")
+    if isinstance(data, str) and "\0" in data:
+        raise ParseError("A text holds the NUL character (\\u0000), which cannot be stored.")
+    if isinstance(data, dict | list):
+        for item in [*data, *data.values()] if isinstance(data, dict) else data:
+            refuse_unstorable(item, depth + 1)
+
+
+class JSONRenderer(BaseRenderer):
+    """UTF-8 JSON; times RFC 3339 in UTC."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+
+    def render(self, data: Any, accepted_media_type: str | None = None, context: Any = None) -> bytes:
+        if data is None:
+            return b""
+        try:
+            return orjson.dumps(data, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, default=str)
+        except TypeError:  # a whole number beyond 64 bits, which PostgreSQL keeps as it is
+            return json.dumps(data, cls=JSONEncoder).encode()
+
+
+class StrictSerializer(serializers.Serializer):
+    """A serializer that refuses fields it does not know, and names those it does."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = [key for key in data if key not in self.fields]
+            if unknown:
+                known = ", ".join(self.fields)
+                detail = ErrorDetail(f"Unknown field. Known are: {known}.", code="unknown")
+                raise serializers.ValidationError({str(key): [detail] for key in unknown})
+        return super().to_internal_value(data)
+
+
+class FreeTextField(serializers.CharField):
+    """A text of a program, taken as it is, line breaks and all: a number is not a text."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": 255, "trim_whitespace": False, **options})
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+clean = RegexValidator(clean_text.CLEAN, clean_text.NOT_CLEAN, code="control_characters")
+"""Of every text that names something or says why, in the API, in forms and on the command line."""
+
+
+class TextField(FreeTextField):
+    """A text on one line: a name, a tag, a note."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.validators.append(clean)
+
+
+class NoteField(TextField):
+    """Why somebody does it by hand; kept with who and when."""
+
+    def __init__(self, **options: Any) -> None:
+        said = {"default": "", "allow_blank": True, "max_length": 1000, "help_text": "Why; kept with who and when."}
+        super().__init__(**{**said, **options})
+
+
+@extend_schema_field({"type": ["object", "array", "string", "number", "boolean"], "description": "Any JSON."})
+class AnyField(serializers.JSONField):
+    """Whatever JSON it is, null too."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_null": True, **options})
+
+
+class ObjectField(serializers.DictField):
+    """A JSON object of at most so many bytes as compact JSON in UTF-8."""
+
+    def __init__(self, *, max_bytes: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.max_bytes = max_bytes
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        value: dict[str, Any] = super().to_internal_value(data)
+        if (size := size_of(value)) > self.max_bytes:
+            raise serializers.ValidationError(f"It has {size} bytes of JSON; the limit is {self.max_bytes}.")
+        return value
+
+
+def size_of(data: Any) -> int:
+    """Bytes of compact JSON in UTF-8."""
+    return len(orjson.dumps(data))
+
+
+class NumberField(serializers.FloatField):
+    """A JSON number, finite: neither text nor true."""
+
+    def to_internal_value(self, data: Any) -> float:
+        if isinstance(data, bool | str) or (isinstance(data, float) and not math.isfinite(data)):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class SecondsField(NumberField):
+    """A duration in seconds."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"min_value": 0, "max_value": 366 * 86400, **options})
+
+
+class IdField(serializers.UUIDField):
+    """A UUID as a text."""
+
+    def to_internal_value(self, data: Any) -> UUID:
+        if not isinstance(data, str):
+            self.fail("invalid", value=data)
+        return super().to_internal_value(data)
+
+
+class YesNoField(serializers.BooleanField):
+    """true or false, nothing that merely looks like it."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            self.fail("invalid", input=data)
+        return data
+
+
+class WholeField(serializers.IntegerField):
+    """A whole number that fits a PostgreSQL integer: neither text, nor true, nor 1.5."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"min_value": -(2**31), "max_value": 2**31 - 1, **options})
+
+    def to_internal_value(self, data: Any) -> int:
+        if not isinstance(data, int) or isinstance(data, bool):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+def paged(answer: type[serializers.Serializer], page: Mapping[str, Any]) -> dict[str, Any]:
+    """A page as `answer` writes it, no longer than ANSWER_LIMIT unless one item alone is."""
+    rows: list[Any] = page["items"]
+    items = within_limit(map(answer().fields["items"].child.to_representation, rows))  # type: ignore[attr-defined]
+    return {"items": items, "next": str(rows[len(items) - 1].pk) if len(items) < len(rows) else page["next"]}
+
+
+def within_limit(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of the items, as many as an answer may have; one at least."""
+    kept: list[dict[str, Any]] = []
+    size = 0
+    for item in items:
+        size += len(JSONRenderer().render(item))
+        if kept and size > ANSWER_LIMIT:
+            break
+        kept.append(item)
+    return kept
+
+
+class PageFilter(StrictSerializer):
+    """Which page of a list, latest first. Ids sort by age, so a page stays where it is while more comes."""
+
+    cursor = IdField(required=False, help_text="`next` of the page before.")
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+    def page(self, rows: QuerySet[Any], floor: UUID | None = None) -> dict[str, Any]:
+        """The page of these rows, with the cursor of the next; null: there is none.
+
+        Where there is a floor it was looked no further than to this id: the next page goes on there.
+        """
+        said = self.validated_data
+        if "cursor" in said:
+            rows = rows.filter(pk__lt=said["cursor"])
+        found = list(rows.order_by("-pk")[: said["limit"] + 1])
+        items = found[: said["limit"]]
+        last = items[-1].pk if len(found) > len(items) else floor
+        return {"items": items, "next": str(last) if last else None}

@@ -1,0 +1,121 @@
+"""Typed settings: a dataclass of defaults, overridden by a Django setting and by the environment."""
+
+import dataclasses
+import difflib
+import math
+import os
+import re
+import typing
+from enum import StrEnum
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeVar
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from controlplane.core.durations import seconds
+
+Seconds = Annotated[float, "seconds"]
+
+T = TypeVar("T")
+
+OF_KUBERNETES = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
+"""What Kubernetes adds to the environment of every pod for services that are called like our settings."""
+
+
+class Conf(Generic[T]):
+    """The settings of one app, read on first use and again when a test changes them.
+
+    `NAME = {"KEY": value}` in Django settings overrides the default of field `key`;
+    the environment variable `NAME_KEY` overrides both.
+    """
+
+    def __init__(self, schema: type[T], name: str) -> None:
+        self.schema = schema
+        self.name = name
+        self._read: tuple[T, list[str]] | None = None
+        setting_changed.connect(self._forget, weak=False)
+
+    def __call__(self) -> T:
+        """The settings. Raises ImproperlyConfigured naming every value that cannot be read."""
+        values, problems = self.readable()
+        if problems:
+            raise ImproperlyConfigured(" ".join(problems))
+        return values
+
+    def readable(self) -> tuple[T, list[str]]:
+        """The settings as far as they can be read, and a sentence for each key that cannot or is unknown."""
+        if self._read is None:
+            self._read = self._parse()
+        return self._read
+
+    def _forget(self, *, setting: str, **_: Any) -> None:
+        if setting == self.name:
+            self._read = None
+
+    def _parse(self) -> tuple[T, list[str]]:
+        given: dict[str, Any] = dict(getattr(settings, self.name, {}))
+        known = typing.get_type_hints(self.schema, include_extras=True)
+        keys = [field.upper() for field in known]
+        unknown = {f'{self.name}["{key}"]': key for key in given if key not in keys}
+        in_environment = {name: name.removeprefix(f"{self.name}_") for name in os.environ}
+        unknown |= {
+            name: key
+            for name, key in in_environment.items()
+            if name != key and key not in keys and not OF_KUBERNETES.fullmatch(key)
+        }
+        problems = [
+            f"{name} is not a setting; {nearest(str(key), keys) or 'known are ' + ', '.join(keys)}."
+            for name, key in unknown.items()
+        ]
+        values = {}
+        for field, kind in known.items():
+            key = field.upper()
+            source = f"{self.name}_{key}" if f"{self.name}_{key}" in os.environ else f'{self.name}["{key}"]'
+            raw = os.environ.get(f"{self.name}_{key}", given.get(key, dataclasses.MISSING))
+            if raw is dataclasses.MISSING:
+                continue
+            try:
+                values[field] = read(raw, kind)
+            except ValueError as error:
+                problems.append(f"{source}: {error}.")
+        return self.schema(**values), problems
+
+
+def nearest(key: str, keys: list[str]) -> str:
+    """The key that was probably meant; empty when there is none."""
+    found = difflib.get_close_matches(key.upper(), keys, 1)
+    return f"{found[0]} is probably meant" if found else ""
+
+
+def read(raw: Any, kind: Any) -> Any:
+    """One value as its field's type. Raises ValueError that says what would be right."""
+    options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else (kind,)
+    if Seconds in options:
+        value = seconds(raw)
+        if value is None and type(None) not in options:
+            raise ValueError("a duration is needed here, not none")
+        return value
+    if type(None) in options and (raw is None or str(raw).strip().lower() == "none"):
+        return None
+    if bool in options:
+        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if str(raw).lower() not in words:
+            raise ValueError(f"{raw!r} is neither true nor false")
+        return words[str(raw).lower()]
+    wanted = next(option for option in options if option is not type(None))
+    if issubclass(wanted, StrEnum):
+        if raw not in list(wanted):
+            raise ValueError(f"{raw!r} is not one of {', '.join(wanted)}")
+        return wanted(raw)
+    if wanted is str:
+        return str(raw)
+    try:
+        value = wanted(raw)
+        if isinstance(raw, bool) or not math.isfinite(value) or (isinstance(raw, float) and value != raw):
+            raise ValueError
+    except (TypeError, ValueError):
+        kind_of_number = "a whole number" if wanted is int else "a number"
+        raise ValueError(f"{raw!r} is not {kind_of_number}") from None
+    return value

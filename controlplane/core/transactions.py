@@ -1,0 +1,115 @@
+"""Each item for itself: what the database refuses of one delays that one alone, and is named.
+
+Where a ring of waits stays thinkable although everybody locks in one order (servers, roots of executions, jobs,
+attempts, each by id), the transaction that PostgreSQL ends to break it is begun anew: here, and nowhere else.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import structlog
+from django.db import DatabaseError, OperationalError, connection, transaction
+from psycopg.errors import DeadlockDetected
+
+log = structlog.get_logger()
+
+Said = ParamSpec("Said")
+Heard = TypeVar("Heard")
+
+TRIES = 4
+"""Of a transaction that was ended to break a ring of waits."""
+OF_THE_MOMENT = ("08", "53", "57", "25P03", "40", "55P03")
+"""Of the connection, resources, a shutdown or a limit on statements, a suspended transaction, a ring that stays,
+a lock that somebody keeps for too long, as who builds an index does."""
+NOTE = (Path(__file__).resolve().parents[2] / "liveness" / "sql" / "left_out.sql").read_text()
+
+
+def is_down(error: Exception) -> bool:
+    """Whether the database is away altogether: then no other step can do better than the one that failed."""
+    return isinstance(error, OperationalError) and (connection.connection is None or not connection.is_usable())
+
+
+def is_cut_off(error: Exception) -> bool:
+    """Whether this is no word of the database on what was asked, but on the moment: with each row for itself it would
+    fare no better, and wait as long again for each.
+
+    See OF_THE_MOMENT; the driver itself has no code.
+    """
+    code = getattr(error.__cause__, "sqlstate", None)
+    return isinstance(error, OperationalError) and (code is None or code.startswith(OF_THE_MOMENT))
+
+
+def unringed(call: Callable[Said, Heard]) -> Callable[Said, Heard]:
+    """A call that is a transaction, or many, begun anew when it was ended to break a ring of waits."""
+
+    @wraps(call)
+    def tried(*args: Said.args, **kwargs: Said.kwargs) -> Heard:
+        if connection.in_atomic_block:
+            return call(*args, **kwargs)  # a part of a transaction: the whole is to begin anew
+        for tries in range(1, TRIES + 1):
+            try:
+                return call(*args, **kwargs)
+            except OperationalError as error:
+                if tries == TRIES or not isinstance(error.__cause__, DeadlockDetected):
+                    raise
+                log.warning("Ended to break a ring of waits; trying again", call=call.__qualname__)
+            time.sleep(random.uniform(0, 0.05 * tries))  # noqa: S311 - so that the two do not meet again
+        raise AssertionError
+
+    return tried
+
+
+def atomic(call: Callable[Said, Heard]) -> Callable[Said, Heard]:
+    """A call that is one transaction, or a part of its caller's; see `unringed`."""
+    return unringed(transaction.atomic(call))
+
+
+def named(step: str, row: object, error: Exception) -> None:
+    """Say in the log, the metrics and on the pages which item is left out of what, and why."""
+    why = str(error).strip().split("\n")[0]
+    log.error("A row is left out: it could not be written", step=step, row=str(row), error=why)
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(NOTE, {"step": step, "row": str(row), "error": why[:1000]})
+    except DatabaseError as failure:
+        if is_cut_off(failure):
+            raise
+        log.exception("That a row is left out could not be noted")
+
+
+@contextmanager
+def for_itself(step: str, row: object) -> Iterator[None]:
+    """What is done to one item, in transactions of its own: when the database refuses it, the rest goes on."""
+    try:
+        yield
+    except DatabaseError as error:
+        if is_cut_off(error):
+            raise
+        named(step, row, error)
+
+
+def halved(
+    do: Callable[[Sequence[Any]], list[Heard]],
+    items: Sequence[Any],
+    left_out: Callable[[Any, DatabaseError], list[Heard]],
+) -> list[Heard]:
+    """Do it to all, and when the database refuses that, to each half, down to the one that is `left_out`.
+
+    `do` is a transaction or a part of one, and nothing of it is done when it fails.
+    """
+    try:
+        return do(items)
+    except DatabaseError as error:
+        if is_cut_off(error):
+            raise
+        if len(items) == 1:
+            return left_out(items[0], error)
+        if not items:
+            raise
+    half = len(items) // 2
+    return halved(do, items[:half], left_out) + halved(do, items[half:], left_out)

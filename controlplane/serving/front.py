@@ -1,0 +1,195 @@
+"""What stands between granian and Django: bodies arrive here, and calls get their seats.
+
+granian speaks RSGI with it, so that a body that does not come holds a socket and nothing else. Only a call whose body
+is there takes a thread, if there is a seat for it, and Django answers it there by WSGI.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import orjson
+import structlog
+from django.http import HttpResponse
+
+from controlplane.core import problems
+from controlplane.core.batching import Together
+from controlplane.core.problems import Problem
+from controlplane.core.rest import BODY_LIMIT
+from controlplane.core.threads import Threads
+from controlplane.serving.callers import Callers, Scope
+from controlplane.serving.seats import Lane, Seats
+from jobs.api import shortcut
+from jobs.services.heartbeats import Plain
+
+log = structlog.get_logger()
+
+BODY_WITHIN = 15.0
+"""Seconds in which a body must have arrived."""
+SAY_AGAIN = 10.0
+"""Seconds between two lines of the log that say that calls are refused."""
+BEAT_THREADS = 4
+"""For those that hang there is another."""
+
+Environ = dict[str, Any]
+Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class BodyTooSlow(Problem):
+    """The body did not arrive in time; nothing was changed. Try again."""
+
+    status = 408
+    code = "body_too_slow"
+
+
+class Front:
+    """An application for granian. Plain heartbeats share a statement and take no seat; see jobs.api.shortcut."""
+
+    def __init__(self, django: Application, seats: int) -> None:
+        self._django = django
+        self._callers, self._seats, self._threads = Callers(), Seats(seats), Threads(seats, "call")
+        self._hear = Together(shortcut.answers, shortcut.patience(), Threads(BEAT_THREADS, "heartbeats"))
+        self._refused, self._refused_at, self._has_warned = 0, -SAY_AGAIN, False
+
+    async def __rsgi__(self, scope: Scope, proto: Any) -> None:
+        if scope.proto != "http":
+            proto.close(404)
+            return
+        answer = await self.answer(scope, proto)
+        if answer is None:  # its caller has gone
+            proto.response_empty(400, [])
+        else:
+            proto.response_bytes(*answer)
+
+    def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """By WSGI, which has neither seats nor a time limit for bodies: who says half of one holds a thread."""
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("Served by WSGI, half a body holds a thread: use granian --interface rsgi")
+        return self._django(environ, start_response)
+
+    async def answer(self, scope: Scope, proto: Any) -> Answer | None:
+        """None: its caller has gone meanwhile."""
+        call = self._callers.call(scope)
+        try:
+            with self._seats.room(call):
+                body = await body_of(scope, proto)
+                if body is None:
+                    return None
+                environ = environ_of(scope, body)
+                if call.lane == Lane.HEARTBEAT_OR_REPORT and (beat := shortcut.plain(environ)) is not None:
+                    response = await self._heard(beat)
+                    if response is not None:
+                        return Answer(response.status_code, list(response.items()), response.content)
+                if not await self._seats.take(call, proto.client_disconnect):
+                    return None
+                try:
+                    answer = await self._threads.run(partial(answered, self._django, environ))
+                finally:
+                    self._seats.leave(call)
+        except Problem as problem:
+            self._say_refused(problem)
+            return refusal(problem)
+        self._callers.learn(scope, answer.status)
+        return answer
+
+    async def _heard(self, beat: Plain) -> HttpResponse | None:
+        """None: it is to go the long way."""
+        try:
+            return await self._hear(beat)
+        except shortcut.UNHEARD as error:
+            return shortcut.unheard(error)
+
+    def _say_refused(self, problem: Problem) -> None:
+        self._refused += 1
+        if time.monotonic() - self._refused_at >= SAY_AGAIN:
+            log.warning("Calls are refused before they have a thread", calls=self._refused, reason=problem.code)
+            self._refused, self._refused_at = 0, time.monotonic()
+
+
+async def body_of(scope: Scope, proto: Any) -> bytes | None:
+    """The body; of one that is too large so much that Django sees it. None: its caller went in the middle of it.
+
+    What is too large is read on for a while, to nowhere: who is still sending would not read the answer.
+    Raises BodyTooSlow.
+    """
+    length = scope.headers.get("content-length")
+    if length is None and "transfer-encoding" not in scope.headers and scope.http_version.startswith("1"):
+        return b""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_WITHIN):
+            async for chunk in proto:
+                if size <= BODY_LIMIT:
+                    chunks.append(chunk)
+                size += len(chunk)
+                if size > 8 * BODY_LIMIT:
+                    break
+    except TimeoutError:
+        raise BodyTooSlow from None
+    if length is not None and size < min(int(length), 8 * BODY_LIMIT):
+        return None
+    return b"".join(chunks)[: BODY_LIMIT + 1]
+
+
+def environ_of(scope: Scope, body: bytes) -> Environ:
+    """The request as WSGI has it."""
+    name, _, port = scope.server.rpartition(":")
+    environ: Environ = {
+        "REQUEST_METHOD": scope.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": scope.path.encode().decode("latin-1"),
+        "QUERY_STRING": scope.query_string,
+        "SERVER_NAME": name,
+        "SERVER_PORT": port,
+        "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
+        "REMOTE_ADDR": scope.client.rpartition(":")[0],
+        "wsgi.version": (1, 0),
+        "wsgi.errors": sys.stderr,
+        "wsgi.url_scheme": scope.scheme,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    if scope.authority:
+        environ["HTTP_HOST"] = scope.authority
+    for name, value in scope.headers.items():
+        if "_" in name:
+            continue  # it would pass for the one with a hyphen
+        key = "HTTP_" + name.upper().replace("-", "_")
+        environ[key] = f"{environ[key]}{';' if key == 'HTTP_COOKIE' else ','}{value}" if key in environ else value
+    if (kind := environ.pop("HTTP_CONTENT_TYPE", None)) is not None:
+        environ["CONTENT_TYPE"] = kind
+    environ.pop("HTTP_CONTENT_LENGTH", None)
+    if body:
+        environ["CONTENT_LENGTH"] = str(len(body))
+    environ["wsgi.input"] = BytesIO(body)
+    return environ
+
+
+def answered(django: Application, environ: Environ) -> Answer:
+    """What Django answers, in this thread, to its last byte: who reads slowly holds none."""
+    started: list[Any] = []
+    content = django(environ, lambda *said: started.extend(said))
+    try:
+        body = b"".join(content)
+    finally:
+        if hasattr(content, "close"):
+            content.close()
+    return Answer(int(started[0].split()[0]), started[1], body)
+
+
+def refusal(problem: Problem) -> Answer:
+    headers = {"Content-Type": problems.CONTENT_TYPE, **problems.headers_of(problem)}
+    return Answer(problem.status, list(headers.items()), orjson.dumps(problem.body()))
