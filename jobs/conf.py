@@ -49,5 +49,5 @@ conf = Conf(Jobs, "JOBS")
 
 
 def waiting() -> dict[str, Any]:
-    """What sql/waits.sql asks: for how long a job waits that no alive worker may run."""
+    """What `waits_for_worker` asks: for how long a job waits that no alive worker may run."""
     return {"unmatched_after": conf().unmatched_after, "wait_after_loss": conf().wait_after_loss}

@@ -129,7 +129,9 @@ def figures() -> dict[str, Any]:
     written lately, `unwritten`; when the last check went through, `finished` (`check_age` ago), and how long it `took`;
     the `observed` clock, how long ago it last moved, `observed_lag`, and whether heartbeats get in, `witnessed`.
     """
-    row = sql.rows("figures", ended=sorted(states.TERMINAL), counted=COUNTED, only=None, looked=COUNTED, **waiting())[0]
+    row = sql.rows(
+        "read_figures", ended=sorted(states.TERMINAL), counted=COUNTED, only=None, looked=COUNTED, **waiting()
+    )[0]
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in AS_JSON}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
     return {**row._asdict(), **read, "counts": read["counts"] or {}, "about": read["about"] or [], "flags": flags}
@@ -144,7 +146,9 @@ def with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
     put_in_place(found, LARGE_FIELDS)
     put_in_place((attempt for job in found for attempt in job.attempts.all()), ["error"])
     hanging = [job.pk for job in found if may_stand_still(job)]
-    flags = {row.id: row.flag for row in sql.rows("flags", only=hanging, looked=None, **waiting())} if hanging else {}
+    flags = (
+        {row.id: row.flag for row in sql.rows("read_flags", only=hanging, looked=None, **waiting())} if hanging else {}
+    )
     for job in found:
         job.flags = [flags[job.pk]] if job.pk in flags else []
     return found
@@ -159,13 +163,13 @@ def may_stand_still(job: WorkerJob) -> bool:
 
 def holders() -> QuerySet[Server]:
     """Servers as `liveness.judged()` has them, with the number of attempts they hold, `held`."""
-    return liveness.judged().annotate(held=sql.written("held", IntegerField()))
+    return liveness.judged().annotate(held=sql.written("held_attempts", IntegerField()))
 
 
 INACTIVE = Q(state=ServerState.INACTIVE)
 ORDER: list[Any] = [
-    sql.written("rank", IntegerField()),
-    sql.written("soonest", FloatField()),
+    sql.written("attention_rank", IntegerField()),
+    sql.written("next_change_at", FloatField()),
     Written("case when s.state = 'INACTIVE' then s.state_changed_at end", DateTimeField()).desc(),
     "type", "name", "pk",
 ]  # fmt: skip
@@ -259,7 +263,7 @@ def placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
     Raises JobUnknown and JobNotWaiting.
     """
     rows, flagged = sql.sets(
-        "placement", "flags", job=job, owner=owner, staleness_multiplier=liveness_conf().staleness_multiplier,
+        "read_placement", "read_flags", job=job, owner=owner, staleness_multiplier=liveness_conf().staleness_multiplier,
         only=[job], looked=None, **waiting(),
     )  # fmt: skip
     if not rows:
@@ -288,7 +292,7 @@ def placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
 
 def log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[Any]:
     """Lines that a job's code wrote, oldest first, those whose id is greater than `after`; maybe of one attempt."""
-    return sql.rows("log_page", job=job, after=after, limit=limit, attempt=attempt)
+    return sql.rows("read_log_page", job=job, after=after, limit=limit, attempt=attempt)
 
 
 LOG_TAIL = """(

@@ -24,8 +24,8 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce
 
-from controlplane.core import statements
 from controlplane.core.model_fields import ClockTimestamp
+from controlplane.core.sql_book import composed
 from controlplane.core.statements import Written
 from liveness import states
 from liveness.conf import conf
@@ -38,7 +38,7 @@ SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::flo
 
 
 BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
-"""Seconds, of histograms; sql/bucket.sql has the same."""
+"""Seconds, of histograms; `histogram_bucket` has the same."""
 
 
 def servers() -> QuerySet[Server]:
@@ -47,9 +47,9 @@ def servers() -> QuerySet[Server]:
     heard = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(heard, template=SILENCE, output_field=FloatField()),
-        fresh=sql.written("fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
-        late=sql.written("late", BooleanField()),
-        own=sql.written("own", BooleanField(), own_digest=OWN_DIGEST),
+        fresh=sql.written("is_fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
+        late=sql.written("is_silent", BooleanField()),
+        own=sql.written("is_own", BooleanField(), own_digest=OWN_DIGEST),
     )
 
 
@@ -74,8 +74,8 @@ ENDED = states.GONE | {ServerState.TERMINATED_GRACEFULLY}
 
 
 def seconds_to(moment: str, **params: Any) -> Written:
-    """Seconds of observed time until a moment that the sweeps act on, `liveness/sql/moment.sql`; None: never."""
-    at = statements.text(sql.app, moment)
+    """Seconds of observed time until a moment that the sweeps act on, the rule `moment`; None: never."""
+    at = composed(sql.app, moment)
     return Written(f"(nullif({at}, 'infinity') - (select observed_now()))", FloatField(), **params)
 
 
@@ -88,9 +88,9 @@ def judged() -> QuerySet[Server]:
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
         since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
         lost_in=seconds_to("lost_at"),
-        moves_in=seconds_to("moves_at"),
-        overdue_in=seconds_to("overdue_at", initial_delay=conf().initial_delay),
-        braked=sql.written("braked", BooleanField()),
+        moves_in=seconds_to("running_attempts_move_at"),
+        overdue_in=seconds_to("disconnected_at", initial_delay=conf().initial_delay),
+        braked=sql.written("is_held_by_brake", BooleanField()),
         check_age=sql.written("check_age", FloatField()),
     )
 
@@ -179,7 +179,7 @@ def tallies() -> "QuerySet[Any, tuple[str, list[str], float]]":
 
 def unwritten() -> list[dict[str, Any]]:
     """The rows that could not be written within the last hour, the latest few."""
-    return json.loads(sql.rows("unwritten_lately")[0].unwritten or "[]")
+    return json.loads(sql.rows("list_rows_left_out")[0].unwritten or "[]")
 
 
 def needs_attention(server: Any) -> bool:
@@ -202,7 +202,7 @@ def with_beats(servers: QuerySet[Server], limit: int) -> QuerySet[Server]:
 
 def facets() -> Any:
     """What alive servers can be told apart by: `versions`, how many of each cluster, type and version, and `tags`."""
-    return sql.row("facets")
+    return sql.row("list_facets")
 
 
 def signs(

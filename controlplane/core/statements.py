@@ -1,16 +1,9 @@
-"""Hot statements live in named files; this runs them.
-
-In a file, `{{name}}` stands for the file of that name beside it, `{{app.name}}` for one of
-another app's, and `{{NAME}}` for a list of states, so that a condition has one home. `Written`
-makes such a piece an expression of the ORM.
-"""
+"""Runs the statements of the books (sql_book.py), and makes rules expressions of the ORM."""
 
 import re
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,30 +13,11 @@ from django.db.models import Field, Func
 from psycopg.rows import namedtuple_row
 
 from controlplane.core import transactions
+from controlplane.core.sql_book import check, composed
 
 log = structlog.get_logger()
 
-ROOT = Path(__file__).resolve().parents[2]
-INCLUDE = re.compile(r"\{\{(?:(\w+)\.)?(\w+)\}\}")
 PIECE = re.compile(r"\bs\.(\w+)|%\((\w+)\)s")
-WORDS: dict[str, str] = {}
-
-
-def define(**lists: Iterable[str]) -> None:
-    """Name lists of states for use in statements: `state in {{LIVE}}`."""
-    for name, words in lists.items():
-        WORDS[name] = "(" + ", ".join(f"'{word}'" for word in sorted(words)) + ")"
-
-
-@cache
-def text(app: str, name: str) -> str:
-    """The statement `app/sql/name.sql` with everything put in."""
-
-    def included(match: re.Match[str]) -> str:
-        other, part = match.groups()
-        return WORDS[part] if part in WORDS else text(other or app, part)
-
-    return INCLUDE.sub(included, (ROOT / app / "sql" / f"{name}.sql").read_text().strip())
 
 
 class Written(Func):
@@ -71,9 +45,10 @@ class Written(Func):
 
 
 class Statements:
-    """The statements of one app: `sql = Statements("jobs")`, then `sql.rows("claim", …)`."""
+    """The statements of one app: `sql = Statements("jobs")`, then `sql.rows("claim_jobs", …)`."""
 
     def __init__(self, app: str) -> None:
+        check(app)
         self.app = app
 
     @transactions.unringed
@@ -85,7 +60,7 @@ class Statements:
         """
         found = []
         with connection.cursor() as cursor:
-            cursor.execute(";\n".join(text(self.app, name) for name in names), params)
+            cursor.execute(";\n".join(composed(self.app, name) for name in names), params)
             for number in range(len(names)):
                 if number:
                     cursor.nextset()
@@ -106,7 +81,7 @@ class Statements:
         bare: Any = psycopg.Cursor(connection.connection, row_factory=namedtuple_row)
         make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
         with make(bare) as cursor:
-            cursor.execute(text(self.app, name), params)
+            cursor.execute(composed(self.app, name), params)
             return cursor.fetchall()
 
     def sweep(
@@ -146,7 +121,7 @@ class Statements:
 
     def written(self, name: str, output_field: "Field[Any, Any]", **params: Any) -> Written:
         """The piece `name` as an expression of the ORM."""
-        return Written(text(self.app, name), output_field, **params)
+        return Written(composed(self.app, name), output_field, **params)
 
     def row(self, *names: str, **params: Any) -> Any | None:
         """The only row of the last of the statements, or None."""

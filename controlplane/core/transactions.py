@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
 from django.db import DatabaseError, OperationalError, connection, transaction
 from psycopg.errors import DeadlockDetected
+
+from controlplane.core.sql_book import composed
 
 log = structlog.get_logger()
 
@@ -26,7 +27,6 @@ TRIES = 4
 OF_THE_MOMENT = ("08", "53", "57", "25P03", "40", "55P03")
 """Of the connection, resources, a shutdown or a limit on statements, a suspended transaction, a ring that stays,
 a lock that somebody keeps for too long, as who builds an index does."""
-NOTE = (Path(__file__).resolve().parents[2] / "liveness" / "sql" / "left_out.sql").read_text()
 
 
 def is_down(error: Exception) -> bool:
@@ -75,7 +75,9 @@ def named(step: str, row: object, error: Exception) -> None:
     log.error("A row is left out: it could not be written", step=step, row=str(row), error=why)
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(NOTE, {"step": step, "row": str(row), "error": why[:1000]})
+            cursor.execute(
+                composed("liveness", "note_row_left_out"), {"step": step, "row": str(row), "error": why[:1000]}
+            )
     except DatabaseError as failure:
         if is_cut_off(failure):
             raise

@@ -8,7 +8,7 @@ class TakenAttempt(models.Model):
 
     Every heartbeat's answer names it. Where its code had begun, the next attempt of the job waits until this row is
     gone: the server says so, or has ended, or is past its fence, or goes on for CANCEL_TIMEOUT though it was told
-    (jobs/sql/release_taken.sql). The table is nearly always empty, so that looking into it costs a claim and a
+    (`release_taken_attempts`). The table is nearly always empty, so that looking into it costs a claim and a
     heartbeat nothing. No foreign keys: whatever it refers to may go first.
     """
 

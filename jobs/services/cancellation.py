@@ -1,8 +1,8 @@
 """Executions are ended: by hand, or by their timeout. With an execution its children end, as many levels as there are.
 
-In two transactions: first the execution is CANCELLING, and nothing of it is given out or begins any more (claim.sql,
-start.sql); then its jobs are cancelled, a batch at a time. When the last of them has ended it is CANCELLED. A crash
-between the two is finished by the sweep.
+In two transactions: first the execution is CANCELLING, and nothing of it is given out or begins any more (statements
+`claim_jobs`, `start_attempts`); then its jobs are cancelled, a batch at a time. When the last of them has ended it is
+CANCELLED. A crash between the two is finished by the sweep.
 """
 
 from uuid import UUID
@@ -41,7 +41,7 @@ def cancel(execution: UUID, by: str, owner: UUID | None = None) -> None:
 def time_out() -> dict[str, int]:
     """Executions past their timeout_seconds are cancelled, with EXECUTION_TIMEOUT; how many, if any."""
     count, after = 0, UUID(int=0)
-    while due := sql.rows("execution_overdue", batch=BATCH, after=after):
+    while due := sql.rows("find_overdue_executions", batch=BATCH, after=after):
         for row in due:
             message = f"exceeded its timeout of {row.timeout_seconds:g} s"
             with for_itself("executions timed out", row.id):
@@ -54,9 +54,9 @@ def time_out() -> dict[str, int]:
 @atomic
 def stop(executions: list[UUID], code: str, message: str) -> list[UUID]:
     """Running executions are CANCELLING, and their children; which."""
-    sql.rows("cascade_lock", executions=executions)
+    sql.rows("lock_roots", executions=executions)
     error = orjson.dumps({"code": code, "message": message}).decode()
-    stopped = [row.id for row in sql.rows("execution_cancel", executions=executions, error=error)]
+    stopped = [row.id for row in sql.rows("cancel_executions", executions=executions, error=error)]
     cascade.move_on(stopped)
     return stopped
 
@@ -64,7 +64,7 @@ def stop(executions: list[UUID], code: str, message: str) -> list[UUID]:
 def halt_all() -> None:
     """Cancel the jobs of all executions that are CANCELLING: of each tree for itself."""
     after = UUID(int=0)
-    while trees := sql.rows("execution_halting", batch=BATCH, after=after):
+    while trees := sql.rows("find_halting_trees", batch=BATCH, after=after):
         for tree in trees:
             with for_itself("executions cancelled", tree.id):
                 halt(tree.id)
@@ -79,7 +79,7 @@ def halt(root: UUID) -> None:
 
 @atomic
 def halt_some(root: UUID) -> int:
-    rows = sql.rows("cascade_lock", "execution_halt", executions=[root], root=root, batch=BATCH)
+    rows = sql.rows("lock_roots", "halt_steps", executions=[root], root=root, batch=BATCH)
     cascade.move_on({row.execution for row in rows})
     return len(rows)
 
@@ -87,7 +87,7 @@ def halt_some(root: UUID) -> int:
 @atomic
 def cancel_blocked(step: UUID, execution: UUID) -> bool:
     """A step that waits for others is CANCELLED; whether it still did."""
-    sql.rows("cascade_lock", executions=[execution])
-    was_blocked = bool(sql.rows("cancel_blocked", job=step))
+    sql.rows("lock_roots", executions=[execution])
+    was_blocked = bool(sql.rows("cancel_blocked_step", job=step))
     cascade.move_on([execution])
     return was_blocked

@@ -48,10 +48,10 @@ def move_on(found: Iterable[UUID]) -> None:
     look: list[UUID] = sorted(found)
     if not look:
         return
-    roots = [row.id for row in sql.rows("cascade_lock", executions=look)]
+    roots = [row.id for row in sql.rows("lock_roots", executions=look)]
     is_told = True  # whether there may be a child whose end its parent has not heard
     while look or is_told:
-        rows = sql.rows("cascade", executions=look, roots=roots, output_limit=SIZE_LIMIT)
+        rows = sql.rows("propagate_ends", executions=look, roots=roots, output_limit=SIZE_LIMIT)
         executions.begin_children([row.id for row in rows if row.what == "begins"])
         look = sorted({row.execution for row in rows if row.what == "returns" and row.execution})
         is_told = any(row.what == "ended child" for row in rows)

@@ -57,8 +57,8 @@ def tick() -> None:
 
 def retire() -> int:
     """Lost servers that hold nothing since an earlier check become NOT_RUNNING; how many."""
-    found = sql.sweep("retire")
+    found = sql.sweep("retire_servers")
     for server in found:
         report(server.id, server.name, "lost", "NOT_RUNNING", "liveness", server.reason)
-    sql.sweep("empty")
+    sql.sweep("note_empty_servers")
     return len(found)

@@ -66,7 +66,7 @@ def given(token: ServerToken, limit: int, request_id: UUID | None, only: Sequenc
     """The rows of what is given to a worker; of some jobs `only`, or of all."""
     rows = sql.rows(
         "lock_server",
-        "claim",
+        "claim_jobs",
         server=token.server,
         version=token.version,
         limit=limit,

@@ -1,6 +1,6 @@
 """What waits for a moment of the database's clock follows it when it is set back, as a failover may do.
 
-Seen by the tick (liveness/sql/tick.sql) when it stood before the tick before: what is hidden then is hidden no longer
+Seen by the tick (`advance_clock`) when it stood before the tick before: what is hidden then is hidden no longer
 than one and a half check intervals. Claims pay nothing for it.
 """
 
@@ -32,7 +32,7 @@ def follow(by: float) -> None:
 @transaction.atomic
 def follow_slots(by: float) -> int:
     """The next slot of each trigger is the next by the clock as it is now; how many changed."""
-    now = sql.rows("now")[0].now
+    now = sql.rows("read_clock")[0].now
     ahead = Trigger.objects.filter(enabled=True, next_slot_at__gt=now).order_by("id")
     changed = 0
     for trigger in ahead.select_for_update(no_key=True):

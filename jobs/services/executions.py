@@ -127,7 +127,7 @@ def begin(plans: list[Plan], waiting_limit: int | None = None) -> list[UUID]:
     """
     rows = written(plans)
     stored = sql.rows(
-        "execution_submit",
+        "submit_executions",
         executions=drafts.dumped(rows.executions),
         steps=drafts.dumped(rows.steps),
         edges=drafts.dumped(rows.edges),
@@ -149,7 +149,7 @@ def begin_children(steps: Iterable[UUID]) -> None:
 
 
 def children(steps: list[UUID]) -> list[Plan]:
-    begun = sql.rows("execution_children", steps=steps) if steps else []
+    begun = sql.rows("list_children_to_begin", steps=steps) if steps else []
     return [
         Plan(
             {name: value for name, value in orjson.loads(row.action).items() if name != "type"},

@@ -55,7 +55,7 @@ def record_plain(beats: list[Plain]) -> list[Any | None]:
     try:
         with results.taken() as counts:
             rows = sql.prepared(
-                "beats",
+                "record_plain_heartbeats",
                 servers=[beat.token.server for beat in beats],
                 versions=[beat.token.version for beat in beats],
                 states=[beat.state for beat in beats],
@@ -97,7 +97,7 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
         # Where the server changes its state, a part of that transaction, which goes on without what cannot be written.
         with results.taken() as counts, transaction.atomic() if is_part else nullcontext():
             return sql.rows(
-                "heartbeat",
+                "record_worker_heartbeat",
                 server=token.server,
                 version=token.version,
                 claimed=[attempt for attempt in attempts if attempt not in held.running],
@@ -122,8 +122,8 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
         if not held.is_complete:
             return
         ended = sql.rows(
-            "unlisted_roots",
-            "unlisted",
+            "lock_roots_of_held_steps",
+            "end_forgotten_attempts",
             server=server.pk,
             listed=[*held.claimed, *held.running],
             max_resubmissions=conf().max_resubmissions,

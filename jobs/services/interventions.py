@@ -42,7 +42,7 @@ def cancel(job: UUID, by: str, owner: UUID | None = None) -> None:
 
     Asking again changes nothing.
     """
-    before, done = act(["cancel"], job, owner)
+    before, done = act(["cancel_job"], job, owner)
     if before.state in states.TERMINAL:
         raise refusal(before)
     if before.state == JobState.BLOCKED:
@@ -66,7 +66,7 @@ def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = No
     why = f"resubmitted by {name(by)}"
     error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
     before, (moved, copied) = act(
-        ["interrupt_move", "submit_again"], job, owner,
+        ["move_job", "resubmit_ended_job"], job, owner,
         event="MOVED", error=error and orjson.dumps(error).decode(), actor=by, reason=why, key=key,
     )  # fmt: skip
     if copied:
@@ -106,7 +106,7 @@ def fail(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> Non
     why = f"failed by {name(by)}"
     error = {"code": "FAILED_BY_OPERATOR", "message": reason or why, "by": by}
     before, _ = act(
-        ["interrupt_fail"],
+        ["fail_job"],
         job,
         owner,
         event="ENDED",
@@ -126,9 +126,9 @@ def act(statements: list[str], job: UUID, owner: UUID | None, **said: Any) -> tu
     """The job as it was found, and the rows of each statement on it. Raises JobUnknown."""
 
     def attempt(*, with_consequences: bool) -> tuple[Any, list[list[Any]]]:
-        roots = ["interrupt_root"] * with_consequences
+        roots = ["lock_root_of_job"] * with_consequences
         found, *done = sql.sets(
-            *roots, "interrupt_lock", *statements, job=job, owner=owner, with_consequences=with_consequences,
+            *roots, "lock_job", *statements, job=job, owner=owner, with_consequences=with_consequences,
             max_resubmissions=conf().max_resubmissions, **said,
         )[len(roots):]  # fmt: skip
         if not found:

@@ -74,8 +74,8 @@ def keep(token: ServerToken, late: list[tuple[Report, Result]]) -> None:
         for (report, result), body in zip(late, bodies, strict=True)
     ]
     sql.rows(
-        "late_jobs",
-        "keep_late",
+        "lock_jobs_of_late_reports",
+        "store_late_reports",
         attempts=[report.attempt for report, _ in late],
         server=token.server,
         late=orjson.dumps(rows).decode(),

@@ -1,4 +1,4 @@
-"""No job is lost with its worker. What becomes of each is decided in sql/settle.sql.
+"""No job is lost with its worker. What becomes of each is decided in `end_attempts`.
 
 Runs code twice when a worker that was lost is still at it: at-least-once is the promise. Its late
 reports are refused (jobs/services/reporting.py), so only one result is accepted.
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 BATCH = 5000
 LISTED = 100
-"""Jobs of a batch that the log names; the statements tell no more of each sort (sql/passed_on.sql)."""
+"""Jobs of a batch that the log names; the statements tell no more of each sort (`ends_to_propagate`)."""
 UNSAID = ("state", "job_state", "jobs", "listed", "attempts")
 
 
@@ -28,7 +28,7 @@ def recover(batch: int = BATCH) -> dict[str, int]:
     Any number may run at once: what one holds, the others skip.
     """
 
-    return in_batches("recover", batch, max_resubmissions=conf().max_resubmissions)
+    return in_batches("recover_attempts", batch, max_resubmissions=conf().max_resubmissions)
 
 
 def in_batches(

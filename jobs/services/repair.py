@@ -21,21 +21,21 @@ BATCH = 100
 def repair() -> dict[str, int]:
     """Move on what is torn; how many executions, if any."""
     count, after = 0, UUID(int=0)
-    while torn := sql.rows("execution_torn", batch=BATCH, after=after):
+    while torn := sql.rows("find_torn_executions", batch=BATCH, after=after):
         for row in torn:
             with for_itself("executions repaired", row.id):
                 mend(row.id)
                 count += 1
         after = torn[-1].id
     after = UUID(int=0)
-    while torn := sql.rows("job_torn", batch=BATCH, after=after):
+    while torn := sql.rows("find_torn_jobs", batch=BATCH, after=after):
         for row in torn:
             with for_itself("jobs repaired", row.id):
                 count += mend_job(row.id, row.child)
         after = torn[-1].id
     cancellation.halt_all()
     after = UUID(int=0)
-    while evaluations := [row.id for row in sql.rows("trigger_torn", batch=BATCH, after=after)]:
+    while evaluations := [row.id for row in sql.rows("find_torn_evaluations", batch=BATCH, after=after)]:
         for evaluation in evaluations:
             with for_itself("evaluations followed up", evaluation):
                 triggers.follow_up([evaluation])
@@ -46,8 +46,8 @@ def repair() -> dict[str, int]:
 @atomic
 def mend(execution: UUID) -> None:
     """Count anew what the steps of an execution wait for, then pass on what has ended."""
-    sql.rows("cascade_lock", executions=[execution])
-    changed = sql.rows("execution_mend", execution=execution)
+    sql.rows("lock_roots", executions=[execution])
+    changed = sql.rows("mend_execution", execution=execution)
     executions.begin_children([row.child_of for row in changed if row.child_of])
     cascade.move_on([execution])
     log.warning("Execution repaired", execution=str(execution))
@@ -59,8 +59,8 @@ def mend_job(job: UUID, child: UUID | None) -> bool:
     if child is None:
         executions.begin_children([job])
     else:
-        sql.rows("cascade_lock", executions=[child])
-        sql.rows("job_mend", child=child)
+        sql.rows("lock_roots", executions=[child])
+        sql.rows("mend_job", child=child)
         cascade.move_on([child])
     log.warning("Job repaired", job=str(job))
     return True

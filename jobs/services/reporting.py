@@ -24,7 +24,8 @@ from liveness.services.tokens import ServerToken
 log = structlog.get_logger()
 
 
-STATEMENTS = {Event.STARTED: "start", Event.PROGRESS: "progress", Event.LOG: "log"}  # the others: "finish"
+STATEMENTS = {Event.STARTED: "start_attempts", Event.PROGRESS: "store_progress", Event.LOG: "store_log_lines"}
+FINISH = "finish_attempts"  # for all others
 LINES_KEPT = 10_000  # of an attempt
 NOT_STORED, STOPPED = "not_stored", "execution_stopped"
 
@@ -141,7 +142,7 @@ def consequential(token: ServerToken, attempts: set[UUID]) -> set[UUID]:
     """Those of the live attempts whose end moves an execution or a trigger on."""
     if not attempts:
         return set()
-    return {row.id for row in sql.rows("consequential", attempts=list(attempts), server=token.server)}
+    return {row.id for row in sql.rows("find_consequential_attempts", attempts=list(attempts), server=token.server)}
 
 
 def write(token: ServerToken, run: list[Report], *, with_consequences: bool = False) -> list[str | None]:
@@ -151,9 +152,9 @@ def write(token: ServerToken, run: list[Report], *, with_consequences: bool = Fa
     What the end of a job moves on must be moved on in the same transaction: such ends are applied only
     `with_consequences`, in the caller's.
     """
-    needed = {"finish"} if with_consequences else {statement_of(report.event) for report in run}
-    locks = ["report_roots", "report_jobs"] if with_consequences else ["report_jobs"]
-    statements = [name for name in ("start", "progress", "log", "finish") if name in needed]
+    needed = {FINISH} if with_consequences else {statement_of(report.event) for report in run}
+    locks = ["lock_reported_roots", "lock_reported_jobs"] if with_consequences else ["lock_reported_jobs"]
+    statements = [name for name in (*STATEMENTS.values(), FINISH) if name in needed]
     states_now: dict[str, dict[UUID | int, str]] = {name: {} for name in statements}
     answers = sql.sets(
         *locks,
@@ -178,12 +179,12 @@ def write(token: ServerToken, run: list[Report], *, with_consequences: bool = Fa
     )[len(locks) :]
     for name, rows in zip(statements, answers, strict=True):
         for row in rows:
-            states_now[name][row[0]] = row.attempt_state if name == "finish" else AttemptState.RUNNING.value
-        if name == "finish":
+            states_now[name][row[0]] = row.attempt_state if name == FINISH else AttemptState.RUNNING.value
+        if name == FINISH:
             log_otherwise(rows)
             cascade.run(rows)
     if with_consequences:
-        return [states_now["finish"].get(report.attempt) for report in run]
+        return [states_now[FINISH].get(report.attempt) for report in run]
     return [
         states_now[statement_of(report.event)].get(place if report.event == Event.LOG else report.attempt)
         for place, report in enumerate(run)
@@ -204,7 +205,7 @@ def log_otherwise(rows: list[Any]) -> None:
 
 
 def statement_of(event: Event) -> str:
-    return STATEMENTS.get(event, "finish")
+    return STATEMENTS.get(event, FINISH)
 
 
 def latest_progress(run: list[Report]) -> list[Report]:

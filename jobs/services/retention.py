@@ -37,18 +37,18 @@ class PruneFailed(Exception):
 class JobPruning(Pruning):
     @atomic
     def delete(self, span: Span) -> int:
-        ids = [row.id for row in sql.rows("prune_jobs_held", after=span.after, last=span.last, **self.before)]
+        ids = [row.id for row in sql.rows("lock_old_jobs", after=span.after, last=span.last, **self.before)]
         # A statement of its own: it also sees the late reports that came before the jobs were held.
-        return sql.rows("prune_jobs", ids=ids)[0].deleted
+        return sql.rows("delete_jobs", ids=ids)[0].deleted
 
 
 class ExecutionPruning(Pruning):
     @atomic
     def delete(self, span: Span) -> int:
-        roots = [row.id for row in sql.rows("prune_executions_held", after=span.after, last=span.last, **self.before)]
-        while steps := [row.id for row in sql.rows("prune_steps", roots=roots, batch=STEPS_BATCH)]:
-            sql.rows("prune_jobs", ids=steps)
-        return sql.rows("prune_executions", roots=roots)[0].deleted
+        roots = [row.id for row in sql.rows("lock_old_executions", after=span.after, last=span.last, **self.before)]
+        while steps := [row.id for row in sql.rows("list_steps", roots=roots, batch=STEPS_BATCH)]:
+            sql.rows("delete_jobs", ids=steps)
+        return sql.rows("delete_executions", roots=roots)[0].deleted
 
 
 def prune(*, dry_run: bool = False, tell: Callable[[str, int, int], None] = lambda *_: None) -> dict[str, int]:
@@ -105,7 +105,7 @@ def prunings() -> list[Pruning]:
         "server_heartbeats": liveness().heartbeat_retention,
         "attempt_heartbeats": conf().heartbeat_retention,
     }
-    before = sql.rows("prune_before", **kept)[0]
+    before = sql.rows("read_retention_limits", **kept)[0]
     executions = {"executions": before.executions}
     return [
         ExecutionPruning("executions", sql, FIRST, executions, EXECUTIONS_BATCH),

@@ -31,19 +31,19 @@ def seed(servers: int, jobs: int, *, force: bool = False, tell: Callable[[str, i
         raise NotEmpty
     # A digest that belongs to no text: nobody comes in by this token.
     token = ApiToken.objects.create(name="seed", role="client", prefix="seed", digest=secrets.token_bytes(32))
-    sql.rows("seed_guards", triggers=first_states())
+    sql.rows("relax_guards", triggers=first_states())
     # More than the jobs that are made to run on each.
     said = {"token": token.pk, "interval": HEARTBEAT_INTERVAL, "timeout": TIMEOUT}
     capacity = max(4, math.ceil(jobs / servers * 0.02))
     workers: list[Any] = []
     for first in range(1, servers + 1, SERVERS_A_BATCH):
         last = min(first + SERVERS_A_BATCH - 1, servers)
-        workers += sql.rows("seed_servers", first=first, last=last, capacity=capacity, **said)
+        workers += sql.rows("make_servers", first=first, last=last, capacity=capacity, **said)
         tell("servers", last)
     ids = {"workers": [row.id for row in workers], "working": [row.id for row in workers if row.works]}
     for first in range(1, jobs + 1, JOBS_A_BATCH):
         last = min(first + JOBS_A_BATCH - 1, jobs)
-        sql.rows("seed_jobs", first=first, last=last, jobs=jobs, owner=token.pk, **ids)
+        sql.rows("make_jobs", first=first, last=last, jobs=jobs, owner=token.pk, **ids)
         tell("jobs", last)
 
 

@@ -26,7 +26,7 @@ def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = J
     """
     drafts = list(written(jobs))
     stored = sql.rows(
-        "submit",
+        "submit_jobs",
         owner=owner and owner.pk,
         kind=kind,
         jobs=drafting.dumped(drafts),

@@ -94,13 +94,18 @@ def stale(
     `alive` then and has this id."""
     alive, id = after
     return sql.rows(
-        "stale", claimed_stale_after=claimed, running_stale_after=running, limit=limit, alive=alive, after=id
+        "list_stale_attempts",
+        claimed_stale_after=claimed,
+        running_stale_after=running,
+        limit=limit,
+        alive=alive,
+        after=id,
     )
 
 
 def count_stale(older_than: float) -> dict[str, int]:
     """How many live attempts there are without a sign of life for so many seconds, by state."""
-    return dict(sql.rows("count_stale", claimed_stale_after=older_than, running_stale_after=older_than))
+    return dict(sql.rows("count_stale_attempts", claimed_stale_after=older_than, running_stale_after=older_than))
 
 
 def end(
@@ -111,7 +116,7 @@ def end(
     progress: Callable[[int], None] = lambda count: None,
 ) -> dict[str, int]:
     return recovery.in_batches(
-        "sweep",
+        "end_overdue_attempts",
         progress=progress,
         **thresholds,
         actor=actor,
@@ -122,11 +127,11 @@ def end(
 
 def expire() -> dict[str, int]:
     """Jobs past their good_until are EXPIRED; how many."""
-    return recovery.in_batches("expire")
+    return recovery.in_batches("expire_jobs")
 
 
 def give_up() -> dict[str, int]:
     """Jobs that no alive worker may run are FAILED after UNMATCHED_AFTER; how many."""
     if conf().unmatched_after is None:
         return {}
-    return recovery.in_batches("give_up", looked=None, **waiting())
+    return recovery.in_batches("fail_unmatched_jobs", looked=None, **waiting())

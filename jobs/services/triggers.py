@@ -51,7 +51,7 @@ def evaluate_due() -> int:
     while True:
         with transaction.atomic():
             # Held until its next slot is written: another scheduler skips it meanwhile.
-            due = sql.rows("trigger_due", batch=BATCH, seen=seen)
+            due = sql.rows("find_due_triggers", batch=BATCH, seen=seen)
             triggers = Trigger.objects.in_bulk([row.id for row in due])
             for row in due:
                 try:
@@ -139,7 +139,7 @@ def change(trigger: UUID, said: dict[str, Any]) -> Trigger:
 @atomic
 def stored(trigger: Trigger) -> Trigger:
     """Store a trigger, new or changed; slots that have come are evaluated, or missed, as it was before."""
-    now = sql.rows("now")[0].now
+    now = sql.rows("read_clock")[0].now
     before = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger.pk, next_slot_at__lte=now).first()
     if before is not None and before.enabled:
         try:
@@ -183,7 +183,7 @@ def evaluate(trigger: UUID, by: str, key: str | None = None) -> tuple[TriggerSlo
             return known, False
         if is_in_flight(found):
             raise EvaluationInFlight
-        now = sql.rows("now")[0].now
+        now = sql.rows("read_clock")[0].now
         return begin(found, now, now, by=by, key=key), True
 
 

@@ -1,4 +1,162 @@
+-- step: silent_attempts
+from jobs_attempt a
+  join liveness_server s on s.id = a.server_id
+ cross join liveness_clock clock
+ where a.state in {{LIVE}}
+   and clock.reading - a.alive_observed
+       > case a.state when 'CLAIMED' then %(claimed_stale_after)s::float8 else %(running_stale_after)s::float8 end
+
+-- statement: end_overdue_attempts
 -- End the attempts whose time is over.
-with {{overdue}},
-{{settle}}
-{{counted}}
+-- Live attempts whose time is over though nobody lost their server; the first cause counts. A threshold that is null
+-- is not looked at. An operator's own sweep (by_hand) asks for no strategy.
+-- Both rows are locked and judged again: a heartbeat or a completion that came between the search and the write wins.
+-- takes: actor text, cancel_timeout float8, timeouts bool, claimed_stale_after float8, by_hand bool,
+--   running_stale_after float8, only uuid[], batch bigint, max_resubmissions int
+-- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[], evaluations uuid[],
+--   listed uuid[], attempts uuid[]
+with held as materialized (
+    select j.id as job_id, a.id, j.state as was, cause.event, null::jsonb as output,
+           jsonb_build_object(
+               'code', cause.code, 'message', cause.message, 'server', s.id, 'host', s.hostname, 'pid', a.pid,
+               'threshold', cause.threshold, 'started_at', a.started_at, 'detected_at', clock_timestamp()) as error,
+           cause.message as reason, %(actor)s as actor, s.id as server_id, j.cancel_requested_at, j.on_worker_lost,
+           j.resubmissions, j.retries, j.available_at
+      from jobs_attempt a
+      join liveness_server s on s.id = a.server_id
+      join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
+     cross join liveness_clock clock
+     cross join lateral (
+        select 'LOST' as event, 'CANCEL_TIMEOUT' as code, 'the worker did not confirm the cancellation' as message,
+               %(cancel_timeout)s::float8 as threshold
+         where j.cancel_requested_observed + %(cancel_timeout)s::float8 <= clock.reading
+        union all
+        -- A quarter of the server's timeout later than the worker itself: a completion may be on its way.
+        select 'FAILED', 'STEP_TIMEOUT', format('exceeded its timeout of %%s s', j.timeout_seconds), j.timeout_seconds
+         where %(timeouts)s and a.state = 'RUNNING'
+           and a.started_observed + j.timeout_seconds + s.timeout / 4 <= clock.reading
+           and (not {{is_lost(s)}} or s.worker_task_restart_strategy = 'NEVER')
+        union all
+        select 'LOST', 'CLAIM_STALE', 'no sign of life of the claim', %(claimed_stale_after)s::float8
+         where a.state = 'CLAIMED' and clock.reading - a.alive_observed > %(claimed_stale_after)s::float8
+        union all
+        select case when %(by_hand)s then 'ENDED' else 'LOST' end, 'WORKER_CRASHED', 'no sign of life of the code',
+               %(running_stale_after)s::float8
+         where a.state = 'RUNNING'
+           -- Of a silent server nothing else is heard either, and that is the liveness check's business alone: the code
+           -- is stale when its server was heard since, for so long. By hand is as the operator says.
+           and case when %(by_hand)s then clock.reading else s.heard_observed end - a.alive_observed
+               > %(running_stale_after)s::float8
+           and (%(by_hand)s or not {{is_lost(s)}} and s.worker_task_restart_strategy <> 'NEVER')
+         limit 1
+     ) cause
+     where a.state in {{LIVE}}
+       and (%(only)s::uuid[] is null or j.id = any(%(only)s))
+       -- Of those alone that have a cause: a condition on the job alone would be judged first, of every live one.
+       and case when cause.event is null then false else {{root_is_locked(j)}} end
+     order by j.id
+     limit %(batch)s
+       for no key update of j, a skip locked
+),
+-- due: select job_id as id from held
+{{end_attempts}}
+{{count_verdicts}}
+
+-- statement: expire_jobs
+-- They are EXPIRED; how many.
+-- Pending jobs that were good until a moment that has passed.
+-- takes: only uuid[], batch bigint
+-- returns: state text, jobs bigint, executions uuid[], evaluations uuid[], listed uuid[]
+with late as (
+    select j.id
+      from (select id from jobs_workerjob
+             where state = 'PENDING' and good_until < clock_timestamp()
+               and (%(only)s::uuid[] is null or id = any(%(only)s))
+             order by id) due
+     cross join lateral (
+           select j.id from jobs_workerjob j
+            where j.id = due.id and j.state = 'PENDING' and j.good_until < clock_timestamp() and {{root_is_locked(j)}}
+              for no key update skip locked
+           ) j
+     limit %(batch)s
+),
+-- due: select id from late
+expired as (
+    update jobs_workerjob j
+       set state = 'EXPIRED', finished_at = clock_timestamp(),
+           error = jsonb_build_object('code', 'EXPIRED', 'message', format('it was good until %%s', j.good_until))
+      from late
+     where j.id = late.id
+ returning j.id as job_id, j.state, j.execution_id, j.kind
+)
+select state, count(*) as jobs, {{ends_to_propagate}}
+  from expired group by state
+
+-- statement: fail_unmatched_jobs
+-- Nobody can run them: they fail; how many, by the tags that nobody has.
+-- takes: only uuid[], looked bigint, unmatched_after float8, wait_after_loss bool, batch bigint
+-- returns: state text, required_tags text[], reason text, jobs bigint, executions uuid[], evaluations uuid[],
+--   listed uuid[]
+with recursive {{pending_tag_sets}},
+{{jobs_without_worker}},
+-- Unmatched jobs that waited too long, a batch, locked if they wait still and have not waited anew.
+due as materialized (
+    select j.id, j.pending_observed
+      from unmatched j
+     cross join liveness_clock clock
+     where not {{waits_for_worker(j)}}
+       and clock.reading - j.pending_observed > %(unmatched_after)s
+       and j.available_at < clock_timestamp() - make_interval(secs => %(unmatched_after)s)
+       and not exists (select from liveness_instance where maintenance_since is not null)
+     order by j.id
+),
+hung as (
+    select held.id
+      from due
+     cross join lateral (
+           select j.id from jobs_workerjob j
+            where j.id = due.id and j.state = 'PENDING' and j.pending_observed = due.pending_observed and {{root_is_locked(j)}}
+              for no key update skip locked
+           ) held
+     limit %(batch)s
+),
+-- due: select id from hung
+given_up as (
+    update jobs_workerjob j
+       set state = 'FAILED', finished_at = clock_timestamp(),
+           error = jsonb_build_object(
+               'code', 'NO_MATCHING_WORKER', 'message', 'No active worker with required tags to run this step',
+               'required_tags', to_jsonb(j.required_tags))
+      from hung
+     where j.id = hung.id
+ returning j.id as job_id, j.state, j.required_tags, j.error ->> 'message' as reason, j.execution_id, j.step, j.kind
+),
+noted as (
+    insert into jobs_executionevent (execution_id, code, step, line)
+    select execution_id, 'NO_MATCHING_WORKER', step, format('%%s: %%s', step, reason)
+      from given_up where execution_id is not null
+)
+select state, required_tags, reason, count(*) as jobs, {{ends_to_propagate}}
+  from given_up group by state, required_tags, reason
+
+-- statement: list_stale_attempts
+-- Live attempts without a sign of life for longer than the thresholds, the most silent first, those after a place in
+-- this order (null: from the first). It is the order of their last signs of life, so that a page goes on where the one
+-- before ended though time has passed. Nothing is changed.
+-- takes: claimed_stale_after float8, running_stale_after float8, after uuid, alive float8, limit bigint
+-- returns: id uuid, number int, state text, job uuid, server uuid, server_name text, hostname text, pid int,
+--   silence float8, alive float8, heard_at timestamptz
+select a.id, a.number, a.state, a.job_id as job, s.id as server, s.name as server_name, s.hostname, a.pid,
+       clock.reading - a.alive_observed as silence, a.alive_observed as alive, greatest(a.heartbeat_at, a.started_at, a.claimed_at) as heard_at
+{{silent_attempts}}
+   and (%(after)s::uuid is null or (a.alive_observed, a.id) > (%(alive)s::float8, %(after)s::uuid))
+ order by a.alive_observed, a.id
+ limit %(limit)s
+
+-- statement: count_stale_attempts
+-- How many there are, by state; a threshold that is null counts none.
+-- takes: claimed_stale_after float8, running_stale_after float8
+-- returns: state text, count bigint
+select a.state, count(*)
+{{silent_attempts}}
+ group by a.state

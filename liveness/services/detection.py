@@ -14,7 +14,7 @@ def tick() -> float:
     """A check begins: observed time advances, if heartbeats can get in. Seconds by which the database's clock was set
     back, if it was, and what waits for a moment of it has not followed."""
     window = witness_window()
-    clock = sql.row("tick", interval=conf().interval, window=window, own_digest=OWN_DIGEST)
+    clock = sql.row("advance_clock", interval=conf().interval, window=window, own_digest=OWN_DIGEST)
     if clock is not None and not clock.witnessed:
         log.warning("No heartbeat got in lately: observed time stands still, and nobody is disconnected", window=window)
     return clock.set_back_by if clock is not None else 0
@@ -23,7 +23,7 @@ def tick() -> float:
 def brake() -> None:
     """Hold each type of server of which too many would be disconnected at once."""
     found = sql.rows(
-        "brake",
+        "judge_brake",
         brake_minimum=conf().brake_minimum,
         brake_share=conf().brake_share,
         initial_delay=conf().initial_delay,
@@ -38,12 +38,12 @@ def brake() -> None:
 
 def finish(took: float) -> None:
     """Note that a check went through, and in how many seconds, for the probes and the pages."""
-    sql.rows("finished", took=took)
+    sql.rows("note_check_finished", took=took)
 
 
 def fold() -> None:
     """Keep the counters few."""
-    sql.rows("fold")
+    sql.rows("fold_tallies")
 
 
 def detect() -> int:
@@ -54,10 +54,10 @@ def detect() -> int:
     # Whoever goes was silent by this reading already, so the brake, judged by one that is no earlier, has counted it;
     # and nobody goes when the brake cannot be judged. No lock is held from one to the other: a process that is
     # suspended in between would stop the checks of all.
-    [judged] = sql.rows("reading")
+    [judged] = sql.rows("read_observed_time")
     brake()
     found = sql.sweep(
-        "detect",
+        "disconnect_silent_servers",
         reading=judged.reading,
         initial_delay=conf().initial_delay,
         brake_max_hold=conf().brake_max_hold,
@@ -73,7 +73,7 @@ def detect() -> int:
 
 def deactivate() -> int:
     """What an earlier check found NOT_RUNNING becomes INACTIVE; how many."""
-    found = sql.sweep("deactivate")
+    found = sql.sweep("deactivate_servers")
     for server in found:
         report(server.id, server.name, "NOT_RUNNING", "INACTIVE", "liveness", server.reason)
     return len(found)

@@ -1,4 +1,4 @@
-"""A server is heard. The beat itself is sql/beat.sql; here is what happens when it says something new."""
+"""A server is heard. The beat itself is `record_beats`; here is what happens when it says something new."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Beat:
 def beat_once(token: ServerToken, beat: Beat, *, is_part: bool = False) -> Any | None:
     """The plain beat of a server: its row as it is now, or None when it may not beat. May be part of a transaction."""
     with results.taken() as counts:
-        return sql.row("record", server=token.server, version=token.version, **beat.params(), **counts)
+        return sql.row("record_server_heartbeat", server=token.server, version=token.version, **beat.params(), **counts)
 
 
 @unringed
@@ -96,9 +96,9 @@ def hear(
         if heard is None:
             # It may beat now that it is TERMINATING or reactivated; in the same transaction, so that no check finds it
             # silent in between. An ended server is answered but moves no clock.
-            heard = once(token, beat, is_part=True) or sql.row("answer", server=token.server)
+            heard = once(token, beat, is_part=True) or sql.row("read_ended_server", server=token.server)
         else:
-            heard = heard._replace(fence_after=sql.rows("fence", server=token.server)[0].fence_after)
+            heard = heard._replace(fence_after=sql.rows("read_fence", server=token.server)[0].fence_after)
     if heard is None:
         raise ServerUnknown
     return heard._replace(state=state)

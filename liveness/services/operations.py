@@ -60,7 +60,7 @@ def uncordon(server: UUID, by: str, note: str) -> None:
 def drain(server: UUID, by: str, note: str, deadline: float | None = None) -> None:
     """Cordon it and give it `deadline` seconds, by default its grace period, to finish what it holds.
 
-    Then it gives back what is left; what it still holds a timeout later is recovered (jobs/sql/lost.sql).
+    Then it gives back what is left; what it still holds a timeout later is recovered (`recover_attempts`).
     """
     row = locked(server, may_drain)
     seconds = row.termination_grace_period if deadline is None else deadline
@@ -85,7 +85,7 @@ def undrain(server: UUID, by: str, note: str) -> None:
 
 @atomic
 def disconnect(server: UUID, by: str, note: str) -> None:
-    """It counts as lost, as if it had been silent for its timeout; jobs/sql/lost.sql says when its jobs move."""
+    """It counts as lost, as if it had been silent for its timeout; `recover_attempts` says when its jobs move."""
     row = locked(server, may_disconnect)
     transitions.move(row, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=note)
 

@@ -94,7 +94,7 @@ def enter(digest: bytes, registration: Registration) -> Any | None:
     said["program"] = said.pop("version")
     said["reactivate_on_heartbeat"] = conf().reactivate_on_heartbeat
     said["capabilities"] = orjson.dumps(said["capabilities"]).decode()
-    server = sql.row("lock_registrar", "register", digest=digest, **said)
+    server = sql.row("lock_registrar", "register_server", digest=digest, **said)
     if server is None:
         return None
     if server.state in states.FINAL | states.GONE:

@@ -44,7 +44,7 @@ class Pruning:
             return
         after, has_old = self.first, True
         while has_old:
-            found = self.sql.rows(f"prune_{self.name}_due", after=after, batch=self.batch, **self.before)[0]
+            found = self.sql.rows(f"scan_{self.name}", after=after, batch=self.batch, **self.before)[0]
             if found.due:
                 yield Span(after, found.last, found.due)
             after, has_old = found.last, found.has_old
@@ -52,13 +52,13 @@ class Pruning:
     @atomic
     def delete(self, span: Span) -> int:
         """Delete what is due there; how many. What someone else has deleted meanwhile is not counted again."""
-        return self.sql.rows(f"prune_{self.name}", after=span.after, last=span.last, **self.before)[0].deleted
+        return self.sql.rows(f"delete_{self.name}", after=span.after, last=span.last, **self.before)[0].deleted
 
 
 class EventPruning(Pruning):
     @atomic
     def delete(self, span: Span) -> int:
-        names = ("prune_open", "prune_events", "prune_close")
+        names = ("allow_event_deletion", "delete_events", "forbid_event_deletion")
         return self.sql.sets(*names, after=span.after, last=span.last, **self.before)[1][0].deleted
 
 

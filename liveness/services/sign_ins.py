@@ -26,7 +26,12 @@ def count(name: str, address: str) -> float:
     limits = {key(name, at): OF_NAME, key("", at): OF_ADDRESS}
     at_once, pauses = zip(*limits.values(), strict=True)
     counted = sql.row(
-        "lock_sign_in", "sign_in", address=at, keys=list(limits), at_once=list(at_once), pauses=list(pauses)
+        "lock_sign_ins_of_address",
+        "count_sign_in",
+        address=at,
+        keys=list(limits),
+        at_once=list(at_once),
+        pauses=list(pauses),
     )
     return counted.seconds if counted else 0
 

@@ -9,4 +9,4 @@ from liveness.sql import sql
 
 def begins(task: str, after: float) -> bool:
     """Whether this task begins now: it was not begun within the last `after` seconds."""
-    return sql.row("begins", task=task, after=after) is not None
+    return sql.row("begin_task", task=task, after=after) is not None

@@ -1,6 +1,7 @@
-"""The statements of this app, a file each. Docs: controlplane/core/statements.py."""
+"""The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
 
-from controlplane.core.statements import Statements, define
+from controlplane.core.sql_book import define
+from controlplane.core.statements import Statements
 from liveness import states
 
 define(

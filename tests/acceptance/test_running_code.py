@@ -18,7 +18,7 @@ sh -c 'trap "" TERM; echo $$ > {0}.child; while true; do sleep 0.05; done' &
 echo $$ > {0}.parent; wait
 """
 CALLABLE = """
-from jobs.agent import progress
+from controlplane.agent import progress
 def large(size):
     progress(0.75, "nearly")
     return "x" * size

@@ -47,7 +47,7 @@ def test_what_an_operator_disconnects_moves_no_sooner_than_it_must_have_fenced_i
 
 
 def test_a_heartbeat_that_is_being_stored_keeps_its_attempt_from_the_sweep(committed, threads):
-    """The lock on the attempt, and the second look at it, in overdue.sql."""
+    """The lock on the attempt, and the second look at it, in `is_overdue`."""
     submit_many(1)
     one = committed()
     attempt = one.hold()["id"]
@@ -65,7 +65,7 @@ def test_a_heartbeat_that_is_being_stored_keeps_its_attempt_from_the_sweep(commi
 def test_code_that_begins_while_its_loss_is_recovered_is_not_requeued_as_if_it_had_not_begun(
     committed, threads, caplog
 ):
-    """`j.state = a.state` in lost.sql."""
+    """`j.state = a.state` in `recover_attempts`."""
     submit_many(1)
     one = committed()
     attempt = one.hold(running=False)
@@ -92,7 +92,7 @@ def test_code_that_begins_while_its_loss_is_recovered_is_not_requeued_as_if_it_h
 
 
 def test_a_lost_step_of_an_execution_that_is_being_cancelled_is_not_run_again(worker, submit, api, clock):
-    """`is_stopped` in settle.sql: the two transactions of a cancellation may lie far apart."""
+    """`is_stopped` in `end_attempts`: the two transactions of a cancellation may lie far apart."""
     client = api("client")
     step = {"key": "a", "action": {"type": "script", "command": "true"}}
     assert client.post("/executions", {"name": "x", "steps": [step]}).status_code == 201

@@ -9,7 +9,8 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.core.statements import by_key, text
+from controlplane.core.sql_book import composed
+from controlplane.core.statements import by_key
 from jobs.models import Attempt, WorkerJob
 from jobs.services import claiming, executions, recovery, submission
 from jobs.services.check import CheckFailed, check
@@ -147,7 +148,7 @@ def test_the_search_for_torn_executions_reads_no_table_as_a_whole(db):
     run("update jobs_workerjob set state = 'CANCELLED', finished_at = clock_timestamp() where execution_id is null")
     run("analyze jobs_execution, jobs_workerjob, jobs_stepdependency")
     said = {"batch": 100, "after": uuid.UUID(int=0)}
-    (plan,) = run("explain (format json) " + text("jobs", "execution_torn"), said)
+    (plan,) = run("explain (format json) " + composed("jobs", "find_torn_executions"), said)
     whole = [node["Relation Name"] for node in nodes(plan["Plan"]) if "Seq Scan" in node["Node Type"]]
     assert not {"jobs_workerjob", "jobs_stepdependency"} & set(whole)
 
@@ -160,7 +161,7 @@ def test_a_batch_of_the_recovery_reads_what_it_ends_and_not_all_that_is_lost(wor
     run("analyze jobs_workerjob, jobs_attempt")
     Server.objects.update(state="ERROR", state_actor="server")
     with CaptureQueriesContext(connection) as queries:
-        (counted,) = sql.sweep("recover", batch=100, max_resubmissions=3)
+        (counted,) = sql.sweep("recover_attempts", batch=100, max_resubmissions=3)
     assert counted.jobs == 100
     statement = next(query["sql"] for query in queries if "jobs_attempt" in query["sql"])
     with by_key():

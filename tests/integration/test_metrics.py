@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from controlplane.core.statements import text
+from controlplane.core.sql_book import composed
 from jobs.models import LateReport, WorkerJob
 from jobs.services.check import check
 from liveness import selectors
@@ -148,7 +148,7 @@ def test_a_counter_stays_when_what_it_counted_is_deleted(read, story):
         return {name: value for name, value in read().items() if re.search("_(total|count|sum|bucket)$", name[0])}
 
     ages = {name: value for name, value in counters().items() if not name[0].startswith("heartbeat_age")}
-    sql.rows("prune_open")
+    sql.rows("allow_event_deletion")
     ServerEvent.objects.all().delete()
     WorkerJob.objects.all().delete()
     detection.fold()
@@ -172,7 +172,7 @@ def test_a_check_folds_what_was_counted_into_one_row_for_each_counter(story, wor
 def test_the_buckets_are_the_same_in_both_places(db):
     with connection.cursor() as cursor:
         for le in selectors.BUCKETS:
-            bucket = f"select {text('liveness', 'bucket')} from (values (%s::float8)) as v (seconds)"  # noqa: S608
+            bucket = f"select {composed('liveness', 'histogram_bucket')} from (values (%s::float8)) as v (seconds)"  # noqa: S608
             cursor.execute(bucket, [le])
             assert cursor.fetchone()[0] == str(le)
 

@@ -105,7 +105,7 @@ def test_a_child_that_reads_no_input_is_not_waited_for(supervisor):
 def test_no_code_of_a_job_runs_when_its_agent_dies_before_the_warden_begins(tmp_path):
     code = f"""
 import os, selectors, subprocess
-from jobs.agent.supervisor import Command, Supervisor
+from controlplane.agent.supervisor import Command, Supervisor
 class Stopped(subprocess.Popen):
     def __init__(self, command, **options):
         super().__init__(["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh", *command], **options)
@@ -193,7 +193,7 @@ def test_the_warden_takes_no_notice_of_polite_signals(supervisor, tmp_path, numb
 
 PARENT = """
 import os, selectors, sys
-from jobs.agent.supervisor import Command, Supervisor
+from controlplane.agent.supervisor import Command, Supervisor
 supervisor = Supervisor(selectors.DefaultSelector())
 supervisor.start("key", Command(["sh", "-c", sys.argv[1]], dict(os.environ), b""))
 """
@@ -284,4 +284,5 @@ def test_the_warden_knows_the_clock_of_the_fence():
     from controlplane.agent import warden
 
     assert abs(warden.time.clock_gettime(warden.CLOCK) - uptime()) < 1
-    assert Path(warden.__file__).read_text().count("liveness") == 1  # named, not imported: it starts in no time
+    # Named, not imported: it starts in no time.
+    assert Path(warden.__file__).read_text().count("controlplane.agent") == 1

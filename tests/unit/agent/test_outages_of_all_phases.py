@@ -59,7 +59,7 @@ def beats(config, begins, ends, until):
 
 
 def silences(heard, witnessed, first_check, interval, window, until):
-    """What each check counts as silence: observed time as sql/tick.sql and observed_now() have it."""
+    """What each check counts as silence: observed time as `advance_clock` and observed_now() have it."""
     reading = advanced = heard_observed = 0.0
     was_witnessed, heard, witnessed = True, list(heard), list(witnessed)
     last_witness = -window

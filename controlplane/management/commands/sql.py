@@ -1,0 +1,43 @@
+from typing import IO, Any, cast
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
+from rich.console import Console
+from rich.table import Table
+
+from controlplane.core import sql_book
+
+APPS = ("liveness", "jobs")
+
+
+class Command(BaseCommand):
+    help = "List the statements of the control plane; with NAME print one as PostgreSQL gets it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", nargs="?", help="of a statement, a step or a rule, like recover_attempts")
+        parser.add_argument("--explain", action="store_true", help="plan the statement on the database as it is now")
+
+    def handle(self, *args: Any, name: str | None, explain: bool, **options: Any) -> None:
+        if name is None:
+            self.list_statements()
+            return
+        app = next((app for app in APPS if name.removesuffix("_due") in sql_book.blocks(app)), None)
+        if app is None:
+            raise CommandError(f"There is no {name!r}. `manage.py sql` lists all.")
+        self.stdout.write(self.plan(app, name) if explain else sql_book.composed(app, name))
+
+    def list_statements(self) -> None:
+        table = Table("Book", "Statement", "What it does", box=None)
+        for app in APPS:
+            for block in sql_book.blocks(app).values():
+                if block.kind == "statement":
+                    table.add_row(str(block.book.relative_to(sql_book.ROOT)), block.name, block.text)
+        Console(file=cast(IO[str], self.stdout)).print(table)
+
+    def plan(self, app: str, name: str) -> str:
+        """How PostgreSQL would run it, whatever the parameters are; nothing is run."""
+        if sql_book.blocks(app)[name].kind != "statement":
+            raise CommandError(f"{name} is a part of statements: only a whole statement can be planned.")
+        with connection.cursor() as cursor:
+            cursor.execute(f"explain (generic_plan) {sql_book.numbered(app, name).replace('%', '%%')}", ())
+            return "\n".join(row[0] for row in cursor.fetchall())

@@ -1,0 +1,86 @@
+-- statement: find_overdue_executions
+-- Executions past their timeout, by observed time.
+-- takes: after uuid, batch bigint
+-- returns: id uuid, timeout_seconds float8
+select e.id, e.timeout_seconds
+  from jobs_execution e, liveness_clock clock
+ where e.state = 'RUNNING' and e.started_observed + e.timeout_seconds <= clock.reading and e.id > %(after)s
+ order by e.id
+ limit %(batch)s
+
+-- statement: cancel_executions
+-- Executions are to end, with their children: what has not begun is CANCELLED, for the rest see `halt_steps`.
+-- Their roots are held (`lock_roots`).
+-- takes: error jsonb, executions uuid[]
+-- returns: id uuid
+with recursive stopping (id, error) as (
+    select e.id, %(error)s::jsonb from jobs_execution e
+     where e.id = any(%(executions)s::uuid[]) and e.state = 'RUNNING'
+     union
+    select c.id, jsonb_build_object('code', 'PARENT_CANCELLED', 'message', 'The execution that it is a step of ends')
+      from stopping
+      join jobs_workerjob p on p.execution_id = stopping.id
+      join jobs_execution c on c.parent_step_id = p.id and c.state = 'RUNNING'
+),
+stopped as (
+    update jobs_execution e
+       set state = 'CANCELLING', cancel_requested_at = clock_timestamp(), error = stopping.error
+      from (select id, (array_agg(error order by error ->> 'code'))[1] as error from stopping group by id) stopping
+     where e.id = stopping.id
+ returning e.id, {{timed_out(e)}} as calls_hooks
+),
+noted as (
+    insert into jobs_executionevent (execution_id, code, line)
+    select id, %(error)s::jsonb ->> 'code', %(error)s::jsonb ->> 'message' from stopping
+     where error ->> 'code' = 'EXECUTION_TIMEOUT'
+),
+cancelled as (
+    update jobs_workerjob j
+       set state = 'CANCELLED', finished_at = clock_timestamp(), passed_on = j.is_hook
+      from stopped
+     where j.execution_id = stopped.id and j.state = 'BLOCKED' and not (j.is_hook and stopped.calls_hooks)
+)
+select id from stopped
+
+-- statement: find_halting_trees
+-- The trees in which steps wait or are live though their execution is being cancelled.
+-- takes: after uuid, batch bigint
+-- returns: id uuid
+select r.id
+  from jobs_execution r
+ where r.id > %(after)s and r.id in (
+       select e.root_id
+         from jobs_execution e
+         join jobs_workerjob j on j.execution_id = e.id
+        where e.state = 'CANCELLING' and {{halts_with_execution(j)}})
+ order by r.id
+ limit %(batch)s
+
+-- statement: halt_steps
+-- Steps that wait or are live though their execution is being cancelled are cancelled, a batch of one tree, whose root is
+-- held (`lock_roots`).
+-- takes: root uuid, batch bigint
+-- returns: execution uuid
+with stray as materialized (
+    select j.id
+      from jobs_execution e
+      join jobs_workerjob j on j.execution_id = e.id
+     where e.state = 'CANCELLING' and e.root_id = %(root)s and {{halts_with_execution(j)}}
+     order by j.id
+     limit %(batch)s
+       for no key update of j
+)
+update jobs_workerjob j
+   set {{cancellation_of(j)}}
+  from stray
+ where j.id = stray.id
+returning j.execution_id as execution
+
+-- statement: cancel_blocked_step
+-- A step that waits for others is CANCELLED. The root of its execution is held.
+-- takes: job uuid
+-- returns: id uuid
+update jobs_workerjob j
+   set state = 'CANCELLED', finished_at = clock_timestamp()
+ where j.id = %(job)s and j.state = 'BLOCKED'
+returning j.id

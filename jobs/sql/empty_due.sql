@@ -1,1 +1,0 @@
-with {{newly_empty}} select id from newly_empty

@@ -1,1 +1,0 @@
-with {{late}} select id from late

@@ -1,4 +1,0 @@
-with recursive {{tag_sets}},
-{{unmatched}},
-{{hung}}
-select id from hung

@@ -1,0 +1,121 @@
+-- statement: record_worker_heartbeat
+-- The heartbeat of a worker and of what it holds, and in the same breath what it is to cancel and what it lost.
+-- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
+--   counts int[], claimed uuid[], running uuid[], pids int[], stopped uuid[], listed uuid[]
+-- returns: state text, heartbeat_interval float8, timeout float8, termination_grace_period float8,
+--   worker_task_restart_strategy text, cordoned_by text, fence_after float8, drain_deadline timestamptz,
+--   maintenance bool, cancel uuid[], lost uuid[]
+with {{liveness.beat_of_one_server}},
+{{liveness.record_beats}},
+signs as (
+    select unnest(%(claimed)s::uuid[]) as id, 'claimer' as role, null::int as pid
+    union all
+    select r.id, 'runner', r.pid from unnest(%(running)s::uuid[], %(pids)s::int[]) as r(id, pid)
+),
+owned as (
+    select a.id, a.job_id from jobs_attempt a join beat on beat.id = a.server_id where a.state in {{LIVE}}
+),
+free as (
+    -- A report that is under way holds its attempts in another order; they are alive without our saying so.
+    select a.id from jobs_attempt a join owned using (id) join signs using (id)
+     where a.state in {{LIVE}}
+       for no key update of a skip locked
+),
+heard as (
+    update jobs_attempt a
+       set heartbeat_at = clock_timestamp(), alive_observed = observed_now(), pid = coalesce(signs.pid, a.pid)
+      from signs, free
+     where a.id = signs.id and a.id = free.id and a.state in {{LIVE}}
+ returning a.id, a.heartbeat_at, signs.role, signs.pid
+),
+taken as materialized (
+    select t.attempt_id as id,
+           -- Who does not say what it stopped, has stopped by its next heartbeat what it was told of, unless it lists it.
+           case when %(stopped)s::uuid[] is null
+                then t.told_observed is not null and t.attempt_id <> all(%(listed)s::uuid[])
+                else t.attempt_id = any(%(stopped)s::uuid[]) end as is_confirmed
+      from jobs_takenattempt t join beat on beat.id = t.server_id
+),
+confirmed as (
+    delete from jobs_takenattempt t using taken where t.attempt_id = taken.id and taken.is_confirmed
+),
+told as (
+    update jobs_takenattempt t set told_observed = observed_now()
+      from taken where t.attempt_id = taken.id and not taken.is_confirmed and t.told_observed is null
+),
+heard_noted as (
+    insert into liveness_heartbeat (at, server_id, attempt_id, role, hostname, pid)
+    select heard.heartbeat_at, beat.id, heard.id, heard.role, beat.hostname, heard.pid from heard, beat
+)
+select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace_period,
+       beat.worker_task_restart_strategy, beat.cordoned_by, beat.fence_after,
+       beat.drain_deadline, (select maintenance_since is not null from liveness_instance) as maintenance,
+       array(select owned.id from owned join jobs_workerjob j on j.id = owned.job_id
+              where j.cancel_requested_at is not null) as cancel,
+       array(select signs.id from signs where signs.id not in (select id from owned)
+              union
+             select taken.id from taken where not taken.is_confirmed) as lost
+  from beat
+
+-- statement: record_plain_heartbeats
+-- Heartbeats that say nothing new, of many servers in one commit. Who is locked just now, says something new, is to be
+-- told of attempts that were taken from it, or may not beat gets no row, and is heard by itself.
+-- takes: servers uuid[], versions int[], states text[], metrics jsonb[], results text[], counts int[]
+-- returns: id uuid, token_version int, state text, heartbeat_interval float8, cordoned_by text, fence_after float8,
+--   drain_deadline timestamptz, maintenance bool, cancel uuid[]
+with said as (
+    select plain.*, null::bool as schedulable, '' as reason, false as witness
+      from unnest(%(servers)s::uuid[], %(versions)s::int[], %(states)s::text[], %(metrics)s::jsonb[])
+           as plain (id, version, state, metrics)
+      join liveness_server s using (id)
+     where s.token_version = plain.version and s.state in {{BEATING}} and coalesce(plain.state, s.state) = s.state
+       and (select true from jobs_takenattempt t where t.server_id = s.id limit 1) is null
+     order by s.id
+       for no key update of s skip locked
+),
+{{liveness.record_beats}}
+select beat.id, beat.token_version, beat.state, beat.heartbeat_interval, beat.cordoned_by, beat.fence_after,
+       beat.drain_deadline, (select maintenance_since is not null from liveness_instance) as maintenance,
+       array(select a.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
+              where a.server_id = beat.id and a.state in {{LIVE}} and j.cancel_requested_at is not null) as cancel
+  from beat
+
+-- statement: lock_roots_of_held_steps
+-- Hold the trees of the executions whose steps a server holds.
+-- takes: server uuid
+-- returns: id uuid
+select r.id
+  from jobs_execution r
+ where r.id in (
+       select e.root_id
+         from jobs_attempt a
+         join jobs_workerjob j on j.id = a.job_id
+         join jobs_execution e on e.id = j.execution_id
+        where a.server_id = %(server)s and a.state in {{LIVE}})
+ order by r.id
+   for no key update
+
+-- statement: end_forgotten_attempts
+-- The attempts of a reactivated server that it does not list: it has forgotten them, so they are lost.
+-- takes: server uuid, listed uuid[], max_resubmissions int
+-- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[], evaluations uuid[],
+--   listed uuid[], attempts uuid[]
+with held as materialized (
+    select j.id as job_id, a.id, j.state as was, 'LOST' as event, null::jsonb as output,
+           jsonb_build_object(
+               'code', 'WORKER_CRASHED', 'message', format('the worker %%s came back without it', s.name),
+               'server', s.id, 'host', s.hostname, 'pid', a.pid, 'started_at', a.started_at,
+               'detected_at', clock_timestamp()) as error,
+           format('server %%s was reactivated without it', s.name) as reason, 'liveness' as actor,
+           s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
+           j.available_at
+      from liveness_server s
+      join jobs_attempt a on a.server_id = s.id and a.state in {{LIVE}}
+      join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
+     where s.id = %(server)s and not a.id = any(%(listed)s::uuid[])
+       and (a.state = 'CLAIMED' or s.worker_task_restart_strategy <> 'NEVER')
+     order by j.id
+       for no key update of j
+),
+{{end_attempts}}
+{{count_verdicts}}

@@ -1,0 +1,95 @@
+-- step: attempt_to_interrupt -> held
+-- The live attempt of one job, which an operator, or the client whose job it is, ends. Locked by `lock_job`.
+held as materialized (
+    select j.id as job_id, a.id, j.state as was, %(event)s::text as event, null::jsonb as output,
+           %(error)s::jsonb as error, %(reason)s::text as reason, %(actor)s::text as actor, a.server_id,
+           j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries, j.available_at
+      from jobs_workerjob j join jobs_attempt a on a.id = j.attempt_id
+     where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and j.state in {{LIVE}}
+       and (j.cancel_requested_at is null or %(event)s = 'ENDED')
+       and not {{already_moved_by_this_call(j)}}
+)
+
+-- statement: lock_root_of_job
+-- Hold the tree of executions that a job is a step in.
+-- takes: job uuid, owner uuid
+-- returns: id uuid
+select r.id
+  from jobs_execution r
+ where r.id in (select e.root_id from jobs_workerjob j join jobs_execution e on e.id = j.execution_id
+                 where j.id = %(job)s and {{visible_to_caller(j)}})
+   for no key update
+
+-- statement: lock_job
+-- A job stands still while the statement after this one acts on it: that begins anew, so it also sees an attempt that
+-- has just been claimed. The state is what the caller is told when nothing applies.
+-- takes: job uuid, owner uuid
+-- returns: job uuid, state text, is_cancelling bool, execution uuid, kind text, is_held bool, child uuid
+select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution, j.kind,
+       j.attempt_id is not null as is_held,
+       (select c.id from jobs_execution c where c.parent_step_id = j.id) as child
+  from jobs_workerjob j
+ where j.id = %(job)s and {{visible_to_caller(j)}}
+   for no key update
+
+-- statement: cancel_job
+-- Cancel a job, once.
+-- takes: job uuid, owner uuid, with_consequences bool
+-- returns: id uuid
+update jobs_workerjob j
+   set {{cancellation_of(j)}}
+ where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and (j.state = 'PENDING' or j.attempt_id is not null)
+   and j.cancel_requested_at is null
+returning j.id
+
+-- statement: move_job
+-- A live job is taken from its worker and waits again.
+-- takes: event text, error jsonb, reason text, actor text, job uuid, owner uuid, with_consequences bool, key text,
+--   max_resubmissions int
+-- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
+--   kind text
+with {{attempt_to_interrupt}},
+{{end_attempts}}
+{{list_verdicts}}
+
+-- statement: fail_job
+-- A job that waits or is live ends FAILED, and that is final.
+-- takes: error jsonb, job uuid, owner uuid, with_consequences bool, event text, reason text, actor text, key text,
+--   max_resubmissions int
+-- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
+--   kind text
+with waiting as (
+    update jobs_workerjob j
+       set state = 'FAILED', error = %(error)s::jsonb, finished_at = clock_timestamp()
+     where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and j.state = 'PENDING'
+),
+{{attempt_to_interrupt}},
+{{end_attempts}}
+{{list_verdicts}}
+
+-- statement: resubmit_ended_job
+-- A job that ended without success, as a new one of the same owner: what was asked for, with a key of its own or none.
+-- It is not to expire by a moment that has passed. Nothing when the key is known: the caller finds the job that has it.
+-- It waits for what of the first still runs somewhere, as the first itself would.
+-- takes: key text, job uuid, owner uuid, actor text
+-- returns: id uuid, is_execution bool
+with copied as (
+    insert into jobs_workerjob (
+        resubmission_of_id, owner_id, key, kind, fingerprint, action, payload, tags, required_tags, priority, timeout_seconds,
+        on_worker_lost, unmatched, max_retries, retry_delay_seconds, retry_backoff, retry_on, good_until, available_at)
+    select j.id, j.owner_id, %(key)s::text, j.kind, j.fingerprint, j.action, j.payload, j.tags, j.required_tags, j.priority,
+           j.timeout_seconds, j.on_worker_lost, j.unmatched, j.max_retries, j.retry_delay_seconds, j.retry_backoff,
+           j.retry_on, case when j.good_until > clock_timestamp() then j.good_until end,
+           greatest(j.available_at, clock_timestamp())
+      from jobs_workerjob j
+     where j.id = %(job)s and {{visible_to_caller(j)}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'
+       and j.execution_id is null and j.kind = 'TASK' and not {{already_moved_by_this_call(j)}}
+        on conflict (owner_id, key) where key is not null do nothing
+    returning id, action ->> 'type' = 'execution' as is_execution
+),
+heirs as (
+    insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)
+    select t.attempt_id, copied.id, t.server_id, t.had_begun, t.told_observed
+      from copied join jobs_takenattempt t on t.job_id = %(job)s
+)
+select id, is_execution from copied

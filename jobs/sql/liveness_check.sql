@@ -1,0 +1,41 @@
+-- statement: retire_servers
+-- Lost servers with nothing left become NOT_RUNNING, in the check after.
+-- Lost servers that held nothing at an earlier check, and hold nothing now: either is to be seen for one interval.
+-- takes: only uuid[]
+-- returns: id uuid, name text, reason text
+with leaving as (
+    select s.id from liveness_server s, liveness_clock clock
+     where {{holds_nothing_to_recover(s)}}
+       and s.emptied_tick >= s.state_changed_tick
+       and s.emptied_tick < clock.tick
+       and (%(only)s::uuid[] is null or s.id = any(%(only)s))
+     order by s.id
+       for no key update of s skip locked
+)
+-- due: select id from leaving
+update liveness_server s
+   set state = 'NOT_RUNNING', state_actor = 'liveness',
+       state_reason = 'lost while ' || s.state || ', nothing left to recover'
+  from leaving
+ where s.id = leaving.id
+returning s.id, s.name, s.state_reason as reason
+
+-- statement: note_empty_servers
+-- Note in which check lost servers were first seen to hold nothing.
+-- Lost servers with nothing left, of which that was not known yet.
+-- takes: only uuid[]
+-- returns: id uuid
+with newly_empty as (
+    select s.id, clock.tick from liveness_server s, liveness_clock clock
+     where {{holds_nothing_to_recover(s)}}
+       and (s.emptied_tick is null or s.emptied_tick < s.state_changed_tick)
+       and (%(only)s::uuid[] is null or s.id = any(%(only)s))
+     order by s.id
+       for no key update of s skip locked
+)
+-- due: select id from newly_empty
+update liveness_server s
+   set emptied_tick = newly_empty.tick
+  from newly_empty
+ where s.id = newly_empty.id
+returning s.id

@@ -1,2 +1,0 @@
--- The database's clock.
-select clock_timestamp() as now

@@ -1,2 +1,0 @@
-/* whether server s is past its retention */
-(s.state = 'INACTIVE' and s.state_changed_at < %(servers)s)

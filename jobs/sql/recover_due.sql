@@ -1,1 +1,0 @@
-with {{lost}} select job_id as id from held

@@ -1,0 +1,61 @@
+-- statement: recover_attempts
+-- Recover the live attempts of lost servers; counted is how long after its server's last heartbeat each is.
+-- The live attempts of lost servers, a batch: claimed ones at once, running ones when the strategy says so; and of
+-- servers that outstay the deadline of their drain.
+-- By state, never only "those lost just now": a crash between two statements orphans nothing.
+-- takes: only uuid[], batch bigint, max_resubmissions int
+-- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[], evaluations uuid[],
+--   listed uuid[], attempts uuid[]
+with gone as materialized (
+    select s.id, s.name, s.hostname, s.state, s.worker_task_restart_strategy, s.last_heartbeat_at,
+           {{outstays_drain(s)}} as outstayed,
+           {{liveness.running_attempts_move_at(s)}} <= greatest(clock.reading, s.state_changed_observed)
+               or {{outstays_drain(s)}} and s.worker_task_restart_strategy <> 'NEVER' as moves
+      from liveness_server s, liveness_clock clock
+     where ({{liveness.lost_at(s)}} <= greatest(clock.reading, s.state_changed_observed) or {{outstays_drain(s)}})
+       -- One is enough to know, and the planner is not to begin with all of them.
+       and (select true from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}} limit 1)
+     order by s.id
+       for share of s skip locked
+),
+-- Their attempts one by one until the batch is full, so that a batch costs what it holds, not what is lost in all.
+held as materialized (
+    select j.id as job_id, a.id, a.state as was, 'LOST' as event, null::jsonb as output,
+           jsonb_build_object(
+               'code', 'WORKER_CRASHED',
+               'message', format('the worker %%s was lost (%%s)', gone.name, gone.state),
+               'server', gone.id, 'host', gone.hostname, 'pid', a.pid,
+               'started_at', a.started_at, 'detected_at', j.detected_at) as error,
+           case when gone.outstayed then 'drain deadline passed'
+                else format('server %%s is %%s', gone.name, gone.state) end as reason, 'liveness' as actor,
+           gone.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
+           j.available_at
+      from gone
+      join jobs_attempt a on a.server_id = gone.id and a.state in {{LIVE}}
+     cross join lateral (
+           select j.id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries, j.available_at,
+                  clock_timestamp() as detected_at
+             from jobs_workerjob j
+            where j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
+              and (a.state = 'CLAIMED'
+                   or gone.moves
+                   or (j.on_worker_lost = 'FAIL' and gone.worker_task_restart_strategy <> 'NEVER'))
+              and {{root_is_locked(j)}}
+              for no key update skip locked
+           ) j
+     where %(only)s::uuid[] is null or a.job_id = any(%(only)s)
+     limit %(batch)s
+),
+-- due: select job_id as id from held
+timed as (
+    select coalesce(extract(epoch from clock_timestamp() - gone.last_heartbeat_at)::float8, 0) as seconds
+      from held join gone on gone.id = held.server_id
+),
+counted as (
+    insert into liveness_tally (name, labels, number)
+    select 'recovery_seconds', array[{{liveness.histogram_bucket}}], count(*) from timed group by 2
+    union all
+    select 'recovery_seconds_sum', '{}', sum(seconds) from timed having count(*) > 0
+),
+{{end_attempts}}
+{{count_verdicts}}

@@ -1,0 +1,50 @@
+-- statement: lock_jobs_of_late_reports
+-- Hold the jobs of attempts that are reported on too late: `store_late_reports` then sees what others have just kept.
+-- takes: attempts uuid[], server uuid
+-- returns: id uuid
+select j.id from jobs_workerjob j where j.id = any({{reported_jobs}}) order by j.id for no key update
+
+-- statement: store_late_reports
+-- Keep what came too late: the same once, so many of an attempt, of which the last says that more came. Their jobs are
+-- held by `lock_jobs_of_late_reports`.
+-- takes: late jsonb, kept bigint
+-- returns: id bigint
+with late as (
+    select a.job_id, r.attempt, r.event, r.reason, r.body, decode(r.digest, 'hex') as digest, r.place
+      from rows from (jsonb_to_recordset(%(late)s::jsonb)
+                      as (attempt uuid, event text, reason text, body jsonb, digest text))
+           with ordinality as r(attempt, event, reason, body, digest, place)
+     cross join lateral (select job_id from jobs_attempt where id = r.attempt offset 0) a
+),
+fresh as (
+    select distinct on (attempt, digest) * from late
+     where not exists (
+           select from jobs_latereport l where l.attempt_id = late.attempt and l.digest = late.digest)
+     order by attempt, digest, place
+),
+numbered as (
+    select fresh.*, row_number() over (partition by attempt order by place)
+           + (select count(*) from jobs_latereport l where l.attempt_id = fresh.attempt) as number
+      from fresh
+),
+kept as (
+    insert into jobs_latereport (job_id, attempt_id, event, reason, body, digest, more)
+    select job_id, attempt, event, reason, body, digest,
+           number = %(kept)s and attempt in (select attempt from numbered where number > %(kept)s)
+      from numbered
+     where number <= %(kept)s
+     order by place
+ returning id
+),
+marked as (
+    update jobs_latereport l set more = true
+     where not l.more
+       and l.id in (select (select max(id) from jobs_latereport where attempt_id = numbered.attempt)
+                      from numbered where number = %(kept)s + 1)
+       -- Those that are kept now are not seen here: only where there were so many before.
+       and (select count(*) from jobs_latereport before where before.attempt_id = l.attempt_id) >= %(kept)s
+),
+counted as (
+    insert into liveness_tally (name, number) select 'late_reports', count(*) from kept having count(*) > 0
+)
+select id from kept

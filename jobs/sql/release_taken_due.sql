@@ -1,1 +1,0 @@
-with {{held_in_vain}} select id from due

@@ -1,0 +1,147 @@
+-- statement: find_consequential_attempts
+-- Those of the live attempts whose end moves an execution or a trigger on.
+-- takes: attempts uuid[], server uuid
+-- returns: id uuid
+select a.id
+  from jobs_attempt a
+ cross join lateral (
+       select from jobs_workerjob j
+        where j.id = a.job_id and (j.execution_id is not null or j.kind <> 'TASK') offset 0
+       ) moving
+ where a.id = any(%(attempts)s::uuid[]) and a.server_id = %(server)s and a.state in {{LIVE}}
+
+-- statement: lock_reported_roots
+-- Hold the trees of executions whose steps' attempts are reported on.
+-- takes: attempts uuid[], server uuid
+-- returns: id uuid
+select r.id
+  from jobs_execution r
+ where r.id = any(array(
+       select e.root_id from jobs_execution e
+        where e.id = any(array(
+              select j.execution_id from jobs_workerjob j
+               where j.id = any({{reported_jobs}}) and j.attempt_id = any(%(attempts)s::uuid[])))))
+ order by r.id
+   for no key update
+
+-- statement: lock_reported_jobs
+-- Hold the jobs whose attempts are reported on. A statement of its own: the next ones then see them, their executions and
+-- their lines as they are by now, and the same report sent twice at once is applied once.
+-- takes: attempts uuid[], server uuid
+-- returns: id uuid
+select j.id
+  from jobs_workerjob j
+ where j.id = any({{reported_jobs}}) and j.attempt_id = any(%(attempts)s::uuid[])
+ order by j.id
+   for no key update
+
+-- statement: start_attempts
+-- The code of these claimed attempts begins; their jobs are held by `lock_reported_jobs`.
+-- takes: started uuid[], server uuid, version int, attempts uuid[]
+-- returns: id uuid
+with begun as (
+    update jobs_workerjob j
+       set state = 'RUNNING'
+      from jobs_attempt a, liveness_server s
+     where a.id = any(%(started)s::uuid[]) and {{owned_by_caller(a, s, j)}} and j.state = 'CLAIMED' and not {{stopped_by_execution(j)}}
+       -- A claim that was slow may not have seen what was taken from another meanwhile.
+       and not {{waits_for_previous_attempt(j)}}
+ returning a.id
+)
+update jobs_attempt a
+   set state = 'RUNNING', started_at = clock_timestamp(), started_observed = observed_now(),
+       alive_observed = observed_now()
+  from begun
+ where a.id = begun.id
+returning a.id
+
+-- statement: store_progress
+-- How far running attempts have come; their jobs are held by `lock_reported_jobs`.
+-- takes: progress jsonb, server uuid, version int, attempts uuid[]
+-- returns: id uuid
+with said as (
+    select * from jsonb_to_recordset(%(progress)s::jsonb) as r(attempt uuid, progress float8, message text)
+)
+update jobs_attempt a
+   set progress = coalesce(said.progress, a.progress), message = coalesce(said.message, a.message)
+  from said, jobs_workerjob j, liveness_server s
+ where a.id = said.attempt and {{owned_by_caller(a, s, j)}} and a.state = 'RUNNING'
+returning a.id
+
+-- statement: store_log_lines
+-- Lines that the code of running attempts wrote, in order; their jobs are held by `lock_reported_jobs`. The last line of an
+-- attempt knows how many there are and which report came last, so nothing is ever counted.
+-- takes: logs jsonb, server uuid, version int, attempts uuid[], lines_kept bigint
+-- returns: place int, state text
+with said as (
+    select * from jsonb_to_recordset(%(logs)s::jsonb)
+        as r(place int, attempt uuid, stream text, sequence int, lines jsonb)
+),
+known as materialized (
+    select a.id, coalesce(last.number, 0) as number, last.sequence
+      from jobs_attempt a
+      left join lateral (
+           select l.number, l.sequence from jobs_logline l where l.attempt_id = a.id order by l.id desc limit 1
+           ) last on true,
+           jobs_workerjob j, liveness_server s
+     where a.id in (select attempt from said) and {{owned_by_caller(a, s, j)}} and a.state = 'RUNNING'
+),
+numbered as (
+    select said.*, known.number,
+           greatest(known.sequence, max(said.sequence) over (
+               partition by said.attempt order by said.place
+                rows between unbounded preceding and 1 preceding)) as last
+      from said join known on known.id = said.attempt
+),
+fresh as (
+    select place, attempt, stream, lines, number, greatest(last, sequence) as sequence
+      from numbered
+     where sequence is null or last is null or sequence > last
+),
+line as (
+    select fresh.attempt, fresh.stream, fresh.sequence, written.line,
+           fresh.number + row_number() over (
+               partition by fresh.attempt order by fresh.place, written.nth) as number
+      from fresh cross join lateral jsonb_array_elements_text(fresh.lines) with ordinality as written(line, nth)
+),
+stored as (
+    insert into jobs_logline (attempt_id, stream, sequence, number, line)
+    select attempt, stream, sequence, number,
+           case when number > %(lines_kept)s then '… further lines are not kept' else line end
+      from line
+     where number <= %(lines_kept)s + 1
+     order by attempt, number
+)
+select place, 'RUNNING' as state from fresh
+
+-- statement: finish_attempts
+-- Attempts end because their worker says so. The end of a step or of a trigger's job has consequences, which belong
+-- into the same transaction: it waits for a caller that sees to them.
+-- takes: ended jsonb, server uuid, version int, attempts uuid[], with_consequences bool, max_resubmissions int
+-- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
+--   kind text
+with said as (
+    select * from jsonb_to_recordset(%(ended)s::jsonb)
+        as r(attempt uuid, event text, output jsonb, error jsonb, reason text)
+),
+held as materialized (
+    select j.id as job_id, a.id, j.state as was, said.event, said.output, said.error,
+           coalesce(said.reason, said.error ->> 'code', '') as reason, 'server' as actor,
+           s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
+           j.available_at
+      from said, jobs_attempt a, jobs_workerjob j, liveness_server s
+     where a.id = said.attempt and {{owned_by_caller(a, s, j)}}
+       and {{consequences_are_handled(j)}}
+       and case said.event
+               when 'COMPLETED' then j.state = 'RUNNING'
+               when 'FAILED' then j.state = 'RUNNING'
+               when 'CANCELLED' then j.cancel_requested_at is not null
+               -- Its code never begins: `start_attempts` did not let it.
+               when 'STARTED' then j.state = 'CLAIMED' and {{stopped_by_execution(j)}}
+               else true
+           end
+     order by j.id
+       for no key update of j
+),
+{{end_attempts}}
+{{list_verdicts}}

@@ -1,0 +1,150 @@
+-- statement: read_retention_limits
+-- The moments before which things are past their retention (seconds; null keeps all), by one reading of the clock.
+-- takes: jobs float8, executions float8, servers float8, events float8, server_heartbeats float8,
+--   attempt_heartbeats float8
+-- returns: jobs timestamptz, executions timestamptz, servers timestamptz, events timestamptz,
+--   server_heartbeats timestamptz, attempt_heartbeats timestamptz
+with clock as materialized (select clock_timestamp() as now)
+select now - make_interval(secs => %(jobs)s) as jobs,
+       now - make_interval(secs => %(executions)s) as executions,
+       now - make_interval(secs => %(servers)s) as servers,
+       now - make_interval(secs => %(events)s) as events,
+       now - make_interval(secs => %(server_heartbeats)s) as server_heartbeats,
+       now - make_interval(secs => %(attempt_heartbeats)s) as attempt_heartbeats
+  from clock
+
+-- statement: scan_jobs
+-- The next jobs in the order of their ids, how many of them are past their retention, and whether to look on. Steps go
+-- with their executions.
+-- takes: jobs timestamptz, after uuid, batch bigint
+-- returns: last uuid, due bigint, has_old bool
+select (array_agg(j.id order by j.id desc))[1] as last,
+       count(*) filter (where j.finished_at < %(jobs)s and j.execution_id is null) as due,
+       bool_or(j.created_at < %(jobs)s) as has_old
+  from (select id, created_at, finished_at, execution_id from jobs_workerjob where id > %(after)s order by id limit %(batch)s) j
+
+-- statement: lock_old_jobs
+-- Hold the jobs of a span that are past their retention (only ended ones have a finished_at), so that nothing
+-- comes to refer to them. Who else holds one keeps it until the next time.
+-- takes: after uuid, last uuid, jobs timestamptz
+-- returns: id uuid
+select j.id from jobs_workerjob j
+ where j.id > %(after)s and j.id <= %(last)s and j.finished_at < %(jobs)s and j.execution_id is null
+ order by j.id
+   for update skip locked
+
+-- statement: delete_jobs
+-- Delete jobs with all that is theirs.
+-- takes: ids uuid[]
+-- returns: deleted bigint
+with gone_attempts as materialized (
+    select id from jobs_attempt where job_id = any(%(ids)s::uuid[])
+),
+lines as (
+    delete from jobs_logline where attempt_id in (select id from gone_attempts)
+),
+late as (
+    delete from jobs_latereport where job_id = any(%(ids)s::uuid[])
+),
+tries as (
+    delete from jobs_attempt where job_id = any(%(ids)s::uuid[])
+),
+edges as (
+    delete from jobs_stepdependency where step_id = any(%(ids)s::uuid[])
+),
+gone as (
+    delete from jobs_workerjob where id = any(%(ids)s::uuid[]) returning 1
+)
+select count(*) as deleted from gone
+
+-- statement: scan_executions
+-- The next executions in the order of their ids, how many trees of them are past their retention, and whether to look on.
+-- takes: executions timestamptz, after uuid, batch bigint
+-- returns: last uuid, due bigint, has_old bool
+select (array_agg(e.id order by e.id desc))[1] as last,
+       count(*) filter (where {{execution_is_past_retention(e)}}) as due,
+       bool_or(e.created_at < %(executions)s) as has_old
+  from (select id, root_id, created_at, finished_at from jobs_execution where id > %(after)s order by id limit %(batch)s) e
+
+-- statement: lock_old_executions
+-- Hold the trees of executions of a span that are past their retention. Who else holds one keeps it until the next time.
+-- takes: after uuid, last uuid, executions timestamptz
+-- returns: id uuid
+select e.id from jobs_execution e
+ where e.id > %(after)s and e.id <= %(last)s and {{execution_is_past_retention(e)}}
+ order by e.id
+   for update skip locked
+
+-- statement: list_steps
+-- The steps of trees of executions, a batch.
+-- takes: roots uuid[], batch bigint
+-- returns: id uuid
+select j.id
+  from jobs_execution e join jobs_workerjob j on j.execution_id = e.id
+ where e.root_id = any(%(roots)s::uuid[])
+ order by j.id
+ limit %(batch)s
+   for update of j
+
+-- statement: delete_executions
+-- Delete trees of executions that have no steps any more.
+-- takes: roots uuid[]
+-- returns: deleted bigint
+with events as (
+    delete from jobs_executionevent v using jobs_execution e
+     where e.root_id = any(%(roots)s::uuid[]) and v.execution_id = e.id
+),
+gone as (
+    delete from jobs_execution e where e.root_id = any(%(roots)s::uuid[]) returning e.id = e.root_id as is_root
+)
+select count(*) filter (where is_root) as deleted from gone
+
+-- statement: scan_servers
+-- The next servers in the order of their ids, how many of them are past their retention, and whether to look on.
+-- Attempts that are about to go with their jobs keep no server. (A scalar subquery, so that it is looked up by
+-- index and never hashed from the whole table.)
+-- takes: servers timestamptz, jobs timestamptz, executions timestamptz, after uuid, batch bigint
+-- returns: last uuid, due bigint, has_old bool
+select (array_agg(s.id order by s.id desc))[1] as last,
+       count(*) filter (where {{server_is_past_retention(s)}} and (
+           select a.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
+            where a.server_id = s.id and {{job_is_past_retention(j)}} is not true limit 1) is null) as due,
+       bool_or(s.created_at < %(servers)s) as has_old
+  from (select id, state, state_changed_at, created_at from liveness_server
+         where id > %(after)s order by id limit %(batch)s) s
+
+-- statement: delete_servers
+-- Delete the servers of a span that are past their retention and to which no attempt refers. One that is being
+-- reactivated is left alone.
+-- takes: after uuid, last uuid, servers timestamptz
+-- returns: deleted bigint
+with gone as (
+    delete from liveness_server where id = any(array(
+        select s.id from liveness_server s
+         where s.id > %(after)s and s.id <= %(last)s and {{server_is_past_retention(s)}}
+           and (select a.id from jobs_attempt a where a.server_id = s.id limit 1) is null
+         order by s.id
+           for update of s skip locked))
+    returning 1
+)
+select count(*) as deleted from gone
+
+-- statement: scan_slots
+-- The next slots in the order of their ids, how many of them are past their retention, and whether to look on.
+-- takes: executions timestamptz, after bigint, batch bigint
+-- returns: last bigint, due bigint, has_old bool
+select (array_agg(s.id order by s.id desc))[1] as last,
+       count(*) filter (where s.slot < %(executions)s and s.outcome <> 'EVALUATING') as due,
+       bool_or(s.slot < %(executions)s) as has_old
+  from (select id, slot, outcome from jobs_triggerslot where id > %(after)s order by id limit %(batch)s) s
+
+-- statement: delete_slots
+-- Delete the slots of a span that are past their retention.
+-- takes: after bigint, last bigint, executions timestamptz
+-- returns: deleted bigint
+with gone as (
+    delete from jobs_triggerslot s
+     where s.id > %(after)s and s.id <= %(last)s and s.slot < %(executions)s and s.outcome <> 'EVALUATING'
+    returning 1
+)
+select count(*) as deleted from gone

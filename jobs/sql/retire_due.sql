@@ -1,1 +1,0 @@
-with {{leaving}} select id from leaving

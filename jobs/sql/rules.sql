@@ -1,0 +1,175 @@
+-- rule: cancellation_of(j)
+-- what a cancellation does to job j: a waiting one ends at once; of a live one it is asked, and its worker hears it
+       state = case j.state when 'PENDING' then 'CANCELLED' else j.state end,
+       finished_at = case j.state when 'PENDING' then clock_timestamp() end,
+       cancel_requested_at = case when j.state in {{LIVE}} then clock_timestamp() end,
+       cancel_requested_observed = case when j.state in {{LIVE}} then observed_now() end
+
+-- rule: consequences_are_handled(j)
+-- the end of job j moves nothing on; or the caller sees to what it moves on, in the same transaction
+(%(with_consequences)s or j.execution_id is null and j.kind = 'TASK')
+
+-- rule: holds_nothing_to_recover(s)
+-- lost server s holds nothing that is still to be recovered
+(s.state in {{LEAVING}}
+ and {{liveness.lost_at(s)}} <= clock.reading
+ and not exists (
+     select from jobs_attempt a
+      where a.server_id = s.id and a.state in {{LIVE}}
+        and not (a.state = 'RUNNING' and s.worker_task_restart_strategy = 'NEVER')))
+
+-- rule: owned_by_caller(a, s, j)
+-- attempt a of job j is still the caller's, server s, to speak of. (The jobs by their keys: where statistics know of no
+-- rows yet, PostgreSQL would rather read all)
+(a.server_id = %(server)s and s.id = a.server_id and s.token_version = %(version)s and s.state not in {{GONE}}
+ and j.id = a.job_id and j.attempt_id = a.id and j.id = any({{reported_jobs}}))
+
+-- rule: halts_with_execution(j)
+-- step j waits or is live and is to be cancelled with its execution
+((j.state = 'PENDING' or j.state in {{LIVE}} and j.attempt_id is not null)
+ and j.cancel_requested_at is null and not j.is_hook)
+
+-- rule: is_fresh_for_claims(s)
+-- server s was heard in time to be given work: exactly at the limit is stale, and no heartbeat yet is stale
+(s.last_heartbeat_at is not null
+ and observed_now() - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s)
+
+-- rule: held_attempts(s)
+-- how many attempts server s holds
+(select count(*) from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}})
+
+-- rule: waits_for_previous_attempt(j)
+-- the last attempt of job j may still run where it was taken from. (A scalar subquery: looked up by index, never joined)
+coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_begun limit 1), false)
+
+-- rule: missing_worker
+-- what keeps all workers from what was `said` (null: nothing): the tags that they are to have, and a filter of
+-- `read_placement`
+(select jsonb_build_object('filter', deserted.filter, 'tags', deserted.need)
+   from jsonb_array_elements(said.needs) said_need(need) join deserted using (need) limit 1)
+
+-- rule: visible_to_caller(j)
+-- whether the caller may touch job j: a client (owner) its own, an operator (null) every one
+(%(owner)s::uuid is null or j.owner_id = %(owner)s::uuid)
+
+-- rule: is_lost(s)
+-- server s is lost by the reading of the clock
+coalesce({{liveness.lost_at(s)}} <= clock.reading, false)
+
+-- rule: stopped_by_execution(j)
+-- job j is a step of an execution that is being cancelled or has ended: nothing of it begins any more but hooks
+(j.execution_id is not null and not j.is_hook and exists (
+    select from jobs_execution e where e.id = j.execution_id and e.state <> 'RUNNING'))
+
+-- rule: already_moved_by_this_call(j)
+-- the same call has moved job j before: whoever lost its answer makes it again
+(%(key)s::text is not null and exists (
+    select from jobs_attempt m
+     where m.job_id = j.id and m.state in {{INTERRUPTED}} and m.ended_by = %(actor)s and m.error ->> 'key' = %(key)s))
+
+-- rule: outstays_drain(s)
+-- server s was heard after the deadline of its drain, so it knew of it, and a timeout later it has not given back what
+-- it holds. One that was not heard since may not know: it is lost, and moves, as any that is silent
+((s.state in {{ALIVE}} or s.state = 'TERMINATING')
+ and s.heard_observed >= s.drain_until_observed + s.timeout
+ and s.drain_until_observed + s.timeout <= clock.reading)
+
+-- rule: ends_to_propagate
+-- what the ends of these jobs move on: executions, and triggers by the jobs that evaluated them
+       array_agg(execution_id) filter (where execution_id is not null) as executions,
+       array_agg(job_id) filter (where kind = 'TRIGGER') as evaluations,
+       -- and the first of them, for the log
+       (array_agg(job_id))[1:100] as listed
+
+-- rule: execution_is_past_retention(e)
+-- execution e began a tree that is past its retention: all of it has ended, hooks too
+(e.finished_at < %(executions)s and e.root_id = e.id
+ and not exists (select from jobs_execution c join jobs_workerjob j on j.execution_id = c.id
+                  where c.root_id = e.id and j.state not in {{TERMINAL}}))
+
+-- rule: job_is_past_retention(j)
+-- job j is past its retention: its own, or as a step that of the execution that began its tree
+(case when j.execution_id is null then j.finished_at < %(jobs)s
+      else (select r.finished_at < %(executions)s from jobs_execution e join jobs_execution r on r.id = e.root_id
+             where e.id = j.execution_id) end)
+
+-- rule: server_is_past_retention(s)
+-- whether server s is past its retention
+(s.state = 'INACTIVE' and s.state_changed_at < %(servers)s)
+
+-- rule: attention_rank(s)
+-- servers `s` that need attention first, those that leave next; at the end those that have ended
+(case
+    when s.state = 'INACTIVE' then 3
+    when s.state in ('DISCONNECTED', 'ERROR') then 0
+    when s.state not in {{ALIVE}} then 1
+    when s.late then 0
+    else 2
+end)
+
+-- rule: root_is_locked(j)
+-- job j is no step, or the root of its tree is held from here on, before the job is. Nobody is waited for: what somebody
+-- else moves on at this moment is for the next sweep
+(j.execution_id is null or exists (
+    select from jobs_execution r
+     where r.id = (select e.root_id from jobs_execution e where e.id = j.execution_id)
+       for no key update skip locked))
+
+-- rule: may_get_work(s)
+-- server s may be given work
+(s.type = 'WORKER' and s.state = 'RUNNING' and s.cordoned_by is null and s.drain_deadline is null
+ and (select maintenance_since is null from liveness_instance)
+ and {{is_fresh_for_claims(s)}})
+
+-- rule: next_change_at(s)
+-- the observed time at which server s gets worse next (null: it does not)
+(case
+    when s.state = 'INACTIVE' then null
+    when s.state not in {{ALIVE}} then s.state_changed_observed + s.termination_grace_period
+    when s.late then s.heard_observed + s.timeout
+end)
+
+-- rule: code_stops_at(s)
+-- the observed time by which the code on server s has stopped, if s is not heard any more: by the fence that its last
+-- heartbeat was answered, whatever became of it since. Under NEVER there is none: nobody can know more than that it is
+-- lost
+(case
+    when s.worker_task_restart_strategy <> 'NEVER' and s.state = 'TERMINATING' then {{liveness.given_away_at(s)}}
+    else s.heard_observed + s.timeout + case s.worker_task_restart_strategy
+        when 'AFTER_TERMINATION_GRACE_PERIOD' then s.termination_grace_period else 0 end
+end)
+
+-- rule: timed_out(e)
+-- execution e ends by its own timeout: its hooks run, as they do when it fails
+(e.state = 'CANCELLING' and e.error ->> 'code' = 'EXECUTION_TIMEOUT')
+
+-- rule: waits_for_worker(j)
+-- unmatched job j waits for a worker however long that takes: it is to, or one that had it is gone, and more may come
+-- (a scalar subquery: looked up by index, never hashed from the whole table)
+(j.unmatched = 'wait' or %(unmatched_after)s::float8 is null
+ or %(wait_after_loss)s and j.attempt_count > 0 and coalesce((
+    select true from jobs_attempt a join liveness_server s on s.id = a.server_id
+     where a.job_id = j.id and a.state in {{INTERRUPTED}} and a.reason <> 'not_allowed' and s.state not in {{ALIVE}}
+     limit 1), false))
+
+-- rule: job_columns
+action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
+        retry_delay_seconds, retry_backoff, retry_on, good_until
+
+-- rule: job_columns_in_json
+-- the fields of `job_columns` as they come in JSON
+action jsonb, payload jsonb, tags text[], required_tags text[], priority int, timeout_seconds float8,
+        on_worker_lost text, unmatched text, max_retries int, retry_delay_seconds float8, retry_backoff text,
+        retry_on text[], good_until timestamptz, available_at timestamptz, needs jsonb
+
+-- rule: reported_jobs
+-- the jobs whose attempts are reported on
+array(select reported.job_id from jobs_attempt reported
+       where reported.id = any(%(attempts)s::uuid[]) and reported.server_id = %(server)s)
+
+-- rule: waiting_of_owner
+-- How many jobs of an owner wait before this statement, counted no further than matters; 0 where there is no limit.
+case when %(waiting_limit)s::int is null then 0 else (
+    select count(*) from (
+        select from jobs_workerjob j where j.owner_id = %(owner)s and j.state = 'PENDING' limit %(waiting_limit)s::int
+    ) waiting) end

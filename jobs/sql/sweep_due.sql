@@ -1,1 +1,0 @@
-with {{overdue}} select job_id as id from held

@@ -1,0 +1,31 @@
+-- statement: release_taken_attempts
+-- The next attempt of each of these jobs need not wait longer.
+-- Attempts that were taken from a server which cannot run them any more, or was told for long enough.
+-- takes: cancel_timeout float8, only bigint[]
+-- returns: attempt uuid, job uuid, server uuid, name text, disobeys bool
+with due as materialized (
+    select t.id, t.attempt_id, t.job_id, s.id as server_id, s.name, s.state,
+           coalesce({{code_stops_at(s)}} > clock.reading and s.state not in {{STOPPED}}, false) as disobeys
+      from jobs_takenattempt t
+      left join liveness_server s on s.id = t.server_id
+     cross join liveness_clock clock
+     where (s.id is null
+            or s.state in {{STOPPED}}
+            or {{code_stops_at(s)}} <= clock.reading
+            or t.told_observed + %(cancel_timeout)s <= s.heard_observed)
+       and (%(only)s::bigint[] is null or t.id = any(%(only)s))
+     order by t.id
+       for update of t skip locked
+),
+-- due: select id from due
+released as (
+    delete from jobs_takenattempt t using due where t.id = due.id
+),
+noted as (
+    insert into liveness_serverevent (server_id, server_name, from_state, to_state, action, actor, reason)
+    select distinct server_id, name, state, state, 'does_not_stop', 'liveness',
+           format('told for %%s s that attempt %%s is not its own, it has not said that it stopped it: '
+                  'the job goes on elsewhere', %(cancel_timeout)s::float8, attempt_id)
+      from due where disobeys
+)
+select attempt_id as attempt, job_id as job, server_id as server, name, disobeys from due

@@ -1,6 +1,0 @@
--- A tick of a periodic task, however old it is and whoever sent it: the task begins, unless it was begun a moment ago. A
--- clock that was set back keeps nothing from beginning.
-insert into liveness_timetable as t (task, at) values (%(task)s, clock_timestamp())
-    on conflict (task) do update set at = excluded.at
- where abs(extract(epoch from excluded.at - t.at)) >= %(after)s
-returning task

@@ -1,1 +1,0 @@
-with {{seen}} select id from seen

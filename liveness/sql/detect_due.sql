@@ -1,4 +1,0 @@
-with {{judged}},
-{{let_go}},
-{{silent}}
-select id from silent

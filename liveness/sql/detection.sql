@@ -1,0 +1,184 @@
+-- step: clock_of_this_check -> liveness_clock
+-- the clock as it stood when a check began to judge, in place of the table: it may have advanced since
+liveness_clock as (select tick, %(reading)s::float8 as reading from liveness_clock)
+
+-- step: servers_let_go_by_brake -> let_go
+-- Of a type whose brake has held for its longest: the 10 per cent, at least one, that were silent longest. What other
+-- checks of the same tick have let go is counted in.
+let_go as (
+    select id from (
+        select s.id, row_number() over same_type as place, count(*) over (partition by s.type) as of_all,
+               (select count(*) from liveness_server gone
+                 where gone.type = s.type and gone.disconnected_observed is not null
+                   and gone.state = 'DISCONNECTED' and gone.state_changed_tick = clock.tick) as gone
+          from liveness_server s, liveness_clock clock
+         where {{is_overdue(s)}}
+           and s.type in (select brake.type from liveness_brake brake
+                           where brake.released_by is null
+                             and brake.engaged_observed + %(brake_max_hold)s <= clock.reading)
+        window same_type as (partition by s.type order by s.heard_observed, s.id)
+    ) ranked
+     where place + gone <= greatest(1, ceil((of_all + gone) / 10.0))
+)
+
+-- step: servers_to_disconnect(let_go) -> silent
+-- Alive servers that were silent for longer than their own timeout, but for those the brake holds.
+-- A heartbeat that holds its row is skipped; one that has just committed fails the condition, which is
+-- judged again on the row as it is then. Either way the heartbeat wins.
+silent as (
+    select s.id, clock.reading - s.heard_observed as silence
+      from liveness_server s, liveness_clock clock
+     where {{is_overdue(s)}}
+       -- The types are one array, made once: this is judged for each of a hundred thousand.
+       and (s.type <> all (array(select brake.type from liveness_brake brake where brake.released_by is null))
+            or s.id in (select id from let_go))
+       and (%(only)s::uuid[] is null or s.id = any(%(only)s))
+     order by s.id
+       for no key update of s skip locked
+)
+
+-- statement: advance_clock
+-- A check begins: observed time advances. Checks that begin within half an interval of one another are one tick, and
+-- what waits for "the next check" waits for the next tick: ten checks at once do what one does.
+-- Time counts only if heartbeats could get in at this check and at the one before: after an outage the servers have a
+-- whole interval to come back before anything is held against them. It advances by no more than the heartbeats since
+-- were credited, which is `credit`, whatever the interval is by now. Only our own processes are believed.
+-- takes: own_digest bytea, window float8, interval numeric
+-- returns: tick bigint, reading float8, witnessed bool, set_back_by float8
+with witness as (
+    select exists (
+        select from liveness_server s
+         where {{is_own(s)}}
+           and s.witnessed_at <= clock_timestamp()
+           and s.witnessed_at > clock_timestamp() - make_interval(secs => %(window)s)) as seen
+)
+update liveness_clock c
+   set tick = c.tick + 1,
+       tick_at = clock_timestamp(),
+       reading = c.reading + case when witness.seen and c.witnessed then least(
+           greatest(extract(epoch from clock_timestamp() - c.advanced_at), 0), c.credit) else 0 end,
+       advanced_at = clock_timestamp(),
+       moved_at = case when witness.seen and c.witnessed then clock_timestamp() else c.moved_at end,
+       credit = %(interval)s * 1.5,
+       witnessed = witness.seen,
+       -- The database's clock may have been set back, by that and by what had passed since the tick before.
+       set_back_by = c.set_back_by + greatest(extract(epoch from c.tick_at - clock_timestamp()), 0)
+  from witness
+ where abs(extract(epoch from clock_timestamp() - c.tick_at)) >= %(interval)s / 2.0
+returning c.tick, c.reading, c.witnessed, c.set_back_by
+
+-- statement: read_observed_time
+-- Observed time, as the last check that advanced it left it.
+-- returns: reading float8
+select reading from liveness_clock
+
+-- statement: judge_brake
+-- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer.
+-- Counted are the alive, the silent among them, and those disconnected for silence within the last timeout. Who fell
+-- silent together is overdue one after the other, over a heartbeat interval and more: once the first would go, all that
+-- are late count as silent, so that nobody goes while too many are. Only servers that were heard for longer than their
+-- timeout count: else whoever may register a few, and leaves them, would keep the dead of others from being disconnected.
+-- takes: initial_delay float8, staleness_multiplier float8, brake_minimum bigint, brake_share bigint
+-- returns: type text, silent int, alive int, is_on bool, changed bool
+with counted as (
+    select s.type,
+           count(*) as alive,
+           count(*) filter (where s.state not in {{ALIVE}} or {{is_overdue(s)}} or {{is_falling_silent(s)}}) as silent,
+           count(*) filter (where {{is_overdue(s)}}) as overdue
+      from liveness_server s, liveness_clock clock
+     where (s.state in {{ALIVE}} or s.disconnected_observed > clock.reading - s.timeout)
+       and s.heard_observed - s.created_observed > s.timeout
+     group by s.type
+),
+held as (
+    select type, alive, silent from counted
+     where silent >= %(brake_minimum)s and silent >= %(brake_share)s * alive
+       and (overdue > 0 or type in (select type from liveness_brake))
+),
+ended as (
+    delete from liveness_brake b where b.type not in (select type from held) returning b.type
+),
+engaged as (
+    insert into liveness_brake as b (type, engaged_observed, silent, alive)
+    select held.type, clock.reading, held.silent, held.alive from held, liveness_clock clock order by held.type
+        -- A release is for those who were silent then: when more are, it is another incident.
+        on conflict (type) do update
+           set silent = excluded.silent, alive = excluded.alive,
+               engaged_observed = case when b.released_by is not null and excluded.silent > b.silent
+                                       then excluded.engaged_observed else b.engaged_observed end,
+               released_by = case when excluded.silent > b.silent then null else b.released_by end
+ returning type, silent, alive, xmax = 0 as is_new
+),
+noted as (
+    insert into liveness_serverevent (server_name, action, actor, reason)
+    select type, 'brake_engaged', 'liveness', format('%%s of %%s would be disconnected at once', silent, alive)
+      from engaged where is_new
+    union all
+    select type, 'brake_ended', 'liveness', 'fewer are silent' from ended
+)
+select type, silent, alive, true as is_on, is_new as changed from engaged
+union all
+select type, null, null, false, true from ended
+
+-- statement: disconnect_silent_servers
+-- The silent become DISCONNECTED.
+-- takes: reading float8, initial_delay float8, brake_max_hold float8, only uuid[]
+-- returns: id uuid, type text, name text, reason text, silence float8
+with {{clock_of_this_check}},
+{{servers_let_go_by_brake}},
+{{servers_to_disconnect}},
+-- due: select id from silent
+disconnected as (
+    update liveness_server s
+       set state = 'DISCONNECTED',
+           disconnected_observed = s.heard_observed + silent.silence,
+           state_actor = 'liveness',
+           state_reason = format('silent for %%s s, its timeout is %%s s', round(silent.silence::numeric, 1), s.timeout)
+      from silent
+     where s.id = silent.id
+ returning s.id, s.type, s.name, s.state_reason as reason, silent.silence as seconds
+),
+counted as (
+    insert into liveness_tally (name, labels, number)
+    select 'detection_seconds', array[{{histogram_bucket}}], count(*) from disconnected group by 2
+    union all
+    select 'detection_seconds_sum', '{}', sum(seconds) from disconnected having count(*) > 0
+)
+select id, type, name, reason, seconds as silence from disconnected
+
+-- statement: deactivate_servers
+-- What was seen NOT_RUNNING becomes INACTIVE.
+-- NOT_RUNNING since an earlier check: it was to be seen for one interval.
+-- takes: only uuid[]
+-- returns: id uuid, name text, reason text
+with seen as (
+    select s.id from liveness_server s, liveness_clock clock
+     where s.state = 'NOT_RUNNING' and s.state_changed_tick < clock.tick
+       and (%(only)s::uuid[] is null or s.id = any(%(only)s))
+     order by s.id
+       for no key update of s skip locked
+)
+-- due: select id from seen
+update liveness_server s
+   set state = 'INACTIVE', state_actor = 'liveness', state_reason = 'NOT_RUNNING since an earlier check'
+  from seen
+ where s.id = seen.id
+returning s.id, s.name, s.state_reason as reason
+
+-- statement: note_check_finished
+-- A check went through.
+-- takes: took float8
+-- returns: finished_at timestamptz
+update liveness_clock set finished_at = clock_timestamp(), took = %(took)s returning finished_at
+
+-- statement: fold_tallies
+-- What was counted since becomes one row for each counter. Who reads meanwhile sees all of it before or after.
+-- returns: id bigint
+with counted as (
+    delete from liveness_tally
+     where id in (select id from liveness_tally order by id limit 100000 for update skip locked)
+ returning name, labels, number
+)
+insert into liveness_tally (name, labels, number)
+select name, labels, sum(number) from counted group by name, labels
+returning id

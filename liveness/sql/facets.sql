@@ -1,7 +1,0 @@
--- What alive servers can be told apart by. Nothing is changed.
-with alive as materialized (
-    select s.cluster, s.type, s.version, s.tags from liveness_server s where s.state in {{ALIVE}}
-)
-select (select coalesce(jsonb_agg(to_jsonb(counted)), '[]')
-          from (select cluster, type, version, count(*) from alive group by 1, 2, 3 order by 1, 2, 3) counted) as versions,
-       array(select distinct unnest(tags) as tag from alive order by tag limit 200) as tags

@@ -1,0 +1,75 @@
+-- step: record_beats(said) -> beat
+-- Servers are heard, as they `said`: each one HOT update and a line of history. An ended server moves no clock.
+beat as (
+    update liveness_server s
+       set last_heartbeat_at = clock_timestamp(),
+           heard_observed = greatest(s.heard_observed, observed_now()),
+           witnessed_at = case when said.witness then clock_timestamp() else s.witnessed_at end,
+           metrics = coalesce(said.metrics, s.metrics),
+           cordoned_by = case
+               when said.schedulable is false then coalesce(s.cordoned_by, 'server')
+               when said.schedulable and s.cordoned_by = 'server' then null
+               else s.cordoned_by
+           end,
+           cordon_reason = case
+               when said.schedulable is false and coalesce(s.cordoned_by, 'server') = 'server' then said.reason
+               when said.schedulable and s.cordoned_by = 'server' then ''
+               else s.cordon_reason
+           end
+      from said
+     where s.id = said.id
+       and s.token_version = said.version
+       and s.state in {{BEATING}}
+ returning s.*, {{fence_after(s)}} as fence_after
+),
+results_counted as (
+    -- Of beats before this one; see services/results.py.
+    insert into liveness_tally (name, labels, number)
+    select 'heartbeats', array[r.result], r.number from unnest(%(results)s::text[], %(counts)s::int[]) as r (result, number)
+),
+beat_noted as (
+    insert into liveness_heartbeat (at, server_id, role)
+    select last_heartbeat_at, id, 'server' from beat
+)
+
+-- step: beat_of_one_server -> said
+-- What one server says of itself.
+said as (
+    select %(server)s::uuid as id, %(version)s::int as version, %(metrics)s::jsonb as metrics,
+           %(schedulable)s::bool as schedulable, %(reason)s::text as reason, %(witness)s::bool as witness
+)
+
+-- statement: record_server_heartbeat
+-- The heartbeat of a server that has no attempts to speak of.
+-- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
+--   counts int[]
+-- returns: id uuid, type text, name text, cluster text, hostname text, pid int, version text, tags text[],
+--   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
+--   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
+--   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
+--   state_actor text, state_reason text, disconnected_observed float8, created_at timestamptz,
+--   created_observed float8, last_heartbeat_at timestamptz, heard_observed float8, witnessed_at timestamptz,
+--   metrics jsonb, cordoned_by text, cordon_reason text, drain_deadline timestamptz, drain_until_observed float8,
+--   drain_held int, token_id uuid, emptied_tick bigint, fence_after float8
+with {{beat_of_one_server}},
+{{record_beats}}
+select * from beat
+
+-- statement: read_ended_server
+-- What a server that ended is answered: it moves no clock, and what ran on it has stopped.
+-- takes: server uuid
+-- returns: id uuid, type text, name text, cluster text, hostname text, pid int, version text, tags text[],
+--   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
+--   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
+--   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
+--   state_actor text, state_reason text, disconnected_observed float8, created_at timestamptz,
+--   created_observed float8, last_heartbeat_at timestamptz, heard_observed float8, witnessed_at timestamptz,
+--   metrics jsonb, cordoned_by text, cordon_reason text, drain_deadline timestamptz, drain_until_observed float8,
+--   drain_held int, token_id uuid, emptied_tick bigint, fence_after float8
+select s.*, 0::float8 as fence_after from liveness_server s where s.id = %(server)s
+
+-- statement: read_fence
+-- For how long server may go on unheard, in the state that its heartbeat has just taken it to.
+-- takes: server uuid
+-- returns: fence_after float8
+select {{fence_after(s)}} as fence_after from liveness_server s where s.id = %(server)s

@@ -1,0 +1,43 @@
+-- statement: register_server
+-- Register a process, or find it again by its instance id; who may is judged here as well, under `lock_registrar`.
+-- takes: digest bytea, type text, tags text[], cluster text, instance_id uuid, name text, hostname text, pid int,
+--   program text, max_concurrent int, capabilities jsonb, heartbeat_interval float8, timeout float8,
+--   termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool
+-- returns: id uuid, type text, name text, cluster text, hostname text, pid int, version text, tags text[],
+--   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
+--   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
+--   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
+--   state_actor text, state_reason text, disconnected_observed float8, created_at timestamptz,
+--   created_observed float8, last_heartbeat_at timestamptz, heard_observed float8, witnessed_at timestamptz,
+--   metrics jsonb, cordoned_by text, cordon_reason text, drain_deadline timestamptz, drain_until_observed float8,
+--   drain_held int, token_id uuid, emptied_tick bigint, fence_after float8, is_new bool
+with registrar as materialized (
+    select t.id from liveness_apitoken t
+     where t.digest = %(digest)s and t.role = 'worker' and t.revoked_at is null
+       and (t.expires_at is null or t.expires_at > clock_timestamp())
+       and (t.types is null or %(type)s = any(t.types))
+       and (t.tags is null or %(tags)s::text[] <@ t.tags)
+       and (t.cluster is null or t.cluster = %(cluster)s)
+       and (t.max_servers is null
+            or exists (select from liveness_server s where s.token_id = t.id and s.instance_id = %(instance_id)s)
+            or (select count(*) from liveness_server s where s.token_id = t.id and s.state in {{BEATING}}) < t.max_servers)
+       -- Who revokes the token waits for this one, and ends its server with the others; or this one for him, in vain.
+       for share
+)
+insert into liveness_server as s (
+    type, name, cluster, hostname, pid, version, tags, max_concurrent, capabilities, token_id, instance_id,
+    heartbeat_interval, timeout, termination_grace_period, worker_task_restart_strategy, reactivate_on_heartbeat)
+select %(type)s, %(name)s, %(cluster)s, %(hostname)s, %(pid)s, %(program)s, %(tags)s::text[],
+       %(max_concurrent)s, %(capabilities)s::jsonb, registrar.id, %(instance_id)s,
+       %(heartbeat_interval)s, %(timeout)s, %(termination_grace_period)s, %(worker_task_restart_strategy)s,
+       %(reactivate_on_heartbeat)s
+  from registrar
+    -- Changes nothing, but waits for the one who registers the same at this moment, and finds what he made.
+    on conflict (token_id, instance_id) do update set instance_id = excluded.instance_id
+returning s.*, {{fence_after(s)}} as fence_after, xmax = 0 as is_new
+
+-- statement: lock_registrar
+-- Those who register with a token that is bound to a number of servers count them one after the other.
+-- takes: digest bytea
+-- returns: id uuid
+select t.id from liveness_apitoken t where t.digest = %(digest)s and t.max_servers is not null for no key update

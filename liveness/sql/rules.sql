@@ -1,0 +1,103 @@
+-- rule: is_held_by_brake(s)
+-- server s keeps its state though it is silent, for the brake holds its type
+(s.type in (select brake.type from liveness_brake brake where brake.released_by is null))
+
+-- rule: histogram_bucket
+-- the bucket of a histogram that `seconds` falls in, by its upper bound
+coalesce((select min(le) from unnest(array[1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]) le
+           where seconds <= le)::text, '+Inf')
+
+-- rule: check_age
+-- for how many seconds no liveness check has gone through (null: none ever did)
+(select extract(epoch from clock_timestamp() - clock.finished_at)::float8 from liveness_clock clock)
+
+-- rule: is_falling_silent(s)
+-- alive server s was not heard in time by the reading of the check, and would be disconnected within one timeout
+(s.state in {{ALIVE}}
+ and clock.reading - s.heard_observed
+     >= least(s.heartbeat_interval * %(staleness_multiplier)s, s.timeout - s.heartbeat_interval)
+ and {{disconnected_at(s)}} <= clock.reading + s.timeout)
+
+-- rule: fence_after(s)
+-- seconds after its last heartbeat at which server s stops its jobs' code by itself: 20 per cent of its timeout before
+-- they could be given away (null: never)
+(case when s.worker_task_restart_strategy <> 'NEVER' then
+    -- Of times in the thousands floats leave a trace of the sum.
+    round(greatest({{given_away_at(s)}} - s.heard_observed - s.timeout * 0.2, 0)::numeric, 3)::float8
+end)
+
+-- rule: is_fresh(s)
+-- server s was heard in time, by the observed clock and by the clock on the wall: neither while observed time stands
+-- still, nor when a clock was set back, is a silent one shown as fresh
+(s.last_heartbeat_at is not null
+ and (select observed_now()) - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s
+ and extract(epoch from (select clock_timestamp()) - s.last_heartbeat_at)
+     < s.heartbeat_interval * %(staleness_multiplier)s)
+
+-- rule: given_away_at(s)
+-- the earliest observed time at which what runs on server s is given to another, if s is not heard any more: the one
+-- home of that rule. Recovery waits for it, and the fence (`fence_after`) ends the code before. A server that ended,
+-- or failed, has stopped its code itself
+(case
+    when s.worker_task_restart_strategy = 'NEVER' then 'infinity'::float8
+    when s.state = 'TERMINATED_GRACEFULLY' or s.state in {{GONE}} then s.state_changed_observed
+    when s.worker_task_restart_strategy = 'IMMEDIATELY' then {{lost_if_silent_at(s)}}
+    -- The grace period counts from the state in which it can finish what it holds: from TERMINATING, or from its loss.
+    when s.state = 'TERMINATING' then greatest({{lost_if_silent_at(s)}}, s.state_changed_observed + s.termination_grace_period)
+    else {{lost_if_silent_at(s)}} + s.termination_grace_period
+end)
+
+-- rule: is_silent(s)
+-- alive server s was not heard for two intervals, by either of the clocks of `is_fresh`: what is stale is late as well.
+-- One that was never heard is late as long after its registration
+(s.state in {{ALIVE}}
+ and ((select observed_now()) - s.heard_observed >= s.heartbeat_interval * 2
+      or extract(epoch from (select clock_timestamp()) - coalesce(s.last_heartbeat_at, s.created_at))
+         >= s.heartbeat_interval * 2))
+
+-- rule: lost_at(s)
+-- the observed time at which server s was lost (null: it is not in a state that can be): at once when it says so
+-- itself, a TERMINATING one when it falls silent for its timeout, or outstays grace + timeout though it beats
+(case
+    when s.state in {{ALIVE}} then null
+    when s.state = 'TERMINATING' then least(
+        s.heard_observed + s.timeout, s.state_changed_observed + s.termination_grace_period + s.timeout)
+    else s.state_changed_observed
+end)
+
+-- rule: running_attempts_move_at(s)
+-- the observed time at which the running attempts of server s are given away (null: it is not lost)
+(case when s.state not in {{ALIVE}} then {{given_away_at(s)}} end)
+
+-- rule: is_overdue(s)
+-- alive server s is silent for longer than its timeout, and not new: by the reading of the check alone
+(s.state in {{ALIVE}}
+ and clock.reading - s.heard_observed > s.timeout
+ and clock.reading - s.created_observed >= %(initial_delay)s)
+
+-- rule: disconnected_at(s)
+-- the observed time at which alive server s is DISCONNECTED, unless it is heard
+greatest(s.heard_observed + s.timeout, s.created_observed + %(initial_delay)s)
+
+-- rule: lost_if_silent_at(s)
+-- the observed time at which server s is lost, if it is not heard any more. A DISCONNECTED one may not know yet: no
+-- operator's word is quicker than silence
+(case
+    when s.state in {{ALIVE}} then s.heard_observed + s.timeout
+    when s.state = 'DISCONNECTED' then greatest(s.state_changed_observed, s.heard_observed + s.timeout)
+    else {{lost_at(s)}}
+end)
+
+-- rule: rows_left_out
+-- rows that could not be written within the last hour: the latest few, each with how many there are
+(select jsonb_agg(to_jsonb(lately) || jsonb_build_object('at', to_char(at at time zone 'UTC', 'HH24:MI:SS')) order by at desc)
+   from (select l.step, l.row, l.error, l.at, l.times, count(*) over () as count from liveness_leftout l
+          where l.at > clock_timestamp() - interval '1 hour' order by l.at desc limit 5) lately)
+
+-- rule: heartbeat_is_past_retention(h)
+-- whether heartbeat h is past its retention: its server's, or its attempt's
+(h.at < case h.role when 'server' then %(servers)s::timestamptz else %(attempts)s::timestamptz end)
+
+-- rule: is_own(s)
+-- server s is a process of the control plane itself; all others registered with a token, whatever type they say
+(coalesce(s.token_id = (select t.id from liveness_apitoken t where t.digest = %(own_digest)s), false))

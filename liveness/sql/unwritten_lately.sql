@@ -1,2 +1,0 @@
--- The same by itself.
-select {{unwritten}} as unwritten

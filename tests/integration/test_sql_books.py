@@ -1,0 +1,117 @@
+"""The books of SQL: what the heads promise is what PostgreSQL makes of the statements."""
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from controlplane.core import sql_book
+
+APPS = ("liveness", "jobs")
+STATEMENTS = [(app, block.name) for app in APPS for block in sql_book.blocks(app).values() if block.kind == "statement"]
+TYPES = """
+    select parameter_types::text[], result_types::text[] from pg_prepared_statements where name = 'of_book'"""
+SHORT = {"integer": "int", "double precision": "float8", "timestamp with time zone": "timestamptz", "boolean": "bool"}
+
+
+def short(type: str) -> str:
+    name = type.removesuffix("[]")
+    return SHORT.get(name, name) + type[len(name) :]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("app", "name"), STATEMENTS, ids=lambda word: word)
+def test_every_statement_can_be_planned_and_takes_and_returns_what_its_head_says(app, name):
+    block = sql_book.blocks(app)[name]
+    with connection.cursor() as cursor:
+        cursor.execute(f"prepare of_book as {sql_book.numbered(app, name).replace('%', '%%')}", ())
+        cursor.execute(TYPES)
+        takes, returns = cursor.fetchone()
+        described = connection.connection.pgconn.describe_prepared(b"of_book")
+        names = [described.fname(number).decode() for number in range(described.nfields)]
+        cursor.execute("deallocate of_book")
+        assert list(map(short, takes)) == list(block.takes.values())
+        assert dict(zip(names, map(short, returns or []), strict=True)) == block.returns
+        cursor.execute(f"explain (generic_plan) {sql_book.numbered(app, name).replace('%', '%%')}", ())
+
+
+def test_no_block_is_there_for_nobody():
+    python = "".join(path.read_text() for app in (*APPS, "controlplane") for path in Path(app).rglob("*.py"))
+    used = {
+        name
+        for app in APPS
+        for block in sql_book.blocks(app).values()
+        for _, name, _ in sql_book.REFERENCE.findall(block.body)
+    }
+    for app in APPS:
+        # A few statements are named by what they are about: f"scan_{self.name}".
+        called = {
+            name: rf"""["']({name}|{name.partition("_")[0]}_\{{self\.name\}})["']""" for name in sql_book.blocks(app)
+        }
+        unused = [name for name, quoted in called.items() if name not in used and not re.search(quoted, python)]
+        assert unused == []
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    """Writes a book of an app `shop`, and checks it."""
+    monkeypatch.setattr(sql_book, "ROOT", tmp_path)
+    (tmp_path / "shop" / "sql").mkdir(parents=True)
+
+    def check(text):
+        (tmp_path / "shop" / "sql" / "orders.sql").write_text(text)
+        sql_book.blocks.cache_clear()
+        sql_book.composed.cache_clear()
+        sql_book.check("shop")
+
+    yield check
+    monkeypatch.undo()
+    sql_book.blocks.cache_clear()
+    sql_book.composed.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("select 1", "begins without a head"),
+        ("-- statement: a\nselect {{b}}", "there is no block shop.b"),
+        ("-- statement: a\nselect %(x)s", "`takes` differ in x"),
+        ("-- statement: a\n-- takes: x int\nselect 1", "`takes` differ in x"),
+        ("-- statement: a\nselect 1\n-- rule: a\n(true)", "has a block of that name"),
+        ("-- statement: a\nselect {{b(x)}}\n-- rule: b\n(true)", "b is about no row"),
+    ],
+)
+def test_a_book_that_cannot_be_used_is_refused_and_named(book, text, words):
+    with pytest.raises(sql_book.BookError, match=re.escape(words)):
+        book(text)
+
+
+def test_a_rule_is_about_the_row_that_it_is_asked_about(book):
+    book(
+        "-- statement: a\nselect {{is_old(gone)}} from t gone\n"
+        "-- rule: is_old(s)\n(s.age > 3 and {{is_new(s)}})\n-- rule: is_new(j)\nnot j.seen"
+    )
+    assert sql_book.composed("shop", "a") == "select (gone.age > 3 and not gone.seen) from t gone"
+
+
+def test_what_a_sweep_is_about_to_touch_is_derived_from_it(book):
+    book("-- statement: a\nwith due as (select 1 as id),\n-- due: select id from due\ndone as (select 2)\nselect 3")
+    assert sql_book.composed("shop", "a_due") == "with due as (select 1 as id)\nselect id from due"
+    assert sql_book.composed("shop", "a") == "with due as (select 1 as id),\ndone as (select 2)\nselect 3"
+
+
+@pytest.mark.django_db
+def test_the_command_lists_prints_and_plans():
+    def run(*arguments):
+        call_command("sql", *arguments, stdout=(out := StringIO()))
+        return out.getvalue()
+
+    assert "recover_attempts" in run()
+    assert run("recover_attempts").startswith("with gone as materialized (")
+    assert "for no key update" in run("recover_attempts_due")
+    assert "Index" in run("claim_jobs", "--explain")
+    with pytest.raises(CommandError, match="There is no 'nonsense'"):
+        run("nonsense")
