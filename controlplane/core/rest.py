@@ -146,7 +146,10 @@ class ObjectField(serializers.DictField):
 
 def size_of(data: Any) -> int:
     """Bytes of compact JSON in UTF-8."""
-    return len(orjson.dumps(data))
+    try:
+        return len(orjson.dumps(data))
+    except TypeError:  # a whole number beyond 64 bits
+        return len(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 class NumberField(serializers.FloatField):

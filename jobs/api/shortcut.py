@@ -103,8 +103,8 @@ def are_figures(metrics: Any) -> bool:
     return (
         isinstance(metrics, dict)
         and len(metrics) <= METRICS_LIMIT
-        and size_of(metrics) <= METRICS_SIZE_LIMIT
         and all(type(value) in (int, float) for value in metrics.values())
+        and size_of(metrics) <= METRICS_SIZE_LIMIT
         and not any("\0" in name for name in metrics)
     )
 

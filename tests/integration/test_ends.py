@@ -54,7 +54,7 @@ EXPECTED = {
     forced: {AFTER: (11, 12), AT_ONCE: (1, 2), NEVER: (None, 2)},
     forced_at_once: {AFTER: (11, 12), AT_ONCE: (1, 2), NEVER: (None, 2)},
     error: {AFTER: (11, 12), AT_ONCE: (1, 2), NEVER: (None, 2)},
-    killed: {AFTER: (15, 16), AT_ONCE: (5, 6), NEVER: (None, 6)},
+    killed: {AFTER: (16, 17), AT_ONCE: (5, 6), NEVER: (None, 6)},
     silent_while_terminating: {AFTER: (11, 12), AT_ONCE: (5, 6), NEVER: (None, 6)},
 }
 ENDS = {"RUNNING": "RESUBMITTED", "CLAIMED": "REQUEUED"}

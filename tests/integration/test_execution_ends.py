@@ -23,7 +23,7 @@ def sql(statement, *params):
 
 
 def test_cancelling_ends_what_waits_and_asks_the_workers_of_what_runs(begin, do):
-    run = begin(step("a"), step("b", "a"), step("c"), on_error=[{"key": "tell", "action": SCRIPT}])
+    run = begin(step("a", priority=1), step("b", "a"), step("c"), on_error=[{"key": "tell", "action": SCRIPT}])
     attempt = do.crew.hold()
     assert run.cancel().json()["state"] == "CANCELLING"
     assert run.states() == {"a": "RUNNING", "b": "CANCELLED", "c": "CANCELLED"}

@@ -166,7 +166,7 @@ def test_a_server_page_says_what_happens_next(reader, worker, submit, clock):
     clock.advance(46)
     assert "DISCONNECTED at the next liveness check" in text(reader.get(page))
     check()
-    assert "In 4 min 59 s its grace period of 5 min has passed" in text(reader.get(page))
+    assert "In 5 min its grace period of 5 min has passed" in text(reader.get(page))
     clock.advance(301)
     assert "What it still holds moves at the next liveness check" in text(reader.get(page))
 

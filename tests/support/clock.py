@@ -14,6 +14,21 @@ CREATE TABLE IF NOT EXISTS test_clock.shift (by interval NOT NULL);
 INSERT INTO test_clock.shift SELECT '0' WHERE NOT EXISTS (SELECT FROM test_clock.shift);
 CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
     'SELECT pg_catalog.clock_timestamp() + by FROM test_clock.shift';
+CREATE SEQUENCE IF NOT EXISTS test_clock.ids;
+"""
+# What is made at one moment keeps its order: each id is a millisecond later than the one before.
+UUID7 = """
+CREATE OR REPLACE FUNCTION public.uuid7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+    SELECT encode(
+        set_bit(set_bit(
+            overlay(uuid_send(gen_random_uuid())
+                placing substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+                                           + nextval('test_clock.ids')) FROM 3)
+                FROM 1 FOR 6),
+            52, 1), 53, 1),
+        'hex')::uuid
+$$;
+SELECT setval('test_clock.ids', 1);
 """
 
 
@@ -29,6 +44,7 @@ class Clock:
                 " $$ SELECT %s + by FROM test_clock.shift $$",
                 cursor.fetchone(),
             )
+            cursor.execute(UUID7)
         self.begin()
 
     def begin(self) -> None:
