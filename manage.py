@@ -11,7 +11,7 @@ def main() -> None:
 
     from controlplane.embedded import postgres
 
-    with postgres.for_command(sys.argv):
+    with postgres.database_for_command(sys.argv):
         execute_from_command_line(sys.argv)
 
 

@@ -41,7 +41,7 @@ app.conf.update(
 )
 
 
-def use_folder(broker: Path) -> None:
+def use_folder_broker(broker: Path) -> None:
     """Carry messages through a folder: the embedded shape, with nothing to install."""
     private_files.prepare(broker.parent)
     for folder in (broker, broker / "messages", broker / "control"):
@@ -55,12 +55,12 @@ def use_folder(broker: Path) -> None:
 
 
 if settings.CELERY_BROKER_URL.startswith("filesystem:"):
-    folder_broker.install()
-    use_folder(settings.DATA_DIR / "broker")
+    folder_broker.install_transport()
+    use_folder_broker(settings.DATA_DIR / "broker")
 
 
 @setup_logging.connect
-def leave_logging(**_: object) -> None:
+def keep_own_logging(**_: object) -> None:
     """Executors and schedulers log like everything else, as LOG_LEVEL says: who answers here keeps Celery from giving
     the root logger a level of its own."""
 
@@ -69,7 +69,7 @@ BEGAN = datetime.now(UTC)
 BEGAN_AT = time.monotonic()
 
 
-def steady() -> datetime:
+def read_steady_clock() -> datetime:
     """A clock that nobody sets: a scheduler whose machine's clock goes back goes on all the same."""
     return BEGAN + timedelta(seconds=time.monotonic() - BEGAN_AT)
 
@@ -89,7 +89,10 @@ def fill_timetable(sender: Celery, **_: object) -> None:
         # How long a tick is kept is for the broker to count, if it can (RabbitMQ): `expires` would be a moment of the
         # sender's clock, judged by the executor's. What is stale all the same, the task passes over.
         sender.add_periodic_task(
-            schedule(interval, nowfun=steady, app=sender), sender.signature(task), name=task, expiration=interval
+            schedule(interval, nowfun=read_steady_clock, app=sender),
+            sender.signature(task),
+            name=task,
+            expiration=interval,
         )
 
 
@@ -103,31 +106,31 @@ def check_settings(**_: object) -> None:
 
 
 @worker_ready.connect
-def begin_executor(sender: Any, **_: object) -> None:
+def register_executor(sender: Any, **_: object) -> None:
     # Comes again whenever the broker was lost. Not worker_init: an embedded beat is forked after that.
     from controlplane.observability import presence
 
-    presence.begin(ServerType.EXECUTOR, sender.hostname)
+    presence.register_process(ServerType.EXECUTOR, sender.hostname)
 
 
 @worker_shutting_down.connect
-def end_executor(**_: object) -> None:
+def announce_executor_end(**_: object) -> None:
     from controlplane.observability import presence
 
-    presence.terminating()
+    presence.announce_termination()
 
 
 @worker_shutdown.connect
-def ended_executor(**_: object) -> None:
+def deregister_executor(**_: object) -> None:
     # Not only when the process ends: at SIGHUP it becomes another program before that.
     from controlplane.observability import presence
 
-    presence.leave()
+    presence.deregister_process()
 
 
 @beat_init.connect
-def begin_scheduler(**_: object) -> None:
+def register_scheduler(**_: object) -> None:
     # An embedded beat is a process of its own, and says so as well.
     from controlplane.observability import presence
 
-    presence.begin(ServerType.SCHEDULER, f"scheduler@{socket.gethostname()}")
+    presence.register_process(ServerType.SCHEDULER, f"scheduler@{socket.gethostname()}")

@@ -54,7 +54,7 @@ class SessionScheme(OpenApiAuthenticationExtension):
         return {**cookie, "description": "Of staff who are signed in; what changes something needs the CSRF token too."}
 
 
-def add_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+def add_problem_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Every operation may answer with a problem document."""
     result["components"].setdefault("schemas", {})["Problem"] = PROBLEM
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -12,18 +12,18 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any
 
-from controlplane.core.durations import written
+from controlplane.core.durations import format_duration
 from jobs import states as job_states
-from jobs.conf import Jobs
+from jobs.conf import JobsSettings
 from liveness import states
-from liveness.conf import Liveness
+from liveness.conf import LivenessSettings
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LETTERS = {states.Mover.SERVER: "S", states.Mover.LIVENESS: "C", states.Mover.OPERATOR: "O"}
 
 
-def diagram(table: dict[Any, Any], initial: Iterable[str], terminal: Iterable[str] = ()) -> str:
+def draw_state_diagram(table: dict[Any, Any], initial: Iterable[str], terminal: Iterable[str] = ()) -> str:
     """A table of transitions as a Mermaid state diagram; movers, where the table has them, as labels."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in sorted(initial))]
     for from_, onward in table.items():
@@ -34,7 +34,7 @@ def diagram(table: dict[Any, Any], initial: Iterable[str], terminal: Iterable[st
     return "\n".join([*lines, "```"])
 
 
-def settings(schema: type[Any], name: str) -> str:
+def format_settings_table(schema: type[Any], name: str) -> str:
     """A dataclass of settings as a table: key, default, and the docstring under the field."""
     tree = ast.parse(inspect.getsource(schema)).body[0]
     assert isinstance(tree, ast.ClassDef)  # noqa: S101 - the source of a class
@@ -47,36 +47,36 @@ def settings(schema: type[Any], name: str) -> str:
     fields = dataclasses.fields(schema)
     for field, text in zip(fields, map(str, texts[-len(fields) :]), strict=True):
         choices = f" One of {', '.join(field.type)}." if isinstance(field.type, EnumType) else ""  # type: ignore[arg-type]
-        rows.append(f"| `{field.name.upper()}` | {default(field)} | {text}{choices} |")
+        rows.append(f"| `{field.name.upper()}` | {format_default(field)} | {text}{choices} |")
     return "\n".join(rows)
 
 
-def default(field: dataclasses.Field[Any]) -> str:
+def format_default(field: dataclasses.Field[Any]) -> str:
     is_duration = "seconds" in str(field.type) or "Seconds" in str(field.type)
     if isinstance(field.default, float) and not is_duration:
         return f"{field.default:.3g}"
-    return written(field.default) if is_duration else str(field.default)  # type: ignore[arg-type]
+    return format_duration(field.default) if is_duration else str(field.default)  # type: ignore[arg-type]
 
 
-def parts() -> dict[str, str]:
+def generate_parts() -> dict[str, str]:
     return {
-        "servers": diagram(states.TRANSITIONS, [states.INITIAL]),
-        "jobs": diagram(job_states.JOB_TRANSITIONS, job_states.JOB_INITIAL, job_states.TERMINAL),
-        "attempts": diagram(
+        "servers": draw_state_diagram(states.TRANSITIONS, [states.INITIAL]),
+        "jobs": draw_state_diagram(job_states.JOB_TRANSITIONS, job_states.JOB_INITIAL, job_states.TERMINAL),
+        "attempts": draw_state_diagram(
             job_states.ATTEMPT_TRANSITIONS,
             job_states.ATTEMPT_INITIAL,
             [state for state, onward in job_states.ATTEMPT_TRANSITIONS.items() if not onward],
         ),
-        "liveness": settings(Liveness, "LIVENESS"),
-        "jobs_settings": settings(Jobs, "JOBS"),
+        "liveness": format_settings_table(LivenessSettings, "LIVENESS"),
+        "jobs_settings": format_settings_table(JobsSettings, "JOBS"),
     }
 
 
-def filled(text: str) -> str:
+def fill_readme(text: str) -> str:
     """README.md with its generated parts as they are to be."""
-    made = parts()
+    made = generate_parts()
     return PART.sub(lambda match: f"{match[1]}{made[match[2]]}\n{match[3]}", text)
 
 
 if __name__ == "__main__":
-    README.write_text(filled(README.read_text()))
+    README.write_text(fill_readme(README.read_text()))

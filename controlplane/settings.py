@@ -15,7 +15,7 @@ from controlplane.embedded import postgres, secret_key
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()
 
-SECRET_KEY = os.environ.get("SECRET_KEY") or secret_key.kept_in(DATA_DIR)
+SECRET_KEY = os.environ.get("SECRET_KEY") or secret_key.load_or_create_key(DATA_DIR)
 DEBUG = os.environ.get("DEBUG", "") == "1"
 ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
 # A proxy in front speaks TLS, and says so in a header that no request may bring through it.
@@ -116,9 +116,9 @@ TEMPLATES = [
 ]
 
 try:
-    DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.url(DATA_DIR))}
+    DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.database_url(DATA_DIR))}
     pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
-    limited = database_limits.options(DATABASES["default"].get("OPTIONS", {}).get("options", ""))
+    limited = database_limits.connection_options(DATABASES["default"].get("OPTIONS", {}).get("options", ""))
 except ValueError as error:
     raise SystemExit(
         f"DATABASE_URL, DATABASE_POOL_SIZE or a DATABASE_…_TIMEOUT cannot be read: {error}. Write "
@@ -166,7 +166,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["controlplane.core.rest.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_METADATA_CLASS": None,
-    "EXCEPTION_HANDLER": "controlplane.core.problems.handler",
+    "EXCEPTION_HANDLER": "controlplane.core.problems.handle_exception",
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {
@@ -178,7 +178,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_AUTHENTICATION": [],
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "controlplane.openapi.add_problems",
+        "controlplane.openapi.add_problem_responses",
     ],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

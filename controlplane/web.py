@@ -8,11 +8,11 @@ import socket
 
 import controlplane.wsgi  # before all else: it sets Django up
 from controlplane.observability import presence
-from controlplane.observability.address import client_of_itself
+from controlplane.observability.address import build_own_client
 from controlplane.serving.front import Front
 from controlplane.serving.process_limits import raise_limit_of_sockets, threads
 from liveness.states import ServerType
 
 raise_limit_of_sockets()
 application = Front(controlplane.wsgi.application, threads())
-presence.begin(ServerType.WEBSERVER, f"web@{socket.gethostname()}-{os.getpid()}", client_of_itself)
+presence.register_process(ServerType.WEBSERVER, f"web@{socket.gethostname()}-{os.getpid()}", build_own_client)

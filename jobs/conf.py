@@ -8,7 +8,7 @@ from jobs.states import OnWorkerLost
 
 
 @dataclass(frozen=True)
-class Jobs:
+class JobsSettings:
     claimer_heartbeat_interval: Seconds = 30
     """Between two signs of life of a claimed attempt."""
     runner_heartbeat_interval: Seconds = 30
@@ -45,9 +45,9 @@ class Jobs:
     """Heartbeats of attempts are kept so long."""
 
 
-conf = Conf(Jobs, "JOBS")
+conf = Conf(JobsSettings, "JOBS")
 
 
-def waiting() -> dict[str, Any]:
+def unmatched_parameters() -> dict[str, Any]:
     """What `waits_for_worker` asks: for how long a job waits that no alive worker may run."""
     return {"unmatched_after": conf().unmatched_after, "wait_after_loss": conf().wait_after_loss}

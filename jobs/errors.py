@@ -123,17 +123,17 @@ class WorkersCordoned(NoFreshWorkers):
     code = "workers_cordoned"
 
 
-IN_THE_WAY: dict[str, type[NoFreshWorkers]] = {"maintenance": WorkersInMaintenance, "cordon": WorkersCordoned}
+PROBLEMS_BY_FILTER: dict[str, type[NoFreshWorkers]] = {"maintenance": WorkersInMaintenance, "cordon": WorkersCordoned}
 """By the filter that rules all workers out; of the others the filter says enough."""
 
 
-def refuse_deserted(stored: Iterable[Any]) -> None:
-    """Raises what is in the way of the first row that requires a worker and finds none: `in_the_way`."""
-    for row in stored:
-        if row.in_the_way is not None:
-            found = orjson.loads(row.in_the_way)
-            filter, tags = found["filter"], found["tags"]
-            problem = IN_THE_WAY.get(filter, NoFreshWorkers)
+def refuse_without_worker(rows: Iterable[Any]) -> None:
+    """Raises what is in the way of the first row that requires a worker and finds none: `missing_worker`."""
+    for row in rows:
+        if row.missing_worker is not None:
+            missing = orjson.loads(row.missing_worker)
+            filter, tags = missing["filter"], missing["tags"]
+            problem = PROBLEMS_BY_FILTER.get(filter, NoFreshWorkers)
             detail = "" if filter == "freshness" else f"{problem.__doc__}: {', '.join(tags)} ({filter})."
             raise problem(detail, filter=filter, required_tags=tags)
 

@@ -45,10 +45,10 @@ CONTENTS = content("output", MUCH_BEFORE) | content("error", MUCH_BEFORE)
 """Outputs and errors of steps, the first of them, as many as one answer holds."""
 
 
-def executions(owner: UUID | None = None) -> QuerySet[Execution]:
+def visible_executions(owner: UUID | None = None) -> QuerySet[Execution]:
     """Executions of one owner or (None) of all, with `counts` of their steps by state, their `parent`, and `now`."""
     parent = WorkerJob.objects.filter(pk=OuterRef("parent_step_id")).values(
-        said=JSONObject(job="pk", execution="execution_id", step="step")
+        summary=JSONObject(job="pk", execution="execution_id", step="step")
     )
     reached = Execution.objects.all() if owner is None else Execution.objects.filter(owner=owner)
     return reached.defer("definition", "fingerprint").annotate(
@@ -58,27 +58,27 @@ def executions(owner: UUID | None = None) -> QuerySet[Execution]:
     )
 
 
-def execution(id: UUID, owner: UUID | None = None) -> Execution:
-    """An execution as `executions()` has it, with `own_steps` and `hooks` as `steps()` has them.
+def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
+    """An execution as `visible_executions()` has it, with `own_steps` and `hooks` as `execution_steps()` has them.
 
     Raises ExecutionUnknown.
     """
-    found: Any = executions(owner).filter(pk=id).first()
-    if found is None:
+    row: Any = visible_executions(owner).filter(pk=id).first()
+    if row is None:
         raise ExecutionUnknown
-    all_steps = list(steps(id).defer("output", "error", "payload", "fingerprint").annotate(**CONTENTS))
+    all_steps = list(execution_steps(id).defer("output", "error", "payload", "fingerprint").annotate(**CONTENTS))
     put_in_place(all_steps, ["output", "error"])
-    found.own_steps = [step for step in all_steps if not step.is_hook]
-    found.hooks = [step for step in all_steps if step.is_hook]
-    return found
+    row.own_steps = [step for step in all_steps if not step.is_hook]
+    row.hooks = [step for step in all_steps if step.is_hook]
+    return row
 
 
-def steps(execution: UUID) -> QuerySet[WorkerJob]:
+def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
     """The steps of an execution, hooks last, with the keys that they depend on, `depends_on`, their `child`, and the
     `server` that has them."""
     child = Execution.objects.filter(parent_step=OuterRef("pk")).values("pk")
     live = Attempt.objects.filter(pk=OuterRef("attempt_id"))
-    server = live.values(said=JSONObject(id="server_id", name="server__name"))
+    server = live.values(summary=JSONObject(id="server_id", name="server__name"))
     return (
         WorkerJob.objects.filter(execution=execution)
         .defer("payload", "fingerprint")
@@ -91,18 +91,18 @@ def steps(execution: UUID) -> QuerySet[WorkerJob]:
     )
 
 
-def step(execution: UUID, key: str, owner: UUID | None = None) -> UUID:
+def step_job_id(execution: UUID, key: str, owner: UUID | None = None) -> UUID:
     """The job that a step is. Raises ExecutionUnknown and JobUnknown."""
-    if not executions(owner).filter(pk=execution).exists():
+    if not visible_executions(owner).filter(pk=execution).exists():
         raise ExecutionUnknown
     own = WorkerJob.objects.filter(execution=execution, step=key).values_list("pk", flat=True)
-    found = None if "\0" in key else own.first()
-    if found is None:
+    job = None if "\0" in key else own.first()
+    if job is None:
         raise JobUnknown(f"This execution has no step {key!r}.")
-    return found
+    return job
 
 
-def events(execution: UUID, after: int, limit: int) -> QuerySet[ExecutionEvent]:
+def execution_events(execution: UUID, after: int, limit: int) -> QuerySet[ExecutionEvent]:
     """What the control plane did in an execution, oldest first, those whose id is greater than `after`."""
     return ExecutionEvent.objects.filter(execution=execution, pk__gt=after).order_by("pk")[:limit]
 
@@ -113,15 +113,15 @@ def executions_page(some: QuerySet[Execution], before: UUID | None, limit: int) 
     return page.order_by("-pk")[:limit]
 
 
-def execution_in_short(id: UUID) -> Execution:
-    """An execution as `executions()` has it, without its steps. Raises ExecutionUnknown."""
-    found = executions().filter(pk=id).first()
-    if found is None:
+def execution_summary(id: UUID) -> Execution:
+    """An execution as `visible_executions()` has it, without its steps. Raises ExecutionUnknown."""
+    row = visible_executions().filter(pk=id).first()
+    if row is None:
         raise ExecutionUnknown
-    return found
+    return row
 
 
-TELLING = Case(
+NOTABLE_FIRST = Case(
     When(state__in=[JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED], then=0),
     When(state__in=[JobState.RUNNING, JobState.CLAIMED], then=1),
     When(state=JobState.PENDING, then=2),
@@ -129,14 +129,17 @@ TELLING = Case(
 )
 
 
-def telling_steps(execution: UUID, limit: int) -> list[WorkerJob]:
-    """Steps as `steps()` has them, with their attempts, in their order; of very many those that failed or run."""
-    chosen = WorkerJob.objects.filter(execution=execution).order_by(TELLING, "position").values("pk")[:limit]
+def notable_steps(execution: UUID, limit: int) -> list[WorkerJob]:
+    """Steps as `execution_steps()` has them, with their attempts, in their order.
+
+    Of very many those that failed or run.
+    """
+    chosen = WorkerJob.objects.filter(execution=execution).order_by(NOTABLE_FIRST, "position").values("pk")[:limit]
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
-    return list(steps(execution).filter(pk__in=chosen).prefetch_related(attempts))
+    return list(execution_steps(execution).filter(pk__in=chosen).prefetch_related(attempts))
 
 
-def last_events(execution: UUID, limit: int) -> QuerySet[ExecutionEvent]:
+def latest_execution_events(execution: UUID, limit: int) -> QuerySet[ExecutionEvent]:
     """What the control plane did in an execution, latest first."""
     name = Subquery(Server.objects.filter(pk=OuterRef("server_id")).values("name"))
     return ExecutionEvent.objects.filter(execution=execution).annotate(server_name=name).order_by("-pk")[:limit]
@@ -145,7 +148,7 @@ def last_events(execution: UUID, limit: int) -> QuerySet[ExecutionEvent]:
 SLOTS_SHOWN = 20
 
 
-def triggers() -> QuerySet[Trigger]:
+def triggers_with_slots() -> QuerySet[Trigger]:
     """Triggers with their last slots, `last_slots`, latest first, and `now`."""
     last = Prefetch("slots", TriggerSlot.objects.order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
     return Trigger.objects.prefetch_related(last).annotate(now=ClockTimestamp()).order_by("name")

@@ -27,9 +27,9 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from controlplane.core.model_fields import ClockTimestamp
-from controlplane.core.statements import Written
+from controlplane.core.statements import SqlExpression
 from jobs import states
-from jobs.conf import conf, waiting
+from jobs.conf import conf, unmatched_parameters
 from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
@@ -40,16 +40,16 @@ from liveness.conf import conf as liveness_conf
 from liveness.models import Server
 from liveness.states import ServerState
 
-CHILD = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
+CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
 
 
-def jobs() -> QuerySet[WorkerJob]:
+def jobs_with_attempts() -> QuerySet[WorkerJob]:
     """Jobs with their attempts, these with their servers, the reports that came too late, and the execution that each
     is, `child_execution`."""
     much = f"sum(octet_length({{0}}::text)) over (order by jobs_attempt.id desc) > {MUCH}"  # the last are whole
     attempts = Attempt.objects.select_related("server").defer("error").annotate(**content("error", much))
     attempts = attempts.order_by("number")
-    return WorkerJob.objects.annotate(child_execution=CHILD).prefetch_related(
+    return WorkerJob.objects.annotate(child_execution=CHILD_EXECUTION).prefetch_related(
         Prefetch("attempts", attempts), Prefetch("late_reports", LateReport.objects.order_by("id"))
     )
 
@@ -90,22 +90,22 @@ def put_in_place(rows: Iterable[Any], fields: Sequence[str]) -> None:
             setattr(row, field, getattr(row, f"{field}_shown"))
 
 
-def timeline(job: WorkerJob) -> list[dict[str, Any]]:
+def job_timeline(job: WorkerJob) -> list[dict[str, Any]]:
     """What happened to a job, in order. Entries of the job itself have no attempt."""
-    entries = [entry(None, states.JobState.PENDING, job.created_at)]
+    entries = [timeline_entry(None, states.JobState.PENDING, job.created_at)]
     for attempt in job.attempts.all():
         server = {"id": attempt.server_id, "name": attempt.server.name}
-        entries.append(entry(attempt.number, states.AttemptState.CLAIMED, attempt.claimed_at, server))
+        entries.append(timeline_entry(attempt.number, states.AttemptState.CLAIMED, attempt.claimed_at, server))
         if attempt.started_at:
-            entries.append(entry(attempt.number, states.AttemptState.RUNNING, attempt.started_at, server))
+            entries.append(timeline_entry(attempt.number, states.AttemptState.RUNNING, attempt.started_at, server))
         if attempt.finished_at:
-            entries.append(entry(attempt.number, attempt.state, attempt.finished_at, server, attempt.reason))
+            entries.append(timeline_entry(attempt.number, attempt.state, attempt.finished_at, server, attempt.reason))
     if job.finished_at:
-        entries.append(entry(None, job.state, job.finished_at, reason=(job.error or {}).get("code", "")))
+        entries.append(timeline_entry(None, job.state, job.finished_at, reason=(job.error or {}).get("code", "")))
     return entries
 
 
-def entry(
+def timeline_entry(
     attempt: int | None, state: str, at: Any, server: dict[str, Any] | None = None, reason: str = ""
 ) -> dict[str, Any]:
     return {"attempt": attempt, "state": str(state), "at": at, "server": server, "reason": reason}
@@ -116,42 +116,53 @@ def live_attempts(server: Any) -> QuerySet[Attempt]:
     return Attempt.objects.live().filter(server_id=server).order_by("claimed_at")
 
 
-COUNTED = 1_000
+COUNT_LIMIT = 1_000
 """So many jobs of a state that has ended are counted; of more it is said about how many."""
 
 
-def figures() -> dict[str, Any]:
+def instance_figures() -> dict[str, Any]:
     """How it stands, by the database's clock `now`: one query.
 
     `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
     job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
     a state are counted); what holds for the whole instance, `brakes` and `maintenance`; the rows that could not be
-    written lately, `unwritten`; when the last check went through, `finished` (`check_age` ago), and how long it `took`;
-    the `observed` clock, how long ago it last moved, `observed_lag`, and whether heartbeats get in, `witnessed`.
+    written lately, `rows_left_out`; when the last check went through, `finished` (`check_age` ago), and how long it
+    `took`; the `observed` clock, how long ago it last moved, `observed_lag`, and whether heartbeats get in,
+    `witnessed`.
     """
-    row = sql.rows(
-        "read_figures", ended=sorted(states.TERMINAL), counted=COUNTED, only=None, looked=COUNTED, **waiting()
+    row = sql.fetch_rows(
+        "read_figures",
+        ended=sorted(states.TERMINAL),
+        counted=COUNT_LIMIT,
+        only=None,
+        scan_limit=COUNT_LIMIT,
+        **unmatched_parameters(),
     )[0]
-    read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in AS_JSON}
+    read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
     return {**row._asdict(), **read, "counts": read["counts"] or {}, "about": read["about"] or [], "flags": flags}
 
 
-AS_JSON = {"counts", "about", "brakes", "maintenance", "flags", "unwritten"}
+JSON_FIGURES = {"counts", "about", "brakes", "maintenance", "flags", "rows_left_out"}
 
 
-def with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
+def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
     """Jobs with why they stand still, `flags`: nearly always nothing; and what is `left_out` of them."""
-    found: list[Any] = list(jobs)
-    put_in_place(found, LARGE_FIELDS)
-    put_in_place((attempt for job in found for attempt in job.attempts.all()), ["error"])
-    hanging = [job.pk for job in found if may_stand_still(job)]
+    rows: list[Any] = list(jobs)
+    put_in_place(rows, LARGE_FIELDS)
+    put_in_place((attempt for job in rows for attempt in job.attempts.all()), ["error"])
+    hanging = [job.pk for job in rows if may_stand_still(job)]
     flags = (
-        {row.id: row.flag for row in sql.rows("read_flags", only=hanging, looked=None, **waiting())} if hanging else {}
+        {
+            row.id: row.flag
+            for row in sql.fetch_rows("read_flags", only=hanging, scan_limit=None, **unmatched_parameters())
+        }
+        if hanging
+        else {}
     )
-    for job in found:
+    for job in rows:
         job.flags = [flags[job.pk]] if job.pk in flags else []
-    return found
+    return rows
 
 
 def may_stand_still(job: WorkerJob) -> bool:
@@ -161,50 +172,52 @@ def may_stand_still(job: WorkerJob) -> bool:
     return job.state == JobState.RUNNING
 
 
-def holders() -> QuerySet[Server]:
-    """Servers as `liveness.judged()` has them, with the number of attempts they hold, `held`."""
-    return liveness.judged().annotate(held=sql.written("held_attempts", IntegerField()))
+def servers_with_held_attempts() -> QuerySet[Server]:
+    """Servers as `liveness.servers_with_timing()` has them, with the number of attempts they hold, `held`."""
+    return liveness.servers_with_timing().annotate(held=sql.build_expression("held_attempts", IntegerField()))
 
 
 INACTIVE = Q(state=ServerState.INACTIVE)
-ORDER: list[Any] = [
-    sql.written("attention_rank", IntegerField()),
-    sql.written("next_change_at", FloatField()),
-    Written("case when s.state = 'INACTIVE' then s.state_changed_at end", DateTimeField()).desc(),
+ATTENTION_ORDER: list[Any] = [
+    sql.build_expression("attention_rank", IntegerField()),
+    sql.build_expression("next_change_at", FloatField()),
+    SqlExpression("case when s.state = 'INACTIVE' then s.state_changed_at end", DateTimeField()).desc(),
     "type", "name", "pk",
 ]  # fmt: skip
 """Those that need attention first, what gets worse next before the rest; at the end those that ended last, INACTIVE."""
 
 
-def ranked() -> QuerySet[Server]:
-    """Servers as `liveness.servers()` has them, in `ORDER`: what little it needs to say which ones."""
-    return liveness.servers().order_by(*ORDER)
+def servers_by_attention() -> QuerySet[Server]:
+    """Servers as `liveness.servers_with_silence()` has them, in `ATTENTION_ORDER`: all that it takes to choose some."""
+    return liveness.servers_with_silence().order_by(*ATTENTION_ORDER)
 
 
-def holders_of(*servers: QuerySet[Server]) -> QuerySet[Server]:
-    """Of these servers, in `ORDER`, all that is to be known."""
+def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[Server]:
+    """Of these servers, in `ATTENTION_ORDER`, all that is to be known."""
     first, *others = (some.values("pk") for some in servers)
-    return holders().filter(pk__in=first.union(*others) if others else first).order_by(*ORDER)
+    return (
+        servers_with_held_attempts().filter(pk__in=first.union(*others) if others else first).order_by(*ATTENTION_ORDER)
+    )
 
 
-def instance(limit: int, ended: int = 20) -> QuerySet[Server]:
-    """Servers that are present, at most `limit`, and those that ended last, in `ORDER`."""
+def instance_servers(limit: int, ended: int = 20) -> QuerySet[Server]:
+    """Servers that are present, at most `limit`, and those that ended last, in `ATTENTION_ORDER`."""
     last = Server.objects.filter(INACTIVE).order_by("-state_changed_at")
-    return holders_of(ranked().filter(~INACTIVE)[:limit], last[:ended])
+    return details_of_servers(servers_by_attention().filter(~INACTIVE)[:limit], last[:ended])
 
 
-def attention(limit: int = 100) -> list[Any]:
-    """Servers as `holders()` has them that need attention, the next bad event first."""
-    troubled = [server for server in instance(limit, ended=0) if liveness.needs_attention(server)]
+def servers_needing_attention(limit: int = 100) -> list[Any]:
+    """Servers as `servers_with_held_attempts()` has them that need attention, the next bad event first."""
+    troubled = [server for server in instance_servers(limit, ended=0) if liveness.needs_attention(server)]
 
-    def moment(server: Any) -> tuple[bool, Any]:
+    def next_transition_moment(server: Any) -> tuple[bool, Any]:
         at = (liveness.next_transition(server) or {"at": None})["at"]
         return at is None, at or server.now
 
-    return sorted(troubled, key=moment)
+    return sorted(troubled, key=next_transition_moment)
 
 
-def attempts_of(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
+def attempts_of_server(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
     """What a server holds, and its last attempts; latest first."""
     own = Attempt.objects.filter(server=server)
     held, last = own.live(), own.order_by("-id")[:limit]
@@ -212,31 +225,33 @@ def attempts_of(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
     return some.select_related("job").defer("job__payload", "job__output").order_by("-id")
 
 
-def what_applies(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
+def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
     """Jobs with what decides what may be done to them: whether each `is_step`, `is_cancelling`, `is_quarantined`."""
     return jobs.annotate(
-        is_step=truth(Q(execution__isnull=False)),
-        is_cancelling=truth(Q(cancel_requested_at__isnull=False)),
-        is_quarantined=Coalesce(truth(IN_QUARANTINE), Value(False)),
+        is_step=boolean_expression(Q(execution__isnull=False)),
+        is_cancelling=boolean_expression(Q(cancel_requested_at__isnull=False)),
+        is_quarantined=Coalesce(boolean_expression(IN_QUARANTINE), Value(False)),
     )
 
 
-def truth(condition: Q) -> ExpressionWrapper:
+def boolean_expression(condition: Q) -> ExpressionWrapper:
     return ExpressionWrapper(condition, output_field=BooleanField())
 
 
-def bare_jobs() -> QuerySet[WorkerJob]:
-    """Jobs as `what_applies()` has them, without what went in and came out, with `now`."""
-    return what_applies(WorkerJob.objects.annotate(now=ClockTimestamp())).defer("payload", "output", "fingerprint")
+def jobs_without_content() -> QuerySet[WorkerJob]:
+    """Jobs as `jobs_with_action_guards()` has them, without what went in and came out, with `now`."""
+    return jobs_with_action_guards(WorkerJob.objects.annotate(now=ClockTimestamp())).defer(
+        "payload", "output", "fingerprint"
+    )
 
 
 def quarantined_jobs() -> QuerySet[WorkerJob]:
     """Of these, those in quarantine."""
-    return bare_jobs().filter(IN_QUARANTINE)
+    return jobs_without_content().filter(IN_QUARANTINE)
 
 
 def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int) -> QuerySet[WorkerJob]:
-    """Of these `bare_jobs()` a page, latest first, with the server that holds each."""
+    """Of these `jobs_without_content()` a page, latest first, with the server that holds each."""
     live = Attempt.objects.filter(pk=OuterRef("attempt_id"))
     page = jobs.filter(pk__lt=before) if before else jobs
     page = page.annotate(
@@ -246,25 +261,25 @@ def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int) -> Que
     return page.order_by("-id")[:limit]
 
 
-def counts_by_state(jobs: QuerySet[WorkerJob]) -> dict[str, int]:
+def job_counts_by_state(jobs: QuerySet[WorkerJob]) -> dict[str, int]:
     """How many of these jobs there are in each state."""
     return dict(jobs.order_by().values_list("state").annotate(count=Count("pk")))
 
 
-def seen_by(owner: UUID | None) -> QuerySet[WorkerJob]:
-    """Jobs as `jobs()` has them, of one owner or (None) of all."""
-    return jobs() if owner is None else jobs().filter(owner=owner)
+def jobs_visible_to(owner: UUID | None) -> QuerySet[WorkerJob]:
+    """Jobs as `jobs_with_attempts()` has them, of one owner or (None) of all."""
+    return jobs_with_attempts() if owner is None else jobs_with_attempts().filter(owner=owner)
 
 
-def placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
+def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
     """Which alive servers may have a waiting job, the least loaded first, what rules out the others, and why it stands
     still, `flags`: one query.
 
     Raises JobUnknown and JobNotWaiting.
     """
-    rows, flagged = sql.sets(
+    rows, flagged = sql.fetch_result_sets(
         "read_placement", "read_flags", job=job, owner=owner, staleness_multiplier=liveness_conf().staleness_multiplier,
-        only=[job], looked=None, **waiting(),
+        only=[job], scan_limit=None, **unmatched_parameters(),
     )  # fmt: skip
     if not rows:
         raise JobUnknown
@@ -290,9 +305,9 @@ def placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
     return {"eligible": eligible, "ruled_out": ruled_out, "waiting_for": waiting_for, "flags": flags}
 
 
-def log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[Any]:
+def job_log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[Any]:
     """Lines that a job's code wrote, oldest first, those whose id is greater than `after`; maybe of one attempt."""
-    return sql.rows("read_log_page", job=job, after=after, limit=limit, attempt=attempt)
+    return sql.fetch_rows("read_log_page", job=job, after=after, limit=limit, attempt=attempt)
 
 
 LOG_TAIL = """(
@@ -310,7 +325,7 @@ LOG_TAIL = """(
              order by l.id desc limit %(limit)s) last)"""
 
 
-LATE = """(
+LATE_REPORTS = """(
     select coalesce(jsonb_agg(jsonb_build_object(
                'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason, 'more', l.more,
                'at', to_char(l.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by l.id), '[]')
@@ -318,16 +333,18 @@ LATE = """(
      where l.job_id = %(expressions)s)"""
 
 
-def told(job: UUID, lines: int) -> Any | None:
+def job_details(job: UUID, lines: int) -> Any | None:
     """A job with its attempts as the page of one tells of it: with the last lines it wrote, `log`, the reports that
     were refused, `late`, and `now`; None when there is none."""
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
-    found = what_applies(WorkerJob.objects.prefetch_related(attempts)).annotate(
-        now=ClockTimestamp(), late=Func(F("pk"), template=LATE, output_field=JSONField()), child_execution=CHILD
+    details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
+        now=ClockTimestamp(),
+        late=Func(F("pk"), template=LATE_REPORTS, output_field=JSONField()),
+        child_execution=CHILD_EXECUTION,
     )
-    return with_log(found, lines).filter(pk=job).first()
+    return jobs_with_log(details, lines).filter(pk=job).first()
 
 
-def with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
+def jobs_with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
     """Jobs with the last lines that their code wrote, oldest first, `log`; None where there are none."""
     return jobs.annotate(log=Func(F("pk"), template=LOG_TAIL, limit=limit, output_field=JSONField()))

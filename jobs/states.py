@@ -142,10 +142,10 @@ EXECUTION_TRANSITIONS: dict[ExecutionState, set[ExecutionState]] = {
 }
 EXECUTION_INITIAL = {_e.RUNNING}
 
-OVER = {state for state, onward in EXECUTION_TRANSITIONS.items() if not onward}
+EXECUTION_TERMINAL = {state for state, onward in EXECUTION_TRANSITIONS.items() if not onward}
 """The states of an execution that has ended."""
 
 
-def pairs(table: dict) -> list[tuple[str, str]]:
+def legal_transitions(table: dict) -> list[tuple[str, str]]:
     """Every legal (from, to) of a table, for the database's guard."""
     return [(from_.value, to.value) for from_, onward in table.items() for to in sorted(onward)]

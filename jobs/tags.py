@@ -2,24 +2,24 @@
 
 from typing import Any
 
-OF_RUNNER = {"local": ["script"], "docker": ["script", "docker"], "pod": ["script", "kubernetes"]}
-OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"], "execution": [""]}
+TAGS_OF_RUNNER = {"local": ["script"], "docker": ["script", "docker"], "pod": ["script", "kubernetes"]}
+TAGS_OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernetes"], "execution": [""]}
 """No server can have the empty tag: an execution is started by the control plane itself, never claimed."""
 
 
-def of_action(action: dict[str, Any]) -> list[str]:
+def tags_of_action(action: dict[str, Any]) -> list[str]:
     """The tags that an action's type and runner ask for."""
     match action["type"]:
         case "script":
-            return OF_RUNNER[action["runner"]]
+            return TAGS_OF_RUNNER[action["runner"]]
         case "handler":
             return [f"handler:{action['name']}"]
         case other:
-            return OF_TYPE[other]
+            return TAGS_OF_TYPE[other]
 
 
-def required(action: dict[str, Any], explicit: list[str]) -> list[str]:
+def required_tags(action: dict[str, Any], explicit: list[str]) -> list[str]:
     """Every tag that a worker must have, sorted, each once. What is an execution no worker has, whatever its tags."""
     if action["type"] == "execution":
-        return of_action(action)
-    return sorted({*explicit, *of_action(action)})
+        return tags_of_action(action)
+    return sorted({*explicit, *tags_of_action(action)})

@@ -7,7 +7,7 @@ executor one does, and of those of two schedulers half do.
 from celery import shared_task
 
 from jobs.conf import conf
-from jobs.services import check, retention, sweep, triggers
+from jobs.services import liveness_check, retention, sweep, triggers
 from liveness.conf import conf as liveness
 from liveness.services import timetable
 
@@ -21,26 +21,26 @@ DAY = 86400
 @shared_task(name="jobs.tasks.check_liveness")
 def check_liveness() -> None:
     """Every LIVENESS["INTERVAL"]."""
-    if timetable.begins("check_liveness", liveness().interval / 2):
-        check.check()
+    if timetable.try_begin_task("check_liveness", liveness().interval / 2):
+        liveness_check.check_liveness()
 
 
 @shared_task(name="jobs.tasks.sweep_jobs")
 def sweep_jobs() -> None:
     """Every JOBS["SWEEP_INTERVAL"]."""
-    if timetable.begins("sweep_jobs", conf().sweep_interval / 2):
-        sweep.sweep()
+    if timetable.try_begin_task("sweep_jobs", conf().sweep_interval / 2):
+        sweep.run_sweep()
 
 
 @shared_task(name="jobs.tasks.evaluate_triggers")
 def evaluate_triggers() -> None:
     """Every few seconds."""
-    if timetable.begins("evaluate_triggers", TRIGGERS_INTERVAL / 2):
-        triggers.evaluate_due()
+    if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
+        triggers.evaluate_due_triggers()
 
 
 @shared_task(name="jobs.tasks.prune")
 def prune() -> None:
     """Every day."""
-    if timetable.begins("prune", DAY - PRUNE_INTERVAL / 2):
-        retention.prune()
+    if timetable.try_begin_task("prune", DAY - PRUNE_INTERVAL / 2):
+        retention.prune_old_rows()

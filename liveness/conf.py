@@ -3,13 +3,13 @@
 import math
 from dataclasses import dataclass
 
-from controlplane.agent.backoff import again_within
+from controlplane.agent.backoff import heartbeat_retry_window
 from controlplane.core.settings_schema import Conf, Seconds
 from liveness.states import RestartStrategy
 
 
 @dataclass(frozen=True)
-class Liveness:
+class LivenessSettings:
     enabled: bool = True
     """False: nobody is disconnected for silence. Recovery of servers that are lost goes on."""
     interval: Seconds = 10
@@ -46,7 +46,7 @@ class Liveness:
     """INACTIVE servers are kept so long, and longer while an attempt refers to them."""
 
 
-conf = Conf(Liveness, "LIVENESS")
+conf = Conf(LivenessSettings, "LIVENESS")
 
 
 def witness_window() -> float:
@@ -56,12 +56,12 @@ def witness_window() -> float:
     was swallowed: all that is less than the timeout, from the last beat before the outage on.
     """
     timeout, beat, check = conf().timeout, conf().heartbeat_interval, conf().interval
-    return max(check, min(2 * beat, timeout - beat - until_heard_again(timeout, beat, check)))
+    return max(check, min(2 * beat, timeout - beat - recontact_delay(timeout, beat, check)))
 
 
-def until_heard_again(timeout: float, heartbeat_interval: float, interval: float) -> float:
+def recontact_delay(timeout: float, heartbeat_interval: float, interval: float) -> float:
     """Seconds of the checks that may pass after an outage before a server has said again what was swallowed."""
-    return math.ceil(again_within(timeout, heartbeat_interval) / interval - 1e-9) * interval
+    return math.ceil(heartbeat_retry_window(timeout, heartbeat_interval) / interval - 1e-9) * interval
 
 
 def timeout_problems(
@@ -84,7 +84,7 @@ def timeout_problems(
             f"check intervals of {interval:g} s. Use at least {least:g} s."
         )
     # Settings are never refused for this: they make the window.
-    elif window is not None and window + until_heard_again(timeout, heartbeat_interval, interval) > (
+    elif window is not None and window + recontact_delay(timeout, heartbeat_interval, interval) > (
         timeout - heartbeat_interval + 1e-9
     ):
         problems.append(

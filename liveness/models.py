@@ -8,12 +8,19 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Refusal, Uuid7, guard, one_of
+from controlplane.core.model_fields import (
+    ClockTimestamp,
+    ObservedNow,
+    RefusingTrigger,
+    Uuid7,
+    build_transition_guards,
+    check_one_of,
+)
 from liveness import states
 from liveness.states import RestartStrategy, ServerState, ServerType
 
 REACTIVATION = "OLD.reactivate_on_heartbeat AND (OLD.state, NEW.state) IN ({})".format(
-    ", ".join(f"('{from_}', '{to}')" for from_, to in states.reactivations())
+    ", ".join(f"('{from_}', '{to}')" for from_, to in states.reactivation_transitions())
 )
 
 
@@ -49,7 +56,7 @@ class ApiToken(models.Model):
 
     class Meta:
         ordering = ["-created_at"]
-        constraints = [one_of("role", Role.values, "apitoken_role")]
+        constraints = [check_one_of("role", Role.values, "apitoken_role")]
         verbose_name = "API token"
 
     def __str__(self) -> str:
@@ -129,9 +136,9 @@ class Server(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(fields=["token", "instance_id"], name="server_registers_once"),
-            one_of("state", ServerState, "server_state"),
-            one_of("type", ServerType, "server_type"),
-            one_of("worker_task_restart_strategy", RestartStrategy, "server_restart_strategy"),
+            check_one_of("state", ServerState, "server_state"),
+            check_one_of("type", ServerType, "server_type"),
+            check_one_of("worker_task_restart_strategy", RestartStrategy, "server_restart_strategy"),
         ]
         indexes = [
             models.Index(fields=["state"], name="server_not_inactive", condition=~Q(state=ServerState.INACTIVE)),
@@ -143,7 +150,7 @@ class Server(models.Model):
             models.Index(fields=["state_changed_at"], name="server_inactive", condition=Q(state=ServerState.INACTIVE)),
         ]
         triggers = [
-            *guard(states.pairs(), [states.INITIAL], unless=REACTIVATION),
+            *build_transition_guards(states.legal_transitions(), [states.INITIAL], unless=REACTIVATION),
             pgtrigger.Trigger(
                 # What the check moves was due at its own reading of the clock; all else happens at its own moment.
                 name="times_of_a_transition",
@@ -200,12 +207,12 @@ class ServerEvent(models.Model):
             models.Index(fields=["server_name"], name="serverevent_by_name"),
         ]
         triggers = [
-            Refusal(
+            RefusingTrigger(
                 name="append_only",
                 operation=pgtrigger.Update,
                 message="events are append-only' USING ERRCODE = 'restrict_violation",
             ),
-            Refusal(
+            RefusingTrigger(
                 name="deleted_by_retention_only",
                 operation=pgtrigger.Delete,
                 condition=pgtrigger.Condition("current_setting('controlplane.retention', true) IS DISTINCT FROM 'on'"),

@@ -25,8 +25,8 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from controlplane.core.model_fields import ClockTimestamp
-from controlplane.core.sql_book import composed
-from controlplane.core.statements import Written
+from controlplane.core.sql_book import compose_statement
+from controlplane.core.statements import SqlExpression
 from liveness import states
 from liveness.conf import conf
 from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally
@@ -41,26 +41,26 @@ BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
 """Seconds, of histograms; `histogram_bucket` has the same."""
 
 
-def servers() -> QuerySet[Server]:
+def servers_with_silence() -> QuerySet[Server]:
     """Servers with `silence` in seconds, whether they are `fresh`, and whether `late`: alive, and for two intervals not
     heard; at this read. And whether they are the control plane's `own` processes."""
-    heard = Coalesce("last_heartbeat_at", "created_at")
+    last_seen = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
-        silence=Func(heard, template=SILENCE, output_field=FloatField()),
-        fresh=sql.written("is_fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
-        late=sql.written("is_silent", BooleanField()),
-        own=sql.written("is_own", BooleanField(), own_digest=OWN_DIGEST),
+        silence=Func(last_seen, template=SILENCE, output_field=FloatField()),
+        fresh=sql.build_expression("is_fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
+        late=sql.build_expression("is_silent", BooleanField()),
+        own=sql.build_expression("is_own", BooleanField(), own_digest=OWN_DIGEST),
     )
 
 
-def events_of(server: UUID) -> QuerySet[ServerEvent]:
+def events_of_server(server: UUID) -> QuerySet[ServerEvent]:
     """The transitions of a server, oldest first."""
     return ServerEvent.objects.filter(server_id=server)
 
 
-def ages() -> tuple[float | None, float]:
+def clock_ages() -> tuple[float | None, float]:
     """Seconds since a liveness check went through last (None before the first), and since observed time last moved."""
-    check_age = sql.written("check_age", FloatField())
+    check_age = sql.build_expression("check_age", FloatField())
     standstill = Func("moved_at", template=SILENCE, output_field=FloatField())
     return Clock.objects.values_list(check_age, standstill).get()
 
@@ -70,80 +70,80 @@ def database_time() -> object:
     return Clock.objects.values_list(ClockTimestamp(), flat=True).get()
 
 
-ENDED = states.GONE | {ServerState.TERMINATED_GRACEFULLY}
+ENDED = states.RETIRED | {ServerState.TERMINATED_GRACEFULLY}
 
 
-def seconds_to(moment: str, **params: Any) -> Written:
+def seconds_until(moment: str, **params: Any) -> SqlExpression:
     """Seconds of observed time until a moment that the sweeps act on, the rule `moment`; None: never."""
-    at = composed(sql.app, moment)
-    return Written(f"(nullif({at}, 'infinity') - (select observed_now()))", FloatField(), **params)
+    at = compose_statement(sql.app, moment)
+    return SqlExpression(f"(nullif({at}, 'infinity') - (select observed_now()))", FloatField(), **params)
 
 
-def judged() -> QuerySet[Server]:
-    """Servers as `servers()` has them, with what a reader asks next, in seconds by the database's clock:
+def servers_with_timing() -> QuerySet[Server]:
+    """Servers as `servers_with_silence()` has them, with what a reader asks next, in seconds by the database's clock:
     `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
     `moves_in` (its running attempts; None: never), and `check_age`; whether it is `braked`; `now`."""
-    return servers().annotate(
+    return servers_with_silence().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
         since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
-        lost_in=seconds_to("lost_at"),
-        moves_in=seconds_to("running_attempts_move_at"),
-        overdue_in=seconds_to("disconnected_at", initial_delay=conf().initial_delay),
-        braked=sql.written("is_held_by_brake", BooleanField()),
-        check_age=sql.written("check_age", FloatField()),
+        lost_in=seconds_until("lost_at"),
+        moves_in=seconds_until("running_attempts_move_at"),
+        overdue_in=seconds_until("disconnected_at", initial_delay=conf().initial_delay),
+        braked=sql.build_expression("is_held_by_brake", BooleanField()),
+        check_age=sql.build_expression("check_age", FloatField()),
     )
 
 
-def detailed() -> QuerySet[Server]:
-    """Servers as the API answers them: as `judged()` has them, with the attempts they hold, `live`."""
+def servers_with_attempts() -> QuerySet[Server]:
+    """Servers as the API answers them: as `servers_with_timing()` has them, with the attempts they hold, `live`."""
     attempts: Any = Server._meta.get_field("attempts").related_model
     held = attempts.objects.live().order_by("claimed_at")
-    return judged().prefetch_related(Prefetch("attempts", held, to_attr="live"))
+    return servers_with_timing().prefetch_related(Prefetch("attempts", held, to_attr="live"))
 
 
-def holds_something(server: Any) -> bool:
+def has_work_to_recover(server: Any) -> bool:
     """Whether a server, with the attempts it holds, `live`, or their number, `held`, has something to recover."""
     return bool(server.live if hasattr(server, "live") else server.held)
 
 
 def next_transition(server: Any) -> dict[str, Any] | None:
-    """Where a server as `judged()` has it, with what it holds, goes next by itself, when at the earliest, and why.
+    """Where a server as `servers_with_timing()` has it, with what it holds, goes next by itself, when, and why.
 
     None: nowhere.
     """
 
-    def then(to: ServerState, seconds: float | None, reason: str) -> dict[str, Any]:
+    def transition_to(to: ServerState, seconds: float | None, reason: str) -> dict[str, Any]:
         at = None if seconds is None else server.now + timedelta(seconds=max(0, seconds))
         return {"to": to.value, "at": at, "reason": reason}
 
     if server.state == ServerState.INACTIVE:
         return None
     if server.state == ServerState.NOT_RUNNING:
-        return then(ServerState.INACTIVE, 0, "at the next liveness check")
+        return transition_to(ServerState.INACTIVE, 0, "at the next liveness check")
     if server.state in states.ALIVE:
         if not conf().enabled or (server.braked and server.overdue_in <= 0):
             return None
-        return then(ServerState.DISCONNECTED, server.overdue_in, "unless it is heard before")
+        return transition_to(ServerState.DISCONNECTED, server.overdue_in, "unless it is heard before")
     if server.state == ServerState.TERMINATING and server.lost_in > 0:
-        return then(ServerState.NOT_RUNNING, server.lost_in, "unless it ends before, or is heard")
-    if not holds_something(server):
-        return then(ServerState.NOT_RUNNING, 0, "it holds nothing")
+        return transition_to(ServerState.NOT_RUNNING, server.lost_in, "unless it ends before, or is heard")
+    if not has_work_to_recover(server):
+        return transition_to(ServerState.NOT_RUNNING, 0, "it holds nothing")
     keeps = server.worker_task_restart_strategy == RestartStrategy.NEVER
-    return then(
+    return transition_to(
         ServerState.NOT_RUNNING,
         0 if keeps else server.moves_in,
         "its running attempts stay with it" if keeps else "in the check after its attempts have moved",
     )
 
 
-def present_by_type() -> "QuerySet[Any, Any]":
+def server_counts_by_type() -> "QuerySet[Any, Any]":
     """For each cluster and type of server, the control plane's own (`is_own`) apart: how many have not ended,
     `present`; how many of them are alive and heard in time, `well`; how many may get work, `takes_work`; how many are
     `lost`."""
     well = Q(state__in=states.ALIVE, late=False)
     return (
-        judged()
+        servers_with_timing()
         .exclude(state__in=ENDED)
         .values("cluster", "type", is_own=F("own"))
         .annotate(
@@ -156,56 +156,56 @@ def present_by_type() -> "QuerySet[Any, Any]":
     )
 
 
-def present() -> "QuerySet[Any, Any]":
+def server_counts_by_state() -> "QuerySet[Any, Any]":
     """By cluster, type and state: how many `servers` are not INACTIVE, and how many of these are `heard` in time."""
-    shown = servers().exclude(state=ServerState.INACTIVE).values("cluster", "type", "state")
+    shown = servers_with_silence().exclude(state=ServerState.INACTIVE).values("cluster", "type", "state")
     counted = shown.annotate(servers=Count("pk"), heard=Count("pk", filter=Q(fresh=True)))
     return counted.order_by("cluster", "type", "state")
 
 
-def silences() -> tuple[int, float, list[tuple[int, int]]]:
+def silence_histogram() -> tuple[int, float, list[tuple[int, int]]]:
     """Of the alive servers: how many they are, for how many seconds together they are silent, and for each of
     `BUCKETS` how many are silent for no longer."""
     counts = {f"le_{le}": Count("pk", filter=Q(silence__lte=le)) for le in BUCKETS}
-    alive = servers().filter(state__in=states.ALIVE)
-    found = alive.aggregate(total=Count("pk"), seconds=Coalesce(Sum("silence"), 0.0), **counts)
-    return found["total"], found["seconds"], [(le, found[f"le_{le}"]) for le in BUCKETS]
+    alive = servers_with_silence().filter(state__in=states.ALIVE)
+    totals = alive.aggregate(total=Count("pk"), seconds=Coalesce(Sum("silence"), 0.0), **counts)
+    return totals["total"], totals["seconds"], [(le, totals[f"le_{le}"]) for le in BUCKETS]
 
 
-def tallies() -> "QuerySet[Any, tuple[str, list[str], float]]":
+def counter_values() -> "QuerySet[Any, tuple[str, list[str], float]]":
     """Name, labels and value of each counter."""
     return Tally.objects.values("name", "labels").annotate(value=Sum("number")).values_list("name", "labels", "value")
 
 
-def unwritten() -> list[dict[str, Any]]:
+def rows_left_out() -> list[dict[str, Any]]:
     """The rows that could not be written within the last hour, the latest few."""
-    return json.loads(sql.rows("list_rows_left_out")[0].unwritten or "[]")
+    return json.loads(sql.fetch_rows("list_rows_left_out")[0].rows_left_out or "[]")
 
 
 def needs_attention(server: Any) -> bool:
-    """Whether something is wrong with a server as `judged()` has it."""
+    """Whether something is wrong with a server as `servers_with_timing()` has it."""
     return server.late or server.state not in states.ALIVE | ENDED
 
 
-def beats_of(server: UUID) -> QuerySet[Heartbeat, datetime]:
+def beats_of_server(server: UUID) -> QuerySet[Heartbeat, datetime]:
     """When a server was heard, latest first."""
     beats = Heartbeat.objects.filter(server_id=server, role=Heartbeat.Role.SERVER)
     return beats.order_by("-at").values_list("at", flat=True)
 
 
-def with_beats(servers: QuerySet[Server], limit: int) -> QuerySet[Server]:
+def servers_with_beats(servers: QuerySet[Server], limit: int) -> QuerySet[Server]:
     """Servers with the moments at which each was heard, in seconds since 1970, latest first, `beats`."""
     at = Func("at", template="extract(epoch from %(expressions)s)::float8", output_field=FloatField())
     own = Heartbeat.objects.filter(server_id=OuterRef("pk"), role=Heartbeat.Role.SERVER).order_by("-at")
     return servers.annotate(beats=ArraySubquery(own.values(second=at)[:limit]))
 
 
-def facets() -> Any:
+def server_facets() -> Any:
     """What alive servers can be told apart by: `versions`, how many of each cluster, type and version, and `tags`."""
-    return sql.row("list_facets")
+    return sql.fetch_row("list_facets")
 
 
-def signs(
+def signs_of_life(
     of: Collection[UUID], start: datetime, end: datetime, stride: float
 ) -> "QuerySet[Any, tuple[UUID, str, datetime]]":
     """(server, what, when) of these servers: each DISCONNECTED, and of the beats one per `stride` seconds."""

@@ -61,35 +61,35 @@ TRANSITIONS: dict[ServerState, dict[ServerState, set[Mover]]] = {
 }
 
 # The one exception to "nothing comes back", for servers that registered under REACTIVATE_ON_HEARTBEAT.
-REACTIVATED = {_.DISCONNECTED, _.NOT_RUNNING, _.INACTIVE}
+REACTIVATABLE = {_.DISCONNECTED, _.NOT_RUNNING, _.INACTIVE}
 
 INITIAL = _.CREATED
 ALIVE = {_.CREATED, _.RUNNING, _.MAINTENANCE}
 STOPPED = {_.ERROR, _.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
 """A server that says so has stopped the code of its jobs."""
-FINAL = {_.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
-GONE = {_.NOT_RUNNING, _.INACTIVE}
-LEAVING = set(_) - ALIVE - GONE
-BEATING = set(_) - FINAL - GONE - {_.DISCONNECTED}
+TERMINATED = {_.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
+RETIRED = {_.NOT_RUNNING, _.INACTIVE}
+TO_RECOVER = set(_) - ALIVE - RETIRED
+MAY_HEARTBEAT = set(_) - TERMINATED - RETIRED - {_.DISCONNECTED}
 
 
-def legal(from_: ServerState, to: ServerState, mover: Mover, *, reactivates: bool = False) -> bool:
+def is_legal_transition(from_: ServerState, to: ServerState, mover: Mover, *, reactivates: bool = False) -> bool:
     """Whether `mover` may take a server from one state to the other."""
-    if reactivates and mover == S and from_ in REACTIVATED and to == ServerState.RUNNING:
+    if reactivates and mover == S and from_ in REACTIVATABLE and to == ServerState.RUNNING:
         return True
     return mover in TRANSITIONS[from_].get(to, set())
 
 
-def said_by_servers() -> set[ServerState]:
+def server_reported_states() -> set[ServerState]:
     """The states a server may name in a heartbeat."""
     return {to for moves in TRANSITIONS.values() for to, movers in moves.items() if S in movers}
 
 
-def reactivations() -> list[tuple[str, str]]:
+def reactivation_transitions() -> list[tuple[str, str]]:
     """Every (from, to) that is legal only where reactivation is switched on."""
-    return [(from_.value, ServerState.RUNNING.value) for from_ in sorted(REACTIVATED)]
+    return [(from_.value, ServerState.RUNNING.value) for from_ in sorted(REACTIVATABLE)]
 
 
-def pairs() -> list[tuple[str, str]]:
+def legal_transitions() -> list[tuple[str, str]]:
     """Every legal (from, to), for the database's guard."""
     return [(from_.value, to.value) for from_, moves in TRANSITIONS.items() for to in moves]

@@ -94,7 +94,7 @@ def demo() -> Iterator[Demo]:
     finally:
         process.terminate()
         process.wait(30)
-        postgres.Server(data_dir).stop()
+        postgres.PostgresServer(data_dir).stop()
         shutil.rmtree(folder)
 
 

@@ -7,60 +7,63 @@ import sys
 
 import structlog
 
-from controlplane.agent import environment, probe
-from controlplane.agent.bell import Bell, Interrupted
+from controlplane.agent import environment, status_file
 from controlplane.agent.clean_text import escape_event, escaped
 from controlplane.agent.client import Refused
-from controlplane.agent.options import options_from, parser
-from controlplane.agent.worker import Purged, Worker
+from controlplane.agent.options import build_parser, read_options
+from controlplane.agent.wakeup import InterruptedBySignal, Wakeup
+from controlplane.agent.worker import ServerPurged, Worker
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
+    arguments = build_parser().parse_args(argv)
     if arguments.check:
-        why = probe.check(arguments.name)
-        print(why or "alive and heard")  # noqa: T201
-        return 1 if why else 0
-    _log_to_stderr(arguments.log_level)
+        problem = status_file.check_status(arguments.name)
+        print(problem or "alive and heard")  # noqa: T201
+        return 1 if problem else 0
+    _configure_logging(arguments.log_level)
     try:
-        options = options_from(arguments)
+        options = read_options(arguments)
     except ValueError as error:
-        return _complain(str(error))
+        return _print_usage_error(str(error))
     environment.close()
     if arguments.token:
         structlog.get_logger().warning(
             "--token is seen by whoever may list processes: use --token-file or CONTROLPLANE_TOKEN"
         )
-    bell = Bell()
-    bell.install()
+    wakeup = Wakeup()
+    wakeup.install_handlers()
     while True:
         try:
-            return Worker(options, bell).run()
-        except Purged:
+            return Worker(options, wakeup).run()
+        except ServerPurged:
             continue  # the control plane has forgotten this server: begin again as another
-        except Interrupted as interrupted:
+        except InterruptedBySignal as interrupted:
             structlog.get_logger().info(f"Received {interrupted} signal")
             return 0
         except Refused as refused:
-            return _complain(_why(refused))
+            return _print_usage_error(_describe_refusal(refused))
 
 
-def _why(refused: Refused) -> str:
+def _describe_refusal(refused: Refused) -> str:
     if refused.status in (401, 403):
         return f"the token was refused: {refused.detail}"
     if refused.status == 404:
         return f"there is no control plane at this address: {refused.detail}"
     fields = refused.errors.items() if isinstance(refused.errors, dict) else ()
-    lines = [f"  {field}: {'; '.join(map(str, said)) if isinstance(said, list) else said}" for field, said in fields]
+    lines = [
+        f"  {field}: {'; '.join(map(str, messages)) if isinstance(messages, list) else messages}"
+        for field, messages in fields
+    ]
     return "\n".join([f"the registration was refused: {refused.detail}", *lines])
 
 
-def _complain(text: str) -> int:
+def _print_usage_error(text: str) -> int:
     print(*map(escaped, text.split("\n")), sep="\n", file=sys.stderr)  # noqa: T201
     return 2
 
 
-def _log_to_stderr(level: str) -> None:
+def _configure_logging(level: str) -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

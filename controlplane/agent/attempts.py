@@ -1,4 +1,7 @@
-"""The attempts this worker holds, from the claim to the answered report. Main thread only, but for `holdings`."""
+"""The attempts this worker holds, from the claim to the answered report.
+
+Main thread only, but for `list_held_attempts`.
+"""
 
 from __future__ import annotations
 
@@ -11,46 +14,46 @@ from typing import Any
 
 import structlog
 
-from controlplane.agent.allow import Allowances
 from controlplane.agent.fence import Fence
-from controlplane.agent.gauge import Gauge
-from controlplane.agent.heart import Holdings
-from controlplane.agent.logs import Log
+from controlplane.agent.heart import HeldAttempts
+from controlplane.agent.logs import AttemptLog
 from controlplane.agent.outbox import Outbox, Report
-from controlplane.agent.outcomes import failed
-from controlplane.agent.runners import command_for, report_for
-from controlplane.agent.supervisor import Ended, Supervisor
+from controlplane.agent.outcomes import failure_report
+from controlplane.agent.policy import ActionPolicy
+from controlplane.agent.progress_file import ProgressFile
+from controlplane.agent.runners import build_command, build_report
+from controlplane.agent.supervisor import ChildExit, Supervisor
 
 log = structlog.get_logger()
-PATIENCE = 2.0  # seconds from SIGTERM to SIGKILL
-FINAL = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
-BRIEF = 1000  # characters of a message that is short enough for certain
+KILL_PATIENCE = 2.0  # seconds from SIGTERM to SIGKILL
+FINAL_EVENTS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
+SHORT_MESSAGE = 1000  # characters of a message that is short enough for certain
 
 
-class Stage(Enum):
+class AttemptStage(Enum):
     STARTING = "its STARTED has not been answered"
     RUNNING = "its code runs"
     KILLED = "we are killing its code; `verdict` is what to report"
-    OVER = "nothing of it runs; its last report has not been answered"
+    ENDED = "nothing of it runs; its last report has not been answered"
 
 
 @dataclass
 class Attempt:
     item: dict[str, Any]
-    gauge: Gauge
-    stage: Stage = Stage.STARTING
+    progress_file: ProgressFile
+    stage: AttemptStage = AttemptStage.STARTING
     verdict: dict[str, Any] | None = None  # None while KILLED: lost, so there is nothing to report
     pid: int | None = None
     times_out_at: float | None = None  # monotonic
-    log: Log = field(default_factory=Log)
+    log: AttemptLog = field(default_factory=AttemptLog)
 
     @property
     def id(self) -> str:
         return str(self.item["id"])
 
     @property
-    def live(self) -> bool:
-        return self.stage is not Stage.OVER
+    def is_live(self) -> bool:
+        return self.stage is not AttemptStage.ENDED
 
     @property
     def timeout(self) -> float | None:
@@ -58,69 +61,69 @@ class Attempt:
         return None if seconds is None else float(seconds)
 
 
-class Attempts:
+class AttemptTracker:
     """`folder`: for files of attempts, named like them. `environment`: what their code's begins with."""
 
     def __init__(
         self,
         supervisor: Supervisor,
         outbox: Outbox,
-        allowances: Allowances,
+        policy: ActionPolicy,
         fence: Fence,
         folder: Path,
         environment: Mapping[str, str],
     ) -> None:
-        self._supervisor, self._outbox, self._allowances, self._fence = supervisor, outbox, allowances, fence
+        self._supervisor, self._outbox, self._policy, self._fence = supervisor, outbox, policy, fence
         self._folder, self._environment = folder, environment
         self._attempts: dict[str, Attempt] = {}
-        self._taken: frozenset[str] = frozenset()  # what the last answer named as lost
-        self._said_stopped: frozenset[str] = frozenset()
-        self._withheld: str | None = None  # why nothing may begin any more
+        self._lost_ids: frozenset[str] = frozenset()  # what the last answer named as lost
+        self._reported_stopped: frozenset[str] = frozenset()
+        self._block_reason: str | None = None  # why nothing may begin any more
 
     @property
-    def live(self) -> int:
-        return sum(attempt.live for attempt in self._attempts.values())
+    def live_count(self) -> int:
+        return sum(attempt.is_live for attempt in self._attempts.values())
 
-    def holdings(self) -> Holdings:
+    def list_held_attempts(self) -> HeldAttempts:
         """From any thread: what the claimer's and the runner's heartbeats list.
 
         An attempt that is over stays listed until its report was answered: it is still ours, and must not go stale.
         """
         attempts = list(self._attempts.values())
-        return Holdings(
-            claimed=[attempt.id for attempt in attempts if attempt.stage is Stage.STARTING],
+        return HeldAttempts(
+            claimed=[attempt.id for attempt in attempts if attempt.stage is AttemptStage.STARTING],
             running=[
-                {"attempt": attempt.id, "pid": self._supervisor.pid(attempt.id) or attempt.pid}
+                {"attempt": attempt.id, "pid": self._supervisor.child_pid(attempt.id) or attempt.pid}
                 for attempt in attempts
                 if attempt.pid
             ],
-            stopped=sorted(self._stopped()),
+            stopped=sorted(self._list_stopped_ids()),
         )
 
-    def claimed(self, items: list[dict[str, Any]]) -> None:
+    def accept_claims(self, items: list[dict[str, Any]]) -> None:
         """The control plane gave us these; their code begins when their STARTED was accepted."""
         for item in items:
-            attempt = Attempt(item, Gauge(self._progress_of(item)))
+            attempt = Attempt(item, ProgressFile(self._progress_path(item)))
             if attempt.id in self._attempts:
                 continue  # a repeated claim brings the same attempts
             self._attempts[attempt.id] = attempt
             try:
-                action = self._allowances.allowed(item["job"]["action"])
+                action = self._policy.resolve_action(item["job"]["action"])
             except Exception as error:
                 log.warning("Job not allowed here", attempt=attempt.id, job=item["job"]["id"], why=str(error))
-                self._over(attempt, {"event": "RELEASED", "reason": "not_allowed"})
+                self._end_attempt(attempt, {"event": "RELEASED", "reason": "not_allowed"})
             else:
                 attempt.item = {**item, "job": {**item["job"], "action": action}}
-                if not self._released(attempt):
-                    self._outbox.put({"attempt": attempt.id, "event": "STARTED"})
+                if not self._release_if_blocked(attempt):
+                    self._outbox.add_reports({"attempt": attempt.id, "event": "STARTED"})
 
-    def answered(self, report: Report, result: dict[str, Any]) -> None:
+    def record_answer(self, report: Report, result: dict[str, Any]) -> None:
         """The control plane's word on a report of ours."""
         attempt = self._attempts.get(report["attempt"])
         accepted = bool(result.get("accepted"))
         if report["event"] in ("LOG", "PROGRESS"):
             if attempt:
-                (attempt.log if report["event"] == "LOG" else attempt.gauge).answered()
+                (attempt.log if report["event"] == "LOG" else attempt.progress_file).record_answer()
             return
         if not accepted:
             log.warning(
@@ -129,167 +132,175 @@ class Attempts:
             )  # fmt: skip
         if attempt is None:
             return
-        if smaller := _smaller(report, result):
-            self._put(attempt, [smaller])
+        if smaller := _shrink_report(report, result):
+            self._enqueue_reports(attempt, [smaller])
             return
-        if report["event"] in FINAL or (not accepted and attempt.stage is Stage.STARTING):
+        if report["event"] in FINAL_EVENTS or (not accepted and attempt.stage is AttemptStage.STARTING):
             self._attempts.pop(attempt.id, None)
-        elif attempt.stage is Stage.STARTING:
-            self._begin(attempt)
+        elif attempt.stage is AttemptStage.STARTING:
+            self._start_code(attempt)
 
-    def ended(self, ended: Ended) -> None:
+    def record_exit(self, child_exit: ChildExit) -> None:
         """A child is gone, reaped."""
-        attempt = self._attempts[ended.key]
-        attempt.pid = ended.pid
-        if attempt.stage is not Stage.KILLED:
-            report = _report_for(attempt, ended)
+        attempt = self._attempts[child_exit.key]
+        attempt.pid = child_exit.pid
+        if attempt.stage is not AttemptStage.KILLED:
+            report = _report_for(attempt, child_exit)
         elif attempt.verdict is None:
-            attempt.gauge.close()
+            attempt.progress_file.close()
             del self._attempts[attempt.id]
             return
         else:
             report = attempt.verdict
-        log.info("Job ended", **_names(attempt), report=report["event"], code=report.get("error", {}).get("code"))
-        self._over(attempt, report)
+        log.info("Job ended", **_log_fields(attempt), report=report["event"], code=report.get("error", {}).get("code"))
+        self._end_attempt(attempt, report)
 
-    def hand_on(self) -> None:
+    def report_output(self) -> None:
         """Report what the code wrote, and how far it has come."""
-        for attempt in self._writing():
-            self._put(attempt, [*attempt.gauge.take(), *attempt.log.take()])
+        for attempt in self._attempts_with_output():
+            self._enqueue_reports(attempt, [*attempt.progress_file.take_reports(), *attempt.log.take_reports()])
 
-    def next_to_hand_on(self) -> float | None:
+    def next_output_at(self) -> float | None:
         """Monotonic: when there may be something."""
-        due = [at for attempt in self._writing() for at in (attempt.log.due_at(), attempt.gauge.due_at())]
+        due = [
+            at
+            for attempt in self._attempts_with_output()
+            for at in (attempt.log.next_report_at(), attempt.progress_file.next_report_at())
+        ]
         return min((at for at in due if at is not None), default=None)
 
-    def cancel(self, ids: list[str]) -> None:
-        for attempt in self._found(ids):
-            log.info("Job cancelled", **_names(attempt))
-            self._stop(attempt, {"event": "CANCELLED"}, PATIENCE)
+    def cancel_attempts(self, ids: list[str]) -> None:
+        for attempt in self._select_live_attempts(ids):
+            log.info("Job cancelled", **_log_fields(attempt))
+            self._stop_attempt(attempt, {"event": "CANCELLED"}, KILL_PATIENCE)
 
-    def taken(self, ids: list[str]) -> None:
+    def kill_lost_attempts(self, ids: list[str]) -> None:
         """An answer names these as lost: they run elsewhere as soon as we say that they do not run here."""
-        self._taken = frozenset(ids)
-        self.lose(ids)
+        self._lost_ids = frozenset(ids)
+        self.abandon_attempts(ids)
 
-    def has_stopped_more(self) -> bool:
+    def has_newly_stopped(self) -> bool:
         """Whether there is more to say of that than when this was asked last: a job waits for it."""
-        stopped = self._stopped()
-        is_more, self._said_stopped = bool(stopped - self._said_stopped), stopped
+        stopped = self._list_stopped_ids()
+        is_more, self._reported_stopped = bool(stopped - self._reported_stopped), stopped
         return is_more
 
-    def _stopped(self) -> frozenset[str]:
-        return frozenset(id for id in self._taken if (attempt := self._attempts.get(id)) is None or not attempt.live)
+    def _list_stopped_ids(self) -> frozenset[str]:
+        return frozenset(
+            id for id in self._lost_ids if (attempt := self._attempts.get(id)) is None or not attempt.is_live
+        )
 
-    def lose(self, ids: list[str] | None = None) -> None:
+    def abandon_attempts(self, ids: list[str] | None = None) -> None:
         """Kill at once and report nothing: they are not ours any more (None: all of them)."""
-        for attempt in self._found(list(self._attempts) if ids is None else ids):
-            log.warning("Attempt lost", **_names(attempt))
-            if attempt.stage is Stage.STARTING:
-                self._outbox.withdraw(attempt.id)
+        for attempt in self._select_live_attempts(list(self._attempts) if ids is None else ids):
+            log.warning("Attempt lost", **_log_fields(attempt))
+            if attempt.stage is AttemptStage.STARTING:
+                self._outbox.withdraw_reports(attempt.id)
                 del self._attempts[attempt.id]
-            elif self._supervisor.kill(attempt.id) or attempt.stage is Stage.KILLED:
-                attempt.stage, attempt.verdict = Stage.KILLED, None
+            elif self._supervisor.kill_child(attempt.id) or attempt.stage is AttemptStage.KILLED:
+                attempt.stage, attempt.verdict = AttemptStage.KILLED, None
 
-    def release(self, reason: str, patience: float = 0.0) -> None:
+    def release_attempts(self, reason: str, patience: float = 0.0) -> None:
         """Give back everything that is not over: kill it, then report RELEASED with `reason`."""
-        for attempt in self._found(list(self._attempts)):
-            if attempt.stage is not Stage.KILLED:
-                log.warning("Job released", **_names(attempt), reason=reason)
-            self._stop(attempt, {"event": "RELEASED", "reason": reason}, patience)
+        for attempt in self._select_live_attempts(list(self._attempts)):
+            if attempt.stage is not AttemptStage.KILLED:
+                log.warning("Job released", **_log_fields(attempt), reason=reason)
+            self._stop_attempt(attempt, {"event": "RELEASED", "reason": reason}, patience)
 
-    def withhold(self, reason: str) -> None:
+    def block_starts(self, reason: str) -> None:
         """Begin nothing from now on; what has not begun is given back with `reason`."""
-        self._withheld = reason
+        self._block_reason = reason
         for attempt in list(self._attempts.values()):
-            if attempt.stage is Stage.STARTING and self._outbox.withdraw(attempt.id):
-                self._over(attempt, {"event": "RELEASED", "reason": reason})
+            if attempt.stage is AttemptStage.STARTING and self._outbox.withdraw_reports(attempt.id):
+                self._end_attempt(attempt, {"event": "RELEASED", "reason": reason})
 
-    def time_out(self) -> None:
+    def enforce_timeouts(self) -> None:
         """Kill what runs for longer than its job may."""
         now = time.monotonic()
         for attempt in self._attempts.values():
-            if attempt.stage is Stage.RUNNING and attempt.times_out_at and now >= attempt.times_out_at:
-                log.warning("Job exceeded its timeout", **_names(attempt), timeout=attempt.timeout)
+            if attempt.stage is AttemptStage.RUNNING and attempt.times_out_at and now >= attempt.times_out_at:
+                log.warning("Job exceeded its timeout", **_log_fields(attempt), timeout=attempt.timeout)
                 message = f"exceeded its timeout of {attempt.timeout:g} s"
-                self._stop(attempt, failed("STEP_TIMEOUT", message), PATIENCE)
+                self._stop_attempt(attempt, failure_report("STEP_TIMEOUT", message), KILL_PATIENCE)
 
-    def next_timeout(self) -> float | None:
+    def next_timeout_at(self) -> float | None:
         """Monotonic."""
-        running = [attempt for attempt in self._attempts.values() if attempt.stage is Stage.RUNNING]
+        running = [attempt for attempt in self._attempts.values() if attempt.stage is AttemptStage.RUNNING]
         return min((attempt.times_out_at for attempt in running if attempt.times_out_at), default=None)
 
-    def _begin(self, attempt: Attempt) -> None:
-        if self._released(attempt):
+    def _start_code(self, attempt: Attempt) -> None:
+        if self._release_if_blocked(attempt):
             return
         try:
-            command = command_for(attempt.item, self._progress_of(attempt.item), self._environment)
-            self._supervisor.start(attempt.id, command, attempt.log.write)
+            command = build_command(attempt.item, self._progress_path(attempt.item), self._environment)
+            self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk)
         except Exception as error:  # whatever a job is made of: it costs no other
-            log.warning("Job could not be started", **_names(attempt), why=str(error))
-            self._over(attempt, failed("CANNOT_START", str(error)))
+            log.warning("Job could not be started", **_log_fields(attempt), why=str(error))
+            self._end_attempt(attempt, failure_report("CANNOT_START", str(error)))
             return
-        attempt.pid = self._supervisor.pid(attempt.id)
-        attempt.stage = Stage.RUNNING
+        attempt.pid = self._supervisor.child_pid(attempt.id)
+        attempt.stage = AttemptStage.RUNNING
         attempt.times_out_at = None if attempt.timeout is None else time.monotonic() + attempt.timeout
-        log.info("Job started", **_names(attempt), number=attempt.item["number"], warden=attempt.pid)
+        log.info("Job started", **_log_fields(attempt), number=attempt.item["number"], reaper=attempt.pid)
 
-    def _progress_of(self, item: dict[str, Any]) -> Path:
+    def _progress_path(self, item: dict[str, Any]) -> Path:
         return self._folder / str(item["id"])
 
-    def _released(self, attempt: Attempt) -> bool:
+    def _release_if_blocked(self, attempt: Attempt) -> bool:
         """Nothing may begin now, so it is given back."""
-        reason = "fenced" if self._fence.passed() else self._withheld
+        reason = "fenced" if self._fence.has_passed() else self._block_reason
         if reason:
-            self._over(attempt, {"event": "RELEASED", "reason": reason})
+            self._end_attempt(attempt, {"event": "RELEASED", "reason": reason})
         return reason is not None
 
-    def _stop(self, attempt: Attempt, verdict: dict[str, Any], patience: float) -> None:
-        if attempt.stage is Stage.STARTING:
-            self._outbox.withdraw(attempt.id)  # a STARTED in flight is heard before the verdict, which is in order
-            self._over(attempt, verdict)
-        elif attempt.stage is Stage.RUNNING:
+    def _stop_attempt(self, attempt: Attempt, verdict: dict[str, Any], patience: float) -> None:
+        if attempt.stage is AttemptStage.STARTING:
+            self._outbox.withdraw_reports(
+                attempt.id
+            )  # a STARTED in flight is heard before the verdict, which is in order
+            self._end_attempt(attempt, verdict)
+        elif attempt.stage is AttemptStage.RUNNING:
             # What had ended by itself keeps its own result: the control plane decides whether it comes too late.
-            if self._supervisor.kill(attempt.id, patience):
-                attempt.stage, attempt.verdict = Stage.KILLED, verdict
-        elif attempt.stage is Stage.KILLED:
-            self._supervisor.kill(attempt.id, patience)  # perhaps sooner than before; the first verdict stands
+            if self._supervisor.kill_child(attempt.id, patience):
+                attempt.stage, attempt.verdict = AttemptStage.KILLED, verdict
+        elif attempt.stage is AttemptStage.KILLED:
+            self._supervisor.kill_child(attempt.id, patience)  # perhaps sooner than before; the first verdict stands
 
-    def _over(self, attempt: Attempt, report: dict[str, Any]) -> None:
-        attempt.stage = Stage.OVER
-        self._put(attempt, [*attempt.gauge.close(), *attempt.log.close(), report])
+    def _end_attempt(self, attempt: Attempt, report: dict[str, Any]) -> None:
+        attempt.stage = AttemptStage.ENDED
+        self._enqueue_reports(attempt, [*attempt.progress_file.close(), *attempt.log.close(), report])
 
-    def _put(self, attempt: Attempt, reports: list[dict[str, Any]]) -> None:
-        self._outbox.put(*({"attempt": attempt.id, **report} for report in reports))
+    def _enqueue_reports(self, attempt: Attempt, reports: list[dict[str, Any]]) -> None:
+        self._outbox.add_reports(*({"attempt": attempt.id, **report} for report in reports))
 
-    def _writing(self) -> list[Attempt]:
+    def _attempts_with_output(self) -> list[Attempt]:
         """Whose code may have written something that may be handed on."""
-        stages = (Stage.RUNNING, Stage.KILLED)
+        stages = (AttemptStage.RUNNING, AttemptStage.KILLED)
         attempts = [attempt for attempt in self._attempts.values() if attempt.stage in stages]
-        return [attempt for attempt in attempts if attempt.stage is Stage.RUNNING or attempt.verdict]
+        return [attempt for attempt in attempts if attempt.stage is AttemptStage.RUNNING or attempt.verdict]
 
-    def _found(self, ids: list[str]) -> list[Attempt]:
-        found = [self._attempts[id] for id in ids if id in self._attempts]
-        return [attempt for attempt in found if attempt.live]
+    def _select_live_attempts(self, ids: list[str]) -> list[Attempt]:
+        attempts = [self._attempts[id] for id in ids if id in self._attempts]
+        return [attempt for attempt in attempts if attempt.is_live]
 
 
-def _report_for(attempt: Attempt, ended: Ended) -> dict[str, Any]:
+def _report_for(attempt: Attempt, ended: ChildExit) -> dict[str, Any]:
     try:
-        return report_for(attempt.item["job"]["action"], ended)
+        return build_report(attempt.item["job"]["action"], ended)
     except Exception as error:  # whatever the code handed back: it costs no other job
-        log.exception("Result not understood", **_names(attempt))
-        return failed("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:BRIEF])
+        log.exception("Result not understood", **_log_fields(attempt))
+        return failure_report("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:SHORT_MESSAGE])
 
 
-def _smaller(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:
+def _shrink_report(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:
     """What to say instead of a report that was refused for its size; None: it was not, or it was short already."""
     match result.get("code"):
         case "output_too_large":
-            return failed("OUTPUT_TOO_LARGE", str(result.get("detail") or "the output is too large"))
-        case "error_too_large" if report["error"]["traceback"] or len(report["error"]["message"]) > BRIEF:
-            return failed(report["error"]["code"], report["error"]["message"][:BRIEF])
+            return failure_report("OUTPUT_TOO_LARGE", str(result.get("detail") or "the output is too large"))
+        case "error_too_large" if report["error"]["traceback"] or len(report["error"]["message"]) > SHORT_MESSAGE:
+            return failure_report(report["error"]["code"], report["error"]["message"][:SHORT_MESSAGE])
     return None
 
 
-def _names(attempt: Attempt) -> dict[str, str]:
+def _log_fields(attempt: Attempt) -> dict[str, str]:
     return {"attempt": attempt.id, "job": str(attempt.item["job"]["id"])}

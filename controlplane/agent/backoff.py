@@ -18,11 +18,11 @@ def full_jitter(failures: int, cap: float, base: float = 0.5) -> float:
 # liveness.conf.witness_window. Tried in all phases by tests/unit/agent/test_outages_of_all_phases.py.
 
 
-def answer_within(timeout: float, interval: float) -> float:
+def heartbeat_answer_timeout(timeout: float, interval: float) -> float:
     """Seconds after which a heartbeat without an answer is given up."""
     return max(0.01, min(10.0, (timeout - interval) / 4))
 
 
-def again_within(timeout: float, interval: float) -> float:
+def heartbeat_retry_window(timeout: float, interval: float) -> float:
     """Seconds after the start of a heartbeat that failed within which the next one is begun."""
     return max(0.01, (timeout - interval) / 3)

@@ -74,13 +74,13 @@ class Client:
             )
         except urllib3.exceptions.HTTPError as error:
             raise Unreachable(str(error)) from error
-        self._note_date(response.headers.get("Date"))
-        return _read(response)
+        self._update_clock_offset(response.headers.get("Date"))
+        return _parse_response(response)
 
     def close(self) -> None:
         self._pool.clear()
 
-    def _note_date(self, date: str | None) -> None:
+    def _update_clock_offset(self, date: str | None) -> None:
         if date:
             with contextlib.suppress(TypeError, ValueError):
                 self.clock_offset = email.utils.parsedate_to_datetime(date).timestamp() - time.time()
@@ -109,7 +109,7 @@ def _is_own(family: socket.AddressFamily, address: Any) -> bool:
     return True
 
 
-def _read(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
+def _parse_response(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     status = response.status
     try:
         body = json.loads(response.data)
@@ -126,11 +126,11 @@ def _read(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
         raise Refused(status, "", f"the control plane sends its callers to {where}: use that address")
     detail = str(problem.get("detail") or problem.get("title") or response.reason or "no detail")
     if status >= 500 or status in (408, 425, 429):
-        raise Unreachable(f"{status}: {detail}", _seconds(response.headers.get("Retry-After")))
+        raise Unreachable(f"{status}: {detail}", _parse_retry_after(response.headers.get("Retry-After")))
     raise Refused(status, str(problem.get("code") or ""), detail, problem.get("errors"))
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _parse_retry_after(retry_after: str | None) -> float | None:
     try:
         return max(0.0, float(retry_after)) if retry_after else None
     except ValueError:

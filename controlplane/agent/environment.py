@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from controlplane.agent import warden
+from controlplane.agent import reaper
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "CONTROLPLANE_TOKEN"  # noqa: S105 (its name)
@@ -31,7 +31,7 @@ def close() -> None:
 
     The token goes from the environment that this process began with too, where `ps` would find it.
     """
-    warden.prctl(warden.DUMPABLE, 0)
+    reaper.prctl(reaper.DUMPABLE, 0)
     if not os.environ.get(TOKEN):
         return
     getenv = ctypes.CDLL(None).getenv

@@ -12,13 +12,13 @@ import structlog
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Refused, Unreachable
 from controlplane.agent.fence import Fence
-from controlplane.agent.registration import Server
+from controlplane.agent.registration import RegisteredServer
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Holdings:
+class HeldAttempts:
     """The attempts this server holds: ids that are claimed, `{attempt, pid}` for those that run. And those that it was
     told it lost and of which nothing runs any more: their jobs go on elsewhere as soon as it says so."""
 
@@ -27,99 +27,106 @@ class Holdings:
     stopped: list[str] = field(default_factory=list)
 
 
-class Heart(threading.Thread):
+class HeartbeatThread(threading.Thread):
     """Beats every interval from its own thread, so that no claim, report or job can delay it.
 
-    `hear` gets each answer, or the Refused; `fenced` is called, before anything else is done, when the
-    fence has passed. Both are called in this thread. `holdings` and `metrics` are read at each beat.
+    `on_answer` gets each answer, or the Refused; `on_fenced` is called, before anything else is done, when the
+    fence has passed. Both are called in this thread. `list_held_attempts` and `metrics` are read at each beat.
     """
 
     def __init__(
         self,
-        server: Server,
+        server: RegisteredServer,
         fence: Fence,
         *,
-        holdings: Callable[[], Holdings],
+        list_held_attempts: Callable[[], HeldAttempts],
         metrics: Callable[[], dict[str, Any]],
-        hear: Callable[[dict[str, Any] | Refused], None],
-        fenced: Callable[[], None],
+        on_answer: Callable[[dict[str, Any] | Refused], None],
+        on_fenced: Callable[[], None],
         state: str = "RUNNING",
     ) -> None:
         super().__init__(name="heart", daemon=True)
         self.server, self.fence = server, fence
         self.interval = server.config.heartbeat_interval
-        self._holdings, self._metrics, self._hear, self._fenced = holdings, metrics, hear, fenced
+        self._list_held_attempts, self._read_metrics, self._on_answer, self._on_fenced = (
+            list_held_attempts,
+            metrics,
+            on_answer,
+            on_fenced,
+        )
         self._state = state
-        self._nudged = threading.Event()
-        self._stopped = False
+        self._woken = threading.Event()
+        self._is_stopped = False
         self._failures = 0
         self._claimer_due = self._runner_due = 0.0
 
-    def say(self, state: str) -> None:
+    def report_state(self, state: str) -> None:
         """Report `state` from now on, beginning at once."""
         if state != self._state:
             self._state = state
-            self._nudged.set()
+            self._woken.set()
 
-    def nudge(self) -> None:
-        self._nudged.set()
+    def act_now(self) -> None:
+        self._woken.set()
 
     def stop(self) -> None:
-        self._stopped = True
-        self._nudged.set()
+        self._is_stopped = True
+        self._woken.set()
 
     def run(self) -> None:
-        while not self._stopped:
+        while not self._is_stopped:
             try:
-                pause = self.beat()
+                pause = self.send_heartbeat()
             except Exception:  # an answer nobody foresaw must not silence us: a silent server is a dead one
                 log.exception("Heartbeat failed")
                 pause = self.interval
-            self._nudged.wait(pause)
-            self._nudged.clear()
+            self._woken.wait(pause)
+            self._woken.clear()
 
-    def beat(self) -> float:
+    def send_heartbeat(self) -> float:
         """One beat; returns the seconds until the next."""
         # We may have been stopped or asleep for an hour: what was ours then is not ours now.
-        if self.fence.passed():
-            self._fenced()
+        if self.fence.has_passed():
+            self._on_fenced()
         clock = self.fence.clock
         started = clock()
         try:
-            answer = self.server.beat(self._body(started))
+            answer = self.server.send_heartbeat(self._build_body(started))
         except Unreachable as error:
-            return self._missed(error, clock() - started)
+            return self._record_miss(error, clock() - started)
         except Refused as refused:
             log.warning("Heartbeat refused", status=refused.status, code=refused.code, detail=refused.detail)
-            self._hear(refused)
+            self._on_answer(refused)
             return self.interval
         # The deadline may have gone by between the first check and the answer; moving it on would hide that.
-        if self.fence.passed():
-            self._fenced()
-        self.fence.renew(started, answer.get("fence_after_seconds"), lifts=answer.get("state") == "TERMINATING")
+        if self.fence.has_passed():
+            self._on_fenced()
+        self.fence.renew_deadline(
+            started, answer.get("fence_after_seconds"), lifts=answer.get("state") == "TERMINATING"
+        )
         log.debug("Heartbeat sent successfully", server=self.server.id, state=answer.get("state"))
         self._failures = 0
         self.interval = float(answer.get("heartbeat_interval_seconds") or self.interval)
-        self._hear(answer)
+        self._on_answer(answer)
         return max(0.0, self.interval - (clock() - started))
 
-    def _body(self, now: float) -> dict[str, Any]:
-        holdings = self._holdings()
+    def _build_body(self, now: float) -> dict[str, Any]:
+        held = self._list_held_attempts()
         # `stopped` always: without it the next heartbeat would count as "stopped", though the answer was lost.
-        body: dict[str, Any] = {"state": self._state, "metrics": self._metrics(), "stopped": holdings.stopped}
-        if holdings.claimed and now >= self._claimer_due:
-            body["claimed"] = holdings.claimed
+        body: dict[str, Any] = {"state": self._state, "metrics": self._read_metrics(), "stopped": held.stopped}
+        if held.claimed and now >= self._claimer_due:
+            body["claimed"] = held.claimed
             self._claimer_due = now + self.server.config.claimer_heartbeat_interval
-        if holdings.running and now >= self._runner_due:
-            body["running"] = holdings.running
+        if held.running and now >= self._runner_due:
+            body["running"] = held.running
             self._runner_due = now + self.server.config.runner_heartbeat_interval
         return body
 
-    def _missed(self, error: Unreachable, took: float) -> float:
+    def _record_miss(self, error: Unreachable, took: float) -> float:
         self._failures += 1
         # A control plane that brings us back keeps only what the returning beat lists: list everything.
         self._claimer_due = self._runner_due = 0.0
-        cap = max(0.0, self.server.config.again_within - took)
+        cap = max(0.0, self.server.config.heartbeat_retry_window - took)
         pause = min(cap, (error.retry_after or 0) + full_jitter(self._failures, cap))
         log.warning("Control plane unreachable", call="heartbeat", why=str(error), retry_in=round(pause, 2))
         return pause

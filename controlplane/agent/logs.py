@@ -17,55 +17,55 @@ CROWD = 100  # lines that wait for no others
 REPORT_LINES, REPORT_CHARACTERS, REPORTS = 1000, 64 * 1024, 50
 
 
-def text(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Any bytes as text that JSON and PostgreSQL accept."""
     return data.decode("utf-8", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-class Splitter:
+class LineSplitter:
     """Chunks of bytes in, lines out; of a line that is too long the beginning."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._skips = False  # to the end of a line whose beginning is out
 
-    def feed(self, chunk: bytes) -> Iterator[str]:
+    def split_chunk(self, chunk: bytes) -> Iterator[str]:
         *whole, self._rest = (self._rest + chunk).split(b"\n")
         for line in whole:
             if not self._skips:
-                yield written(line)
+                yield truncate_line(line)
             self._skips = False
         if self._skips:
             self._rest = b""
         elif len(self._rest) > LINE_LIMIT:
-            yield written(self._rest)
+            yield truncate_line(self._rest)
             self._rest, self._skips = b"", True
 
     def close(self) -> Iterator[str]:
         """A last line without an end."""
         rest, self._rest = self._rest, b""
         if rest:
-            yield written(rest)
+            yield truncate_line(rest)
 
 
-def written(line: bytes) -> str:
+def truncate_line(line: bytes) -> str:
     """A line as it is sent."""
     if len(line) <= LINE_LIMIT:
-        return text(line.removesuffix(b"\r"))
+        return decode_text(line.removesuffix(b"\r"))
     end = LINE_LIMIT - len("…".encode())
     while end > LINE_LIMIT - 8 and line[end] & 0xC0 == 0x80:
         end -= 1  # not amid a character
-    return text(line[:end]) + "…"
+    return decode_text(line[:end]) + "…"
 
 
-class Log:
+class AttemptLog:
     """The lines of one attempt that were not sent yet. Bounded, whatever is written: it never blocks the code.
 
-    What `take` gives is to be sent in order; it gives no more before all of it was `answered`.
+    What `take_reports` gives is to be sent in order; it gives no more before all of it was answered (`record_answer`).
     """
 
     def __init__(self) -> None:
-        self._splitters = {"STDOUT": Splitter(), "STDERR": Splitter()}
+        self._splitters = {"STDOUT": LineSplitter(), "STDERR": LineSplitter()}
         self._waiting: deque[tuple[str, str]] = deque()
         self._size = 0
         self._since = 0.0
@@ -75,23 +75,23 @@ class Log:
         self._unanswered = 0
         self._sequence = 0
 
-    def write(self, stream: str, chunk: bytes) -> None:
+    def write_chunk(self, stream: str, chunk: bytes) -> None:
         if self._seen <= LINES_KEPT:
-            for line in self._splitters[stream].feed(chunk):
-                self._add(stream, line)
+            for line in self._splitters[stream].split_chunk(chunk):
+                self._add_line(stream, line)
 
-    def due_at(self) -> float | None:
-        """When `take` has something (monotonic); None: not before more is written, or answered."""
+    def next_report_at(self) -> float | None:
+        """When `take_reports` has something (monotonic); None: not before more is written, or answered."""
         if not self._waiting or self._unanswered:
             return None
         return self._since + (0 if len(self._waiting) >= CROWD else DELAY)
 
-    def take(self) -> list[dict[str, Any]]:
+    def take_reports(self) -> list[dict[str, Any]]:
         """What is due, as LOG reports without their attempt."""
-        due = self.due_at()
-        return list(self._reports()) if due is not None and time.monotonic() >= due else []
+        due = self.next_report_at()
+        return list(self._build_reports()) if due is not None and time.monotonic() >= due else []
 
-    def answered(self) -> None:
+    def record_answer(self) -> None:
         """One of the reports was, whatever the answer."""
         self._unanswered -= 1
 
@@ -99,14 +99,14 @@ class Log:
         """All that is left; nothing is written any more."""
         for stream, splitter in self._splitters.items():
             for line in splitter.close():
-                self._add(stream, line)
-        self._mark()
+                self._add_line(stream, line)
+        self._mark_dropped()
         reports: list[dict[str, Any]] = []
         while self._waiting:
-            reports += self._reports()
+            reports += self._build_reports()
         return reports
 
-    def _add(self, stream: str, line: str) -> None:
+    def _add_line(self, stream: str, line: str) -> None:
         if self._seen > LINES_KEPT:
             return
         # Once it was full it is emptied first, so that there is one mark and not one after every few lines.
@@ -114,22 +114,24 @@ class Log:
             self._dropped += 1
             self._dropped_from = stream
             return
-        self._mark()
-        self._append(stream, line)
+        self._mark_dropped()
+        self._append_line(stream, line)
 
-    def _mark(self) -> None:
+    def _mark_dropped(self) -> None:
         if self._dropped:
             count, self._dropped = self._dropped, 0
-            self._append(self._dropped_from, f"… {count} lines were dropped: they came faster than they could be sent")
+            self._append_line(
+                self._dropped_from, f"… {count} lines were dropped: they came faster than they could be sent"
+            )
 
-    def _append(self, stream: str, line: str) -> None:
+    def _append_line(self, stream: str, line: str) -> None:
         if not self._waiting:
             self._since = time.monotonic()
         self._waiting.append((stream, line))
         self._size += len(line) + OVERHEAD
         self._seen += 1
 
-    def _reports(self) -> Iterator[dict[str, Any]]:
+    def _build_reports(self) -> Iterator[dict[str, Any]]:
         """Some of the oldest lines, as many reports as they change between the streams."""
         room, lines_left, reports_left = REPORT_CHARACTERS, REPORT_LINES, REPORTS
         while self._waiting and room > 0 and lines_left and reports_left:

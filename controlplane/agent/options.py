@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.agent import environment
-from controlplane.agent.allow import Allowances
-from controlplane.agent.leftovers import folder_of
-from controlplane.agent.tags import tags_for
+from controlplane.agent.leftovers import state_folder
+from controlplane.agent.policy import ActionPolicy
+from controlplane.agent.tags import list_worker_tags
 
 VERSION = "0.1.0"
 STRATEGIES = ("AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER")
@@ -27,7 +27,7 @@ class Options:
     name: str
     cluster: str
     tags: list[str]
-    allowances: Allowances
+    policy: ActionPolicy
     concurrency: int
     poll: float
     state: Path
@@ -50,10 +50,12 @@ class Options:
         }
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     env = os.environ.get
-    made = argparse.ArgumentParser(prog="python -m controlplane.agent", description="Runs a worker of a control plane.")
-    add = made.add_argument
+    parser = argparse.ArgumentParser(
+        prog="python -m controlplane.agent", description="Runs a worker of a control plane."
+    )
+    add = parser.add_argument
     add("--url", default=env("CONTROLPLANE_URL"), help="of the control plane (or CONTROLPLANE_URL)")
     add("--token-file", metavar="FILE", help="holds a token with the role worker (or CONTROLPLANE_TOKEN holds it)")
     add("--token", help="the same, but whoever may list this machine's processes reads it")
@@ -80,10 +82,10 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     add("--check", action="store_true", help="exit 0 if the agent of that name is alive and heard, else 1")
-    return made
+    return parser
 
 
-def options_from(arguments: argparse.Namespace) -> Options:
+def read_options(arguments: argparse.Namespace) -> Options:
     """Raises ValueError with a sentence for the user."""
     token = _token(arguments)
     missing = [flag for flag, value in (("--url", arguments.url), ("--token-file", token)) if not value]
@@ -99,17 +101,17 @@ def options_from(arguments: argparse.Namespace) -> Options:
         "termination_grace_period_seconds": arguments.grace,
         "worker_task_restart_strategy": arguments.restart_strategy,
     }
-    allowances = Allowances.parse(arguments.allow, arguments.handler)
+    policy = ActionPolicy.parse_options(arguments.allow, arguments.handler)
     return Options(
         url=arguments.url,
         token=token,
         name=arguments.name or f"{socket.gethostname()}-{os.getpid()}",
         cluster=arguments.cluster,
-        tags=tags_for(allowances, _parts(arguments.tags)),
-        allowances=allowances,
+        tags=list_worker_tags(policy, _parts(arguments.tags)),
+        policy=policy,
         concurrency=arguments.concurrency,
         poll=arguments.poll,
-        state=folder_of(arguments.state_dir, arguments.name),
+        state=state_folder(arguments.state_dir, arguments.name),
         config={key: value for key, value in asked.items() if value is not None},
         environment=environment.for_jobs(os.environ, {*_parts(arguments.pass_env)} - {environment.TOKEN}),
     )

@@ -19,7 +19,7 @@ BATCH_BYTES = 700_000  # a body may have 1 MiB
 
 
 @dataclass
-class Aside:
+class DeferredReports:
     """Reports of one attempt, the first of which the control plane could not store."""
 
     reports: list[Report]
@@ -37,34 +37,36 @@ class Outbox:
         self._lock = threading.Lock()
         self._reports: deque[Report] = deque()
         self._sent = 0  # how many at the head were in a request at least once
-        self._aside: dict[str, Aside] = {}
+        self._deferred: dict[str, DeferredReports] = {}
         self._failures: Counter[str] = Counter()  # of attempts, in a row
 
     def __len__(self) -> int:
-        return len(self._reports) + sum(len(aside.reports) for aside in list(self._aside.values()))
+        return len(self._reports) + sum(len(deferred.reports) for deferred in list(self._deferred.values()))
 
-    def unanswered(self) -> list[Report]:
+    def unanswered_reports(self) -> list[Report]:
         """All that is here, what waits aside too."""
         with self._lock:
-            return [*self._reports, *(report for aside in self._aside.values() for report in aside.reports)]
+            return [*self._reports, *(report for deferred in self._deferred.values() for report in deferred.reports)]
 
-    def put(self, *reports: Report) -> None:
+    def add_reports(self, *reports: Report) -> None:
         """Those put together go in one request, if they fit."""
         with self._lock:
             for report in reports:
-                aside = self._aside.get(report["attempt"])
-                (aside.reports if aside else self._reports).append(report)
+                deferred = self._deferred.get(report["attempt"])
+                (deferred.reports if deferred else self._reports).append(report)
 
-    def next_due(self) -> float | None:
+    def next_retry_at(self) -> float | None:
         """Monotonic: when something that waits aside is to be sent again."""
         with self._lock:
-            return min((aside.due_at for aside in self._aside.values()), default=None)
+            return min((deferred.due_at for deferred in self._deferred.values()), default=None)
 
-    def batch(self, count: int = BATCH_COUNT) -> list[Report]:
-        """The oldest reports that fit one request; they stay until `answered`."""
+    def oldest_reports(self, count: int = BATCH_COUNT) -> list[Report]:
+        """The oldest reports that fit one request; they stay until `record_answer`."""
         with self._lock:
-            for attempt in [attempt for attempt, aside in self._aside.items() if aside.due_at <= time.monotonic()]:
-                self._reports.extend(self._aside.pop(attempt).reports)
+            for attempt in [
+                attempt for attempt, deferred in self._deferred.items() if deferred.due_at <= time.monotonic()
+            ]:
+                self._reports.extend(self._deferred.pop(attempt).reports)
             taken: list[Report] = []
             room = BATCH_BYTES
             for report in self._reports:
@@ -75,7 +77,7 @@ class Outbox:
             self._sent = max(self._sent, len(taken))
             return taken
 
-    def answered(self, count: int, unstored: Collection[int] = (), cap: float = 0.0) -> None:
+    def record_answer(self, count: int, unstored: Collection[int] = (), cap: float = 0.0) -> None:
         """The oldest `count` reports were answered, whatever the answer; those at the places `unstored` are to be said
         again, after a pause of at most `cap` seconds."""
         with self._lock:
@@ -91,7 +93,7 @@ class Outbox:
                 behind = [report for report in self._reports if report["attempt"] == attempt]
                 own = [report for report in kept if report["attempt"] == attempt]
                 due_at = time.monotonic() + full_jitter(self._failures[attempt], cap)
-                self._aside[attempt] = Aside(own + behind, due_at)
+                self._deferred[attempt] = DeferredReports(own + behind, due_at)
             self._sent -= sum(report["attempt"] in attempts for report in list(self._reports)[: self._sent])
             self._reports = deque(report for report in self._reports if report["attempt"] not in attempts)
 
@@ -100,10 +102,10 @@ class Outbox:
         with self._lock:
             self._reports[0] = report
 
-    def withdraw(self, attempt: str) -> bool:
+    def withdraw_reports(self, attempt: str) -> bool:
         """Drop what was never sent about `attempt`, or was not stored; True when nothing about it remains here."""
         with self._lock:
-            self._aside.pop(attempt, None)
+            self._deferred.pop(attempt, None)
             reports = list(self._reports)
             sent, unsent = reports[: self._sent], reports[self._sent :]
             self._reports = deque(sent + [report for report in unsent if report["attempt"] != attempt])

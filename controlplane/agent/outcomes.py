@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from controlplane.agent.logs import text
+from controlplane.agent.logs import decode_text
 
 SIZE_LIMIT = 256 * 1024  # bytes of an output as compact JSON in UTF-8: the control plane takes no more
 DEPTH_LIMIT = 90  # levels of an output: the control plane takes a body of 100, and the report is around it
@@ -35,35 +35,39 @@ def report_of(result: bytes, limit: int) -> dict[str, Any] | None:
     if not result:
         return None
     if len(result) > limit:
-        return failed("OUTPUT_TOO_LARGE", f"the output is larger than {SIZE_LIMIT} bytes of JSON")
+        return failure_report("OUTPUT_TOO_LARGE", f"the output is larger than {SIZE_LIMIT} bytes of JSON")
     try:
         answer = parse(result, DEPTH_LIMIT + 1)
     except TooDeep:
-        return failed("OUTPUT_TOO_DEEP", TOO_DEEP)
+        return failure_report("OUTPUT_TOO_DEEP", TOO_DEEP)
     except ValueError:
         return None  # cut short: it died while writing
     if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
         code, message, traceback = (str(error.get(name) or "") for name in ("code", "message", "traceback"))
-        limited = failed(
+        limited = failure_report(
             code[:CODE_LIMIT] or "ERROR", message[:MESSAGE_LIMIT], traceback[max(0, len(traceback) - TRACEBACK_LIMIT) :]
         )
         return dict(clean(limited))
     if isinstance(answer, dict) and set(answer) == {"output"}:
         return {"event": "COMPLETED", "output": clean(answer["output"])}
-    return failed("NO_RESULT", "what the process handed back is not a result")
+    return failure_report("NO_RESULT", "what the process handed back is not a result")
 
 
 TOO_DEEP = f"the output is nested more than {DEPTH_LIMIT} levels deep"
 
 
-def failed(code: str, message: str, traceback: str = "") -> dict[str, Any]:
+def failure_report(code: str, message: str, traceback: str = "") -> dict[str, Any]:
     return {"event": "FAILED", "error": {"code": code, "message": message, "traceback": traceback}}
 
 
 def clean(value: Any) -> Any:
     """`value` with NUL and lone surrogates replaced in every text: the control plane refuses both."""
     if isinstance(value, str):
-        return text(value.encode("utf-8", errors="replace")) if not value.isascii() else value.replace("\0", "\ufffd")
+        return (
+            decode_text(value.encode("utf-8", errors="replace"))
+            if not value.isascii()
+            else value.replace("\0", "\ufffd")
+        )
     if isinstance(value, list):
         return [clean(item) for item in value]
     if isinstance(value, dict):

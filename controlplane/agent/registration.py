@@ -9,16 +9,16 @@ from typing import Any
 
 import structlog
 
-from controlplane.agent.backoff import again_within, answer_within, full_jitter
+from controlplane.agent.backoff import full_jitter, heartbeat_answer_timeout, heartbeat_retry_window
 from controlplane.agent.client import Client, Refused, Unreachable
-from controlplane.agent.fence import uptime
+from controlplane.agent.fence import read_uptime
 
 log = structlog.get_logger()
 REGISTRATION_CAP = 15.0
 
 
 @dataclass(frozen=True)
-class Config:
+class ServerConfig:
     """What the control plane judges this server by; all in seconds."""
 
     heartbeat_interval: float
@@ -29,7 +29,7 @@ class Config:
     worker_task_restart_strategy: str
 
     @property
-    def last_fence(self) -> float | None:
+    def last_fence_seconds(self) -> float | None:
         """Seconds from saying TERMINATING to the fence, should the answer to that be lost (None: there is none).
 
         The control plane counts the grace period from then, and no longer from the loss of this server: what was
@@ -43,15 +43,15 @@ class Config:
         return max(self.timeout, self.termination_grace_period) - self.timeout * 0.2
 
     @property
-    def answer_within(self) -> float:
-        return answer_within(self.timeout, self.heartbeat_interval)
+    def heartbeat_answer_timeout(self) -> float:
+        return heartbeat_answer_timeout(self.timeout, self.heartbeat_interval)
 
     @property
-    def again_within(self) -> float:
-        return again_within(self.timeout, self.heartbeat_interval)
+    def heartbeat_retry_window(self) -> float:
+        return heartbeat_retry_window(self.timeout, self.heartbeat_interval)
 
     @classmethod
-    def from_answer(cls, config: dict[str, Any]) -> Config:
+    def from_answer(cls, config: dict[str, Any]) -> ServerConfig:
         return cls(
             heartbeat_interval=float(config["heartbeat_interval_seconds"]),
             timeout=float(config["timeout_seconds"]),
@@ -63,36 +63,38 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Server:
+class RegisteredServer:
     """A registered server. `registered_at` (uptime clock) is the start of the answered request."""
 
     client: Client
     id: str
     token: str
-    config: Config
+    config: ServerConfig
     fence_after: float | None
     registered_at: float
 
-    def beat(self, body: dict[str, Any]) -> dict[str, Any]:
+    def send_heartbeat(self, body: dict[str, Any]) -> dict[str, Any]:
         """One heartbeat, which waits no longer than any call; raises Refused or Unreachable."""
-        return self.post("heartbeat", body, min(self.client.timeout, self.config.answer_within))
+        return self.post("heartbeat", body, min(self.client.timeout, self.config.heartbeat_answer_timeout))
 
     def post(self, call: str, body: dict[str, Any], within: float | None = None) -> dict[str, Any]:
         """Any call on this server's own resource; raises Refused or Unreachable."""
         return self.client.post(f"/servers/{self.id}/{call}", body, self.token, within)
 
 
-def register(client: Client, token: str, description: dict[str, Any], wait: Callable[[float], object]) -> Server:
+def register_server(
+    client: Client, token: str, description: dict[str, Any], wait: Callable[[float], object]
+) -> RegisteredServer:
     """Register until answered; raises Refused when the answer is no.
 
     The instance id is ours, so a registration whose answer was lost is found again, not made twice.
     """
     instance_id, failures = uuid.uuid4(), 0
     while True:
-        started = uptime()
+        started = read_uptime()
         try:
             answer = client.post("/servers", {**description, "instance_id": str(instance_id)}, token)
-            return _server(client, answer, started)
+            return _parse_server(client, answer, started)
         except Unreachable as error:
             failures += 1
             pause = min(REGISTRATION_CAP, (error.retry_after or 0) + full_jitter(failures, REGISTRATION_CAP))
@@ -106,14 +108,14 @@ def register(client: Client, token: str, description: dict[str, Any], wait: Call
         wait(pause)
 
 
-def _server(client: Client, answer: dict[str, Any], started: float) -> Server:
+def _parse_server(client: Client, answer: dict[str, Any], started: float) -> RegisteredServer:
     try:
         fence_after = answer.get("fence_after_seconds")
-        return Server(
+        return RegisteredServer(
             client=client,
             id=str(answer["id"]),
             token=str(answer["token"]),
-            config=Config.from_answer(answer["config"]),
+            config=ServerConfig.from_answer(answer["config"]),
             fence_after=None if fence_after is None else float(fence_after),
             registered_at=started,
         )

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.agent.environment import with_modules
-from controlplane.agent.logs import text
-from controlplane.agent.outcomes import failed, report_of
-from controlplane.agent.supervisor import RESULT_KEPT, Command, Ended
+from controlplane.agent.logs import decode_text
+from controlplane.agent.outcomes import failure_report, report_of
+from controlplane.agent.supervisor import RESULT_KEPT, ChildCommand, ChildExit
 
 PAYLOAD_IN_ENVIRONMENT = 64 * 1024
 
@@ -21,7 +21,7 @@ class CannotStart(Exception):
     """The action does not describe something that can be started."""
 
 
-def command_for(item: dict[str, Any], progress: Path, inherited: Mapping[str, str]) -> Command:
+def build_command(item: dict[str, Any], progress: Path, inherited: Mapping[str, str]) -> ChildCommand:
     """The command of a claimed attempt. `progress`: its file for that. `inherited`: what its environment begins with.
 
     Raises CannotStart.
@@ -31,10 +31,10 @@ def command_for(item: dict[str, Any], progress: Path, inherited: Mapping[str, st
     if action["type"] == "callable":
         environment = with_modules(environment)
         modules = ",".join(action.get("modules") or ())
-        argv = [sys.executable, "-m", "controlplane.agent.call", str(action.get("path") or ""), modules]
+        argv = [sys.executable, "-m", "controlplane.agent.callable_child", str(action.get("path") or ""), modules]
     else:
-        argv = _argv(action.get("command"))
-        environment |= _text_map(action.get("env") or {})
+        argv = _script_arguments(action.get("command"))
+        environment |= _parse_environment(action.get("env") or {})
     # Ours come last: a job's code must be able to trust its fencing token.
     environment |= {
         "JOB_ID": str(item["job"]["id"]),
@@ -50,10 +50,10 @@ def command_for(item: dict[str, Any], progress: Path, inherited: Mapping[str, st
         environment["JOB_PAYLOAD"] = payload
     is_call = action["type"] == "callable"
     cwd = None if is_call else action.get("cwd") or None
-    return Command(argv, environment, payload.encode(), cwd, with_result=is_call)
+    return ChildCommand(argv, environment, payload.encode(), cwd, with_result=is_call)
 
 
-def _argv(command: Any) -> list[str]:
+def _script_arguments(command: Any) -> list[str]:
     if isinstance(command, str) and command.strip():
         return ["/bin/sh", "-c", command]
     if isinstance(command, list) and command and all(isinstance(part, str) for part in command):
@@ -61,26 +61,32 @@ def _argv(command: Any) -> list[str]:
     raise CannotStart("a script's command is a text or a list of texts, not empty")
 
 
-def _text_map(env: Any) -> dict[str, str]:
+def _parse_environment(env: Any) -> dict[str, str]:
     if not isinstance(env, dict):
         raise CannotStart("a script's env is an object of texts")
     return {str(name): str(value) for name, value in env.items()}
 
 
-def report_for(action: dict[str, Any], ended: Ended) -> dict[str, Any]:
+def build_report(action: dict[str, Any], child_exit: ChildExit) -> dict[str, Any]:
     """`event` and its fields for code that ended without our doing."""
-    if ended.problem:
-        return failed("CANNOT_START", text(ended.problem.encode(errors="replace")))
-    if action["type"] == "callable" and (report := report_of(ended.result, RESULT_KEPT)):
+    if child_exit.problem:
+        return failure_report("CANNOT_START", decode_text(child_exit.problem.encode(errors="replace")))
+    if action["type"] == "callable" and (report := report_of(child_exit.result, RESULT_KEPT)):
         return report
-    if ended.status < 0:
-        name = _signal_name(-ended.status)
-        return failed("WORKER_CRASHED", f"the child process was killed by {name}", text(ended.stderr))
-    if ended.status > 0:
-        return failed(f"EXIT_{ended.status}", f"exited with status {ended.status}", text(ended.stderr))
+    if child_exit.status < 0:
+        name = _signal_name(-child_exit.status)
+        return failure_report(
+            "WORKER_CRASHED", f"the child process was killed by {name}", decode_text(child_exit.stderr)
+        )
+    if child_exit.status > 0:
+        return failure_report(
+            f"EXIT_{child_exit.status}", f"exited with status {child_exit.status}", decode_text(child_exit.stderr)
+        )
     if action["type"] == "callable":
-        return failed("NO_RESULT", "the process ended before the function returned", text(ended.stderr))
-    return {"event": "COMPLETED", "output": {"exit_code": 0, "stdout": text(ended.stdout)}}
+        return failure_report(
+            "NO_RESULT", "the process ended before the function returned", decode_text(child_exit.stderr)
+        )
+    return {"event": "COMPLETED", "output": {"exit_code": 0, "stdout": decode_text(child_exit.stdout)}}
 
 
 def _signal_name(number: int) -> str:

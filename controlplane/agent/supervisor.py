@@ -1,4 +1,4 @@
-"""The code of attempts, each below a warden (warden.py): start, kill, read, reap."""
+"""The code of attempts, each below a reaper (reaper.py): start, kill, read, reap."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import IO, cast
 
 import structlog
 
-from controlplane.agent import warden
+from controlplane.agent import reaper
 
-Hear = Callable[[str, bytes], None]  # with STDOUT or STDERR
+OutputHandler = Callable[[str, bytes], None]  # with STDOUT or STDERR
 
 log = structlog.get_logger()
 CHUNK = 65536
@@ -34,7 +34,7 @@ LAST_MOMENT = 2.0  # seconds for what is killed as we end
 
 
 @dataclass(frozen=True)
-class Command:
+class ChildCommand:
     """What to start. `with_result`: a file descriptor for a result is the last argument."""
 
     argv: list[str]
@@ -45,7 +45,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildExit:
     """How the code ended; `status` as in subprocess: negative for a signal. `problem`: why it could not be started."""
 
     key: str
@@ -58,38 +58,38 @@ class Ended:
 
 
 @dataclass
-class Tail:
+class OutputTail:
     """The last bytes of a pipe; the rest is heard and forgotten, so that the child never blocks."""
 
     pipe: IO[bytes]
     kept: int
-    hear: Callable[[bytes], None]
+    on_output: Callable[[bytes], None]
     data: bytearray = field(default_factory=bytearray)
 
-    def go_on(self) -> bool:
+    def transfer_data(self) -> bool:
         """False: at the end."""
-        return self.read() != 0
+        return self.read_chunk() != 0
 
-    def read(self) -> int | None:
+    def read_chunk(self) -> int | None:
         """Bytes read: 0 at the end, None when there is nothing yet."""
         try:
             chunk = os.read(self.pipe.fileno(), CHUNK)
         except BlockingIOError:
             return None
-        self.hear(chunk)
+        self.on_output(chunk)
         self.data += chunk
         del self.data[: -self.kept]
         return len(chunk)
 
 
 @dataclass
-class Feed:
+class InputFeed:
     """What is still to be written to a pipe."""
 
     pipe: IO[bytes]
     rest: memoryview
 
-    def go_on(self) -> bool:
+    def transfer_data(self) -> bool:
         """False: all is written, or nobody reads it."""
         try:
             self.rest = self.rest[os.write(self.pipe.fileno(), self.rest) :]
@@ -101,19 +101,19 @@ class Feed:
 
 
 @dataclass
-class Child:
+class ChildProcess:
     key: str
-    process: subprocess.Popen[bytes]  # the warden
+    process: subprocess.Popen[bytes]  # the reaper
     control: IO[bytes]
-    feed: Feed
-    tails: tuple[Tail, Tail]
-    status: Tail  # what the warden says
+    feed: InputFeed
+    tails: tuple[OutputTail, OutputTail]
+    status: OutputTail  # what the reaper says
     result: IO[bytes] | None
     kill_at: float | None = None  # monotonic: when what was not enough becomes a SIGKILL, or another
 
     @property
     def pid(self) -> int:
-        """Of the code, or of its warden as long as it has not said."""
+        """Of the code, or of its reaper as long as it has not said."""
         line = bytes(self.status.data).partition(b"\n")[0]
         return int(line) if line.isdigit() else self.process.pid
 
@@ -123,16 +123,16 @@ class Child:
         lines = bytes(self.status.data).decode(errors="replace").split("\n")
         return next((line[1:] for line in lines if line.startswith("!")), "")
 
-    def ended_by_itself(self) -> bool:
+    def has_exited_by_itself(self) -> bool:
         """It has exited, and no signal did it. Leaves it to be reaped."""
-        seen = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return seen is not None and seen.si_code == os.CLD_EXITED
+        status = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return status is not None and status.si_code == os.CLD_EXITED
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def say(self, line: bytes) -> None:
-        """To the warden. One that does not listen guards nothing: it is ended, and what it guards with it."""
+    def report_state(self, line: bytes) -> None:
+        """To the reaper. One that does not listen guards nothing: it is ended, and what it guards with it."""
         try:
             written = os.write(self.control.fileno(), line)
         except BrokenPipeError:
@@ -140,26 +140,26 @@ class Child:
         except BlockingIOError:
             written = 0
         if written < len(line):
-            warden.signal_tree(self.process.pid, signal.SIGKILL)
+            reaper.signal_tree(self.process.pid, signal.SIGKILL)
             os.kill(self.process.pid, signal.SIGKILL)
 
     def terminate(self) -> None:
         for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process takes no SIGTERM
-            warden.signal_tree(self.process.pid, number)
+            reaper.signal_tree(self.process.pid, number)
 
-    def kill(self) -> None:
-        """Until nothing is left is for the warden to see to, which must not be stopped for that."""
-        self.say(b"!\n")
-        warden.signal_tree(self.process.pid, signal.SIGKILL)
+    def kill_child(self) -> None:
+        """Until nothing is left is for the reaper to see to, which must not be stopped for that."""
+        self.report_state(b"!\n")
+        reaper.signal_tree(self.process.pid, signal.SIGKILL)
         os.kill(self.process.pid, signal.SIGCONT)  # not by `process`, which would reap it
 
 
 class Supervisor:
-    """Everything but `kill_all` belongs to the main thread."""
+    """Everything but `kill_all_children` belongs to the main thread."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, ChildProcess] = {}
         self._lock = threading.Lock()  # a child is reaped or signalled from another thread, never both at once
         self._fence = b"=\n"
         self._adopts = False
@@ -169,20 +169,22 @@ class Supervisor:
         return len(self._children)
 
     def adopt(self) -> None:
-        """From now on what a killed warden leaves behind is ours, and killed: no other children may be in this process.
+        """From now on what a killed reaper leaves behind is ours, and killed: no other children may be in this process.
 
         Only on Linux.
         """
-        warden.prctl(warden.SUBREAPER, 1)
+        reaper.prctl(reaper.SUBREAPER, 1)
         self._adopts = True
 
-    def pid(self, key: str) -> int | None:
-        """From any thread: of the code, or of the warden while that is still about to start it."""
+    def child_pid(self, key: str) -> int | None:
+        """From any thread: of the code, or of the reaper while that is still about to start it."""
         child = self._children.get(key)
         return child.pid if child else None
 
-    def start(self, key: str, command: Command, hear: Hear = lambda stream, chunk: None) -> None:
-        """Raises OSError when there can be no warden. `hear` is told all that the code writes."""
+    def start_child(
+        self, key: str, command: ChildCommand, on_output: OutputHandler = lambda stream, chunk: None
+    ) -> None:
+        """Raises OSError when there can be no reaper. `on_output` is told all that the code writes."""
         argv = list(command.argv)
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             result = ours.enter_context(tempfile.TemporaryFile()) if command.with_result else None
@@ -195,7 +197,7 @@ class Supervisor:
             says, status = _pipe(ours, theirs)
             passed = [what.fileno(), listening.fileno(), status.fileno()]
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", warden.__file__, *map(str, passed)],
+                [sys.executable, "-I", "-S", reaper.__file__, *map(str, passed)],
                 env=INHERITED,  # what the job says of its environment is for its code alone
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -206,38 +208,41 @@ class Supervisor:
             )
             ours.pop_all()
         stdin, stdout, stderr = cast("list[IO[bytes]]", [process.stdin, process.stdout, process.stderr])
-        os.set_blocking(control.fileno(), False)  # a warden that was stopped must not stop us
-        child = Child(
+        os.set_blocking(control.fileno(), False)  # a reaper that was stopped must not stop us
+        child = ChildProcess(
             key,
             process,
             control,
-            Feed(stdin, memoryview(command.stdin)),
-            (Tail(stdout, STDOUT_KEPT, partial(hear, "STDOUT")), Tail(stderr, STDERR_KEPT, partial(hear, "STDERR"))),
-            Tail(says, CHUNK, lambda chunk: None),
+            InputFeed(stdin, memoryview(command.stdin)),
+            (
+                OutputTail(stdout, STDOUT_KEPT, partial(on_output, "STDOUT")),
+                OutputTail(stderr, STDERR_KEPT, partial(on_output, "STDERR")),
+            ),
+            OutputTail(says, CHUNK, lambda chunk: None),
             result,
         )
         with self._lock:
             self._children[key] = child
-        child.say(self._fence)
-        self._listen(child.feed, selectors.EVENT_WRITE)
+        child.report_state(self._fence)
+        self._register_stream(child.feed, selectors.EVENT_WRITE)
         for tail in (*child.tails, child.status):
-            self._listen(tail, selectors.EVENT_READ)
+            self._register_stream(tail, selectors.EVENT_READ)
         self._go_on(child.feed)
 
-    def fence_at(self, deadline: float | None) -> None:
+    def set_fence_deadline(self, deadline: float | None) -> None:
         """Have all killed at that reading of the uptime clock (None: never), whatever has become of us."""
         self._fence = b"=\n" if deadline is None else f"={deadline!r}\n".encode()
         for child in self._children.values():
-            child.say(self._fence)
+            child.report_state(self._fence)
 
-    def kill(self, key: str, patience: float = 0.0) -> bool:
+    def kill_child(self, key: str, patience: float = 0.0) -> bool:
         """SIGKILL all of it, after a SIGTERM and `patience` seconds if given. False: it had ended by itself."""
         child = self._children.get(key)
-        if child is None or child.ended_by_itself():
+        if child is None or child.has_exited_by_itself():
             return False
         now = time.monotonic()
         if patience <= 0:
-            child.kill()
+            child.kill_child()
             child.kill_at = now + AGAIN
         elif child.kill_at is None:
             child.kill_at = now + patience
@@ -246,34 +251,34 @@ class Supervisor:
             child.kill_at = min(child.kill_at, now + patience)
         return True
 
-    def kill_all(self) -> None:
+    def kill_all_children(self) -> None:
         """SIGKILL everything. From any thread."""
         with self._lock:
             for child in self._children.values():
-                child.kill()
+                child.kill_child()
 
     def close(self) -> None:
         """Kill everything, and see for a moment that it ends."""
-        self.kill_all()
+        self.kill_all_children()
         until = time.monotonic() + LAST_MOMENT
         while self._children and time.monotonic() < until:
-            self.reap()
+            self.reap_children()
             time.sleep(0.01)
 
-    def stream(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
+    def transfer_ready(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
         """Read and write what can be, without waiting."""
         for key, _ in ready:
-            if isinstance(key.data, Tail | Feed):
+            if isinstance(key.data, OutputTail | InputFeed):
                 self._go_on(key.data)
 
-    def reap(self) -> list[Ended]:
+    def reap_children(self) -> list[ChildExit]:
         """Escalate what is due, collect what has ended."""
         now = time.monotonic()
         for child in self._children.values():
             if child.kill_at is not None and now >= child.kill_at:
-                child.kill()
+                child.kill_child()
                 child.kill_at = now + AGAIN
-        ended = [self._bury(child) for child in list(self._children.values()) if child.ended()]
+        ended = [self._reap_child(child) for child in list(self._children.values()) if child.has_ended()]
         if self._adopts and (ended or self._strays):
             self._end_strays()
         return ended
@@ -282,52 +287,52 @@ class Supervisor:
         """Monotonic time of the next escalation."""
         return min((child.kill_at for child in self._children.values() if child.kill_at is not None), default=None)
 
-    def _bury(self, child: Child) -> Ended:
+    def _reap_child(self, child: ChildProcess) -> ChildExit:
         with self._lock:
             del self._children[child.key]
             status = child.process.wait()
             child.control.close()
-        self._hang_up(child.feed)
+        self._close_stream(child.feed)
         for tail in (*child.tails, child.status):
             # Bounded: something that escaped may hold the pipe and write for ever.
             for _ in range(32):
-                if tail.pipe.closed or not tail.read():
+                if tail.pipe.closed or not tail.read_chunk():
                     break
-            self._hang_up(tail)
+            self._close_stream(tail)
         result = b""
         if child.result:
             with child.result:
                 child.result.seek(0)
                 result = child.result.read(RESULT_KEPT + 1)
         stdout, stderr = (bytes(tail.data) for tail in child.tails)
-        return Ended(child.key, child.pid, status, stdout, stderr, result, child.problem)
+        return ChildExit(child.key, child.pid, status, stdout, stderr, result, child.problem)
 
     def _end_strays(self) -> None:
-        wardens = {child.process.pid for child in self._children.values()}
-        strays = set(warden.children(os.getpid())) - wardens
+        reapers = {child.process.pid for child in self._children.values()}
+        strays = set(reaper.children(os.getpid())) - reapers
         for pid in strays:
             if pid not in self._strays:
-                log.warning("A process outlived its warden: killed", pid=pid)
-            warden.signal_tree(pid, signal.SIGKILL)
+                log.warning("A process outlived its reaper: killed", pid=pid)
+            reaper.signal_tree(pid, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         self._strays = strays
 
-    def _go_on(self, stream: Tail | Feed) -> None:
+    def _go_on(self, stream: OutputTail | InputFeed) -> None:
         try:
-            if stream.go_on():
+            if stream.transfer_data():
                 return
         except Exception:  # whatever it is: it is of this attempt, and costs no other
             log.exception("A job's stream is closed")
-        self._hang_up(stream)
+        self._close_stream(stream)
 
-    def _listen(self, stream: Tail | Feed, event: int) -> None:
+    def _register_stream(self, stream: OutputTail | InputFeed, event: int) -> None:
         os.set_blocking(stream.pipe.fileno(), False)
         self._selector.register(stream.pipe, event, stream)
 
-    def _hang_up(self, stream: Tail | Feed) -> None:
+    def _close_stream(self, stream: OutputTail | InputFeed) -> None:
         if not stream.pipe.closed:
             self._selector.unregister(stream.pipe)
             stream.pipe.close()

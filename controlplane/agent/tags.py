@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from controlplane.agent.allow import Allowances
+from controlplane.agent.policy import ActionPolicy
 
-TAG_OF_KIND = {"script": "script", "callable": "python"}
+TAG_OF_ACTION_TYPE = {"script": "script", "callable": "python"}
 
 
-def tags_for(allowances: Allowances, extra: Iterable[str] = ()) -> list[str]:
+def list_worker_tags(policy: ActionPolicy, extra: Iterable[str] = ()) -> list[str]:
     """Sorted: one per kind of action and per handler that is allowed, the Python runtime, and what the user added."""
     runtime = f"runtime:python{sys.version_info.major}.{sys.version_info.minor}"
-    kinds = {tag for kind, tag in TAG_OF_KIND.items() if kind in allowances.kinds}
-    return sorted({runtime, *kinds, *(f"handler:{name}" for name in allowances.handlers), *filter(None, extra)})
+    type_tags = {tag for kind, tag in TAG_OF_ACTION_TYPE.items() if kind in policy.action_types}
+    return sorted({runtime, *type_tags, *(f"handler:{name}" for name in policy.handlers), *filter(None, extra)})

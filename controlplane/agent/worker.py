@@ -1,8 +1,8 @@
 """The worker: one registration, lived through on the main thread.
 
 Three threads. The main one owns the attempts and the child processes and never waits for the network, so that the
-fence, a signal or a timeout is acted on while a call hangs. The heart beats, the courier carries reports and claims;
-both hand what they hear to `_inbox` and ring the bell.
+fence, a signal or a timeout is acted on while a call hangs. One thread beats, another transports
+reports and claims; both put what they receive into `_inbox` and wake the main thread.
 """
 
 from __future__ import annotations
@@ -20,169 +20,171 @@ from typing import Any
 import psutil
 import structlog
 
-from controlplane.agent import leftovers, probe
-from controlplane.agent.attempts import PATIENCE, Attempts
+from controlplane.agent import leftovers, status_file
+from controlplane.agent.attempts import KILL_PATIENCE, AttemptTracker
 from controlplane.agent.backoff import full_jitter
-from controlplane.agent.bell import Bell, Interrupted
 from controlplane.agent.client import Client, Refused, Unreachable
-from controlplane.agent.courier import Claimed, Courier, Reported
 from controlplane.agent.fence import Fence
 from controlplane.agent.folder import Folder
-from controlplane.agent.heart import Heart
+from controlplane.agent.heart import HeartbeatThread
 from controlplane.agent.options import Options
 from controlplane.agent.outbox import Outbox
-from controlplane.agent.registration import Server, register
+from controlplane.agent.registration import RegisteredServer, register_server
 from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.transport import ClaimResult, ReportResult, TransportThread
+from controlplane.agent.wakeup import InterruptedBySignal, Wakeup
 
 log = structlog.get_logger()
 LAST_WORDS = 3.0  # seconds to be heard once everything has ended; reports have what is left of the grace period
 HEAD_START = 5.0  # seconds for what an agent before us left, before we register
 FORCED_PATIENCE = 1.0  # seconds from SIGTERM to SIGKILL when the grace period is over
-LOOK = 1.0  # seconds: the clocks are looked at at least so often, for select() does not count time asleep
+LOOK_INTERVAL = 1.0  # seconds: the clocks are looked at at least so often, for select() does not count time asleep
 
 
-class Purged(Exception):
+class ServerPurged(Exception):
     """The control plane no longer knows this server; nothing of it runs any more."""
 
 
 class Worker:
-    def __init__(self, options: Options, bell: Bell) -> None:
-        self._options, self._bell = options, bell
+    def __init__(self, options: Options, wakeup: Wakeup) -> None:
+        self._options, self._wakeup = options, wakeup
         self._client = Client(options.url)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(bell, selectors.EVENT_READ)
+        self._selector.register(wakeup, selectors.EVENT_READ)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._supervisor = Supervisor(self._selector)
         self._outbox = Outbox()
         self._fence = Fence()
         self._folder = Folder()
-        self._attempts = Attempts(
-            self._supervisor, self._outbox, options.allowances, self._fence, self._folder.path, options.environment
+        self._attempts = AttemptTracker(
+            self._supervisor, self._outbox, options.policy, self._fence, self._folder.path, options.environment
         )
         self._fenced = threading.Event()  # killed for the fence by another thread, not yet taken note of here
-        self._heard = False
+        self._was_answered = False
         self._blocked = False  # cordon, drain or maintenance
         self._drain_at: float | None = None  # wall clock
         self._ending: str | None = None  # why: a signal's name, or the code of a refusal
         self._signals = 0
         self._forced = False
         self._grace_until = self._give_up_at = self._claims_until = float("inf")  # monotonic
-        self._left = leftovers.found(options.state, self._client)
-        self._dead = False  # declared so: nothing that we say counts
-        self._purged = False
+        self._leftovers = leftovers.load_leftovers(options.state, self._client)
+        self._is_dead = False  # declared so: nothing that we say counts
+        self._is_purged = False
         self.exit_status: int | None = None
 
     def run(self) -> int:
         """The exit status. Raises Refused at registration, Interrupted before it, Purged at any time after."""
-        self._bell.interrupting = True
-        if self._bell.signals:  # it came while an earlier registration was being cleared away
-            raise Interrupted(signal.Signals(self._bell.signals[-1]).name)
+        self._wakeup.is_interrupting = True
+        if self._wakeup.signals:  # it came while an earlier registration was being cleared away
+            raise InterruptedBySignal(signal.Signals(self._wakeup.signals[-1]).name)
         try:
-            for left in self._left:
-                left.send(HEAD_START)
-            self._server = register(self._client, self._options.token, self._options.description(), time.sleep)
-            self._bell.interrupting = False
+            for leftover in self._leftovers:
+                leftover.send_reports(HEAD_START)
+            self._server = register_server(self._client, self._options.token, self._options.description(), time.sleep)
+            self._wakeup.is_interrupting = False
             log.info(f"Worker registered with ID: {self._server.id}", name=self._options.name, tags=self._options.tags)
-            self._begin(self._server)
+            self._start_threads(self._server)
             while self.exit_status is None:
-                self.turn()
-            if self._purged:
-                raise Purged(self._server.id)
+                self.run_once()
+            if self._is_purged:
+                raise ServerPurged(self._server.id)
             return self.exit_status
         finally:
-            self._close()
+            self._close_resources()
 
-    def _begin(self, server: Server) -> None:
+    def _start_threads(self, server: RegisteredServer) -> None:
         # Several tries must fit into the timeout, whatever hangs.
         self._client.timeout = max(0.5, min(10.0, server.config.timeout / 4))
-        self._fence.renew(server.registered_at, server.fence_after)
+        self._fence.renew_deadline(server.registered_at, server.fence_after)
         self._supervisor.adopt()
-        self._supervisor.fence_at(self._warden_deadline())
-        self._heart = Heart(
+        self._supervisor.set_fence_deadline(self._reaper_deadline())
+        self._heart = HeartbeatThread(
             server,
             self._fence,
-            holdings=self._attempts.holdings,
-            metrics=self._metrics,
-            hear=self._deliver,
-            fenced=self._kill_for_the_fence,
+            list_held_attempts=self._attempts.list_held_attempts,
+            metrics=self._read_metrics,
+            on_answer=self._put_in_inbox,
+            on_fenced=self._kill_for_fence,
         )
-        self._courier = Courier(server, self._outbox, self._options.poll, self._deliver, self._heart.nudge)
+        self._transport = TransportThread(
+            server, self._outbox, self._options.poll, self._put_in_inbox, self._heart.act_now
+        )
         psutil.cpu_percent()  # the first reading is always 0
         self._heart.start()
-        self._courier.start()
+        self._transport.start()
 
     # In other threads
 
-    def _deliver(self, message: Any) -> None:
+    def _put_in_inbox(self, message: Any) -> None:
         self._inbox.put(message)
-        self._bell.ring()
+        self._wakeup.wake_up()
 
-    def _kill_for_the_fence(self) -> None:
+    def _kill_for_fence(self) -> None:
         # The note comes first: whoever sees a child dead of this must find it.
         self._fenced.set()
-        self._supervisor.kill_all()
-        self._bell.ring()
+        self._supervisor.kill_all_children()
+        self._wakeup.wake_up()
 
-    def _metrics(self) -> dict[str, Any]:
-        holdings = self._attempts.holdings()
+    def _read_metrics(self) -> dict[str, Any]:
+        held = self._attempts.list_held_attempts()
         return {
             "cpu_percent": psutil.cpu_percent(),
             "memory_percent": psutil.virtual_memory().percent,
             "load_1m": round(os.getloadavg()[0], 2),
-            "running": len(holdings.running),
-            "claimed": len(holdings.claimed),
+            "running": len(held.running),
+            "claimed": len(held.claimed),
         }
 
     # On the main thread
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Wait for something, then do everything that is due."""
-        ready = self._selector.select(self._wait())
+        ready = self._selector.select(self._seconds_to_wait())
         self._enforce_fence()
-        self._bell.hush()
-        while self._bell.signals:
-            self._on_signal(self._bell.signals.popleft())
-        self._supervisor.stream(ready)
-        for ended in self._supervisor.reap():
+        self._wakeup.clear_wakeups()
+        while self._wakeup.signals:
+            self._handle_signal(self._wakeup.signals.popleft())
+        self._supervisor.transfer_ready(ready)
+        for child_exit in self._supervisor.reap_children():
             self._enforce_fence()  # it may have died of the fence since we looked
-            self._guard(self._attempts.ended, ended)
+            self._guard(self._attempts.record_exit, child_exit)
         self._read_inbox()
-        if self._attempts.has_stopped_more():
-            self._heart.nudge()
+        if self._attempts.has_newly_stopped():
+            self._heart.act_now()
         if self.exit_status is not None:
             return
-        self._guard(self._attempts.time_out)
-        self._guard(self._attempts.hand_on)
+        self._guard(self._attempts.enforce_timeouts)
+        self._guard(self._attempts.report_output)
         self._enforce_drain()
         if self._ending:
-            self._wind_down()
-        self._ask_for_work()
+            self._advance_shutdown()
+        self._request_work()
 
-    def _wait(self) -> float:
+    def _seconds_to_wait(self) -> float:
         now = time.monotonic()
-        due = [self._supervisor.next_kill_at(), self._attempts.next_timeout(), self._attempts.next_to_hand_on()]
+        due = [self._supervisor.next_kill_at(), self._attempts.next_timeout_at(), self._attempts.next_output_at()]
         due += [self._grace_until, self._give_up_at]
-        waits = [LOOK, *(at - now for at in due if at is not None)]
-        if self._attempts.live and (remaining := self._fence.remaining()):
+        waits = [LOOK_INTERVAL, *(at - now for at in due if at is not None)]
+        if self._attempts.live_count and (remaining := self._fence.remaining_seconds()):
             waits.append(remaining)
         return max(0.0, min(waits))
 
     def _enforce_fence(self) -> None:
-        if not (self._fenced.is_set() or self._fence.passed()):
+        if not (self._fenced.is_set() or self._fence.has_passed()):
             return
         self._fenced.clear()
-        self._attempts.release("fenced")
+        self._attempts.release_attempts("fenced")
 
-    def _on_signal(self, number: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         if number not in (signal.SIGTERM, signal.SIGINT):
             return
         name = signal.Signals(number).name
         log.info(f"Received {name} signal")
         self._signals += 1
         if self._signals > 1:
-            self._force("forced")
+            self._force_shutdown("forced")
         elif not self._ending:
-            self._end(name)
+            self._start_shutdown(name)
 
     def _read_inbox(self) -> None:
         while True:
@@ -190,7 +192,7 @@ class Worker:
                 message = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            self._guard(self._take_in, message)
+            self._guard(self._handle_message, message)
 
     def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -198,102 +200,102 @@ class Worker:
         except Exception:  # an answer, or a job, that nobody foresaw must not cost the jobs that run
             log.exception("Not understood", step=step.__name__)
 
-    def _take_in(self, message: Any) -> None:
-        if isinstance(message, Claimed):
-            self._courier.settle()
-            self._attempts.claimed(message.items)
-        elif isinstance(message, Reported):
-            self._attempts.answered(message.report, message.result)
+    def _handle_message(self, message: Any) -> None:
+        if isinstance(message, ClaimResult):
+            self._transport.acknowledge_claim()
+            self._attempts.accept_claims(message.items)
+        elif isinstance(message, ReportResult):
+            self._attempts.record_answer(message.report, message.result)
         elif isinstance(message, Refused):
-            self._on_refusal(message)
+            self._handle_refusal(message)
         else:
-            self._on_answer(message)
+            self._handle_answer(message)
 
-    def _on_answer(self, answer: dict[str, Any]) -> None:
-        self._heard = True
-        self._courier.heard()
-        self._supervisor.fence_at(self._warden_deadline())
-        self._attempts.cancel(answer.get("cancel") or [])
-        self._attempts.taken(answer.get("lost") or [])
+    def _handle_answer(self, answer: dict[str, Any]) -> None:
+        self._was_answered = True
+        self._transport.retry_now()
+        self._supervisor.set_fence_deadline(self._reaper_deadline())
+        self._attempts.cancel_attempts(answer.get("cancel") or [])
+        self._attempts.kill_lost_attempts(answer.get("lost") or [])
         maintenance, drain = bool(answer.get("maintenance")), answer.get("drain")
         self._blocked = maintenance or bool(drain) or bool(answer.get("cordoned"))
         deadline = (drain or {}).get("deadline")
         self._drain_at = datetime.fromisoformat(deadline).timestamp() if deadline else None
         if not self._ending:
-            self._heart.say("MAINTENANCE" if maintenance else "RUNNING")
+            self._heart.report_state("MAINTENANCE" if maintenance else "RUNNING")
         config = self._server.config
         try:
-            probe.write(
+            status_file.write_status(
                 self._options.name, self._server.id, str(answer.get("state")), config.timeout, self._fence.clock()
             )
         except OSError as error:
             log.warning("Status file not written: --check will fail", why=str(error))
 
-    def _on_refusal(self, refused: Refused) -> None:
+    def _handle_refusal(self, refused: Refused) -> None:
         if refused.status == 410:
             log.warning("This server was purged: registering anew", server=self._server.id)
-            self._die()
-            self._purged, self.exit_status = True, 1
+            self._kill_everything()
+            self._is_purged, self.exit_status = True, 1
         if refused.code == "server_not_running":
             log.error("Declared dead, its jobs are elsewhere: killing all", server=self._server.id)
-            self._die()
+            self._kill_everything()
             self.exit_status = 1
         elif (refused.code == "server_disconnected" or refused.status in (401, 403)) and not self._ending:
             log.error("Disconnected: finishing what is ours", code=refused.code, detail=refused.detail)
-            self._end(refused.code or "token_refused")
+            self._start_shutdown(refused.code or "token_refused")
 
     def _enforce_drain(self) -> None:
         # Their clock set the deadline: judge it by their clock.
         if self._drain_at is not None and time.time() + self._client.clock_offset >= self._drain_at:
-            self._attempts.release("drain_deadline", PATIENCE)
+            self._attempts.release_attempts("drain_deadline", KILL_PATIENCE)
 
-    def _ask_for_work(self) -> None:
-        open_ = self._heard and not (self._blocked or self._ending or self._fence.passed())
-        self._courier.want(self._options.concurrency - self._attempts.live if open_ else 0)
-        self._courier.nudge()
+    def _request_work(self) -> None:
+        open_ = self._was_answered and not (self._blocked or self._ending or self._fence.has_passed())
+        self._transport.request_slots(self._options.concurrency - self._attempts.live_count if open_ else 0)
+        self._transport.act_now()
 
     # The end
 
-    def _end(self, why: str) -> None:
+    def _start_shutdown(self, why: str) -> None:
         self._ending = why
         self._grace_until = time.monotonic() + self._server.config.termination_grace_period
-        self._courier.want(0)
-        self._attempts.withhold("terminating")
-        if (fence := self._server.config.last_fence) is not None:
-            self._fence.shorten(fence)
-            self._supervisor.fence_at(self._warden_deadline())
-        self._heart.say("TERMINATING")
+        self._transport.request_slots(0)
+        self._attempts.block_starts("terminating")
+        if (fence := self._server.config.last_fence_seconds) is not None:
+            self._fence.shorten_deadline(fence)
+            self._supervisor.set_fence_deadline(self._reaper_deadline())
+        self._heart.report_state("TERMINATING")
 
-    def _force(self, reason: str) -> None:
+    def _force_shutdown(self, reason: str) -> None:
         if not self._forced:
             self._forced, self._grace_until = True, float("inf")
-            log.warning("Killing what is left", jobs=self._attempts.live, reason=reason)
-            self._attempts.release(reason, FORCED_PATIENCE)
-            self._give_up_at = time.monotonic() + (FORCED_PATIENCE + LAST_WORDS if self._attempts.live else 0)
+            log.warning("Killing what is left", jobs=self._attempts.live_count, reason=reason)
+            self._attempts.release_attempts(reason, FORCED_PATIENCE)
+            self._give_up_at = time.monotonic() + (FORCED_PATIENCE + LAST_WORDS if self._attempts.live_count else 0)
 
-    def _wind_down(self) -> None:
+    def _advance_shutdown(self) -> None:
         now = time.monotonic()
-        if self._attempts.live:
+        if self._attempts.live_count:
             if now >= self._grace_until:
-                self._force("grace_period")
+                self._force_shutdown("grace_period")
             if now < self._give_up_at:
                 return
         elif self._give_up_at == float("inf"):
             self._grace_until, self._give_up_at = float("inf"), max(self._grace_until, now + LAST_WORDS)
-            self._leave()  # now, for whoever waits for us may have less patience than we
+            self._save_unanswered()  # now, for whoever waits for us may have less patience than we
         if self._outbox or self._claims_until == float("inf"):
             self._claims_until = now + LAST_WORDS  # a claim under way is no reason to wait for longer
-        claiming = self._courier.claiming
-        if (self._outbox or (claiming and now < self._claims_until)) and now < self._give_up_at:
+        is_claiming = self._transport.is_claiming
+        if (self._outbox or (is_claiming and now < self._claims_until)) and now < self._give_up_at:
             return
-        unsaid = bool(self._outbox) or claiming
+        has_unsent = bool(self._outbox) or is_claiming
         log.info(f"Deregistering worker ID: {self._server.id}", why=self._ending, unsent_reports=len(self._outbox))
         # Who has ended has its jobs given away at once: not while there is more to say of them.
-        heard = not (self._attempts.live or self._outbox) and self._say_the_last_word()
-        graceful = self._ending in ("SIGTERM", "SIGINT") and not self._forced
-        self.exit_status = 0 if heard and graceful and not unsaid else 1
+        is_answered = not (self._attempts.live_count or self._outbox) and self._send_last_heartbeat()
+        is_graceful = self._ending in ("SIGTERM", "SIGINT") and not self._forced
+        self.exit_status = 0 if is_answered and is_graceful and not has_unsent else 1
 
-    def _say_the_last_word(self) -> bool:
+    def _send_last_heartbeat(self) -> bool:
         self._client.timeout = min(self._client.timeout, LAST_WORDS / 2)
         self._heart.stop()
         self._heart.join(self._client.timeout)  # its beat must not follow ours
@@ -302,7 +304,7 @@ class Worker:
         failures, until = 0, max(now + 1, min(now + LAST_WORDS, self._give_up_at))
         while True:
             try:
-                self._server.beat({"state": state})
+                self._server.send_heartbeat({"state": state})
                 return True
             except Unreachable as error:
                 failures += 1
@@ -315,43 +317,43 @@ class Worker:
                 log.warning("Last heartbeat refused", code=refused.code, detail=refused.detail)
                 return False
 
-    def _leave(self) -> None:
+    def _save_unanswered(self) -> None:
         """What nobody has answered stays on disk, for the next start."""
-        reports = [] if self._dead else self._outbox.unanswered()
+        reports = [] if self._is_dead else self._outbox.unanswered_reports()
         try:
-            leftovers.keep(self._options.state, self._server, reports)
+            leftovers.save_reports(self._options.state, self._server, reports)
         except OSError as error:
             log.error("Reports not kept: their jobs run again", reports=len(reports), why=str(error))
         else:
             if reports and self.exit_status is not None:
                 log.warning("Reports kept for the next start", reports=len(reports), folder=str(self._options.state))
 
-    def _die(self) -> None:
-        self._dead = True
-        self._supervisor.kill_all()
+    def _kill_everything(self) -> None:
+        self._is_dead = True
+        self._supervisor.kill_all_children()
         until = time.monotonic() + LAST_WORDS
         while len(self._supervisor) and time.monotonic() < until:
             self._selector.select(0.2)
-            self._bell.hush()
-            self._supervisor.reap()
+            self._wakeup.clear_wakeups()
+            self._supervisor.reap_children()
 
-    def _warden_deadline(self) -> float | None:
+    def _reaper_deadline(self) -> float | None:
         # A little after ours, which reports what it does; the control plane gives nothing away for 20 % of the timeout.
         deadline = self._fence.deadline
         return None if deadline is None else deadline + self._server.config.timeout * 0.05
 
-    def _close(self) -> None:
-        for thread in (getattr(self, "_heart", None), getattr(self, "_courier", None)):
-            if isinstance(thread, Heart):
+    def _close_resources(self) -> None:
+        for thread in (getattr(self, "_heart", None), getattr(self, "_transport", None)):
+            if isinstance(thread, HeartbeatThread):
                 thread.stop()
             elif thread:
                 thread.close()
-        for left in self._left:
-            left.close()
+        for leftover in self._leftovers:
+            leftover.close()
         if hasattr(self, "_server"):
-            self._leave()
+            self._save_unanswered()
         self._supervisor.close()
         self._folder.remove()
-        probe.forget(self._options.name)
+        status_file.remove_status(self._options.name)
         self._selector.close()
         self._client.close()

@@ -3,18 +3,18 @@
 from django.urls import URLPattern, path
 
 from controlplane.console.actions import targets
-from controlplane.console.actions.bulk_actions import action_page
+from controlplane.console.actions.bulk_actions import build_action_page
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS, JOB_ACTIONS, QUARANTINE_ACTIONS
 from controlplane.console.actions.servers import SERVER_ACTIONS
 from controlplane.console.views import activity, executions, jobs, overview, recovery, servers
-from controlplane.console.views.page import choose_poll
+from controlplane.console.views.page import choose_poll_interval
 
 
-def action_paths() -> list[URLPattern]:
+def build_action_paths() -> list[URLPattern]:
     """Each action of an operator has an address of its own."""
     return [
-        path(f"{folder}/{name}/", action_page(kind, action), name=f"{folder}_{name}")
-        for folder, kind, actions in (
+        path(f"{folder}/{name}/", build_action_page(target, action), name=f"{folder}_{name}")
+        for folder, target, actions in (
             ("servers", targets.SERVERS, SERVER_ACTIONS),
             ("jobs", targets.JOBS, JOB_ACTIONS),
             ("executions", targets.EXECUTIONS, EXECUTION_ACTIONS),
@@ -26,19 +26,19 @@ def action_paths() -> list[URLPattern]:
 
 app_name = "instance"
 urlpatterns = [
-    path("", overview.overview, name="overview"),
-    path("poll/", choose_poll, name="poll"),
-    path("servers/", servers.servers, name="servers"),
-    path("servers/<uuid:server>/", servers.server, name="server"),
-    path("jobs/", jobs.jobs, name="jobs"),
-    path("jobs/<uuid:job>/", jobs.job, name="job"),
-    path("jobs/<uuid:job>/logs/", jobs.job_logs, name="job_logs"),
-    path("executions/", executions.executions, name="executions"),
-    path("executions/<uuid:execution>/", executions.execution, name="execution"),
-    path("triggers/", executions.triggers, name="triggers"),
-    path("activity/", activity.activity, name="activity"),
-    path("quarantine/", activity.quarantine, name="quarantine"),
-    path("recovery/", recovery.stale, name="recovery"),
-    path("recovery/<slug:name>/", recovery.by_hand, name="by_hand"),
-    *action_paths(),
+    path("", overview.show_overview, name="overview"),
+    path("poll/", choose_poll_interval, name="poll"),
+    path("servers/", servers.show_servers, name="servers"),
+    path("servers/<uuid:server>/", servers.show_server, name="server"),
+    path("jobs/", jobs.show_jobs, name="jobs"),
+    path("jobs/<uuid:job>/", jobs.show_job, name="job"),
+    path("jobs/<uuid:job>/logs/", jobs.stream_job_logs, name="job_logs"),
+    path("executions/", executions.show_executions, name="executions"),
+    path("executions/<uuid:execution>/", executions.show_execution, name="execution"),
+    path("triggers/", executions.show_triggers, name="triggers"),
+    path("activity/", activity.show_activity, name="activity"),
+    path("quarantine/", activity.show_quarantine, name="quarantine"),
+    path("recovery/", recovery.show_stale_attempts, name="recovery"),
+    path("recovery/<slug:name>/", recovery.show_manual_recovery, name="by_hand"),
+    *build_action_paths(),
 ]

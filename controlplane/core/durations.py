@@ -4,30 +4,30 @@ import re
 from decimal import Decimal
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-WRITTEN = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*$", re.ASCII)
-LONGEST = 100 * 365 * UNITS["d"]
+DURATION_PATTERN = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*$", re.ASCII)
+LONGEST_DURATION = 100 * 365 * UNITS["d"]
 
 
-def seconds(value: object) -> float | None:
+def parse_duration(value: object) -> float | None:
     """Seconds of a written duration; None for "none".
 
     Raises ValueError with what was wrong and what would be right.
     """
     if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
         return None
-    found = None
+    number = None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        found = float(value)
-    elif isinstance(value, str) and (match := WRITTEN.match(value)):
-        found = float(match[1]) * UNITS[match[2]]
-    if found is None or not abs(found) <= LONGEST:
+        number = float(value)
+    elif isinstance(value, str) and (match := DURATION_PATTERN.match(value)):
+        number = float(match[1]) * UNITS[match[2]]
+    if number is None or not abs(number) <= LONGEST_DURATION:
         raise ValueError(
             f'{value!r} is not a duration; write seconds or 45s, 5m, 24h, 30d, "none", at most a hundred years'
         )
-    return found
+    return number
 
 
-def written(value: float | None) -> str:
+def format_duration(value: float | None) -> str:
     """The shortest exact way to write a number of seconds."""
     if value is None:
         return "none"

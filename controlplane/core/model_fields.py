@@ -34,12 +34,14 @@ class ClockTimestamp(Func):
     output_field = models.DateTimeField()
 
 
-def one_of(field: str, words: Iterable[str], name: str) -> models.CheckConstraint:
+def check_one_of(field: str, words: Iterable[str], name: str) -> models.CheckConstraint:
     """The column holds one of the enum's words."""
     return models.CheckConstraint(condition=models.Q(**{f"{field}__in": sorted(words)}), name=name)
 
 
-def guard(pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str = "") -> list[pgtrigger.Trigger]:
+def build_transition_guards(
+    pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str = ""
+) -> list[pgtrigger.Trigger]:
     """Triggers that refuse every transition and every first state that the table does not have.
 
     `unless` is a condition in SQL under which a transition is legal all the same.
@@ -49,7 +51,7 @@ def guard(pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str =
     legal = ", ".join(f"('{from_}', '{to}')" for from_, to in pairs)
     first = ", ".join(f"'{state}'" for state in sorted(initial))
     return [
-        Refusal(
+        RefusingTrigger(
             name="legal_transition",
             operation=pgtrigger.UpdateOf("state"),
             condition=pgtrigger.Condition(
@@ -58,7 +60,7 @@ def guard(pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str =
             ),
             message="illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation",
         ),
-        Refusal(
+        RefusingTrigger(
             name="legal_beginning",
             operation=pgtrigger.Insert,
             condition=pgtrigger.Condition(f"NEW.state NOT IN ({first})"),
@@ -67,7 +69,7 @@ def guard(pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str =
     ]
 
 
-class Refusal(pgtrigger.Trigger):
+class RefusingTrigger(pgtrigger.Trigger):
     """A row trigger that refuses what its condition describes."""
 
     when = pgtrigger.Before
@@ -76,7 +78,7 @@ class Refusal(pgtrigger.Trigger):
         super().__init__(func=f"RAISE EXCEPTION '{message}';", **options)
 
 
-class Beside:
+class ConcurrentBuild:
     """What builds an index on a table that is in use, without anybody waiting for it. Alone in migrations that are not
     atomic.
 
@@ -85,7 +87,7 @@ class Beside:
     """
 
     @contextmanager
-    def unlimited(self, schema_editor: Any, name: str) -> Iterator[None]:
+    def without_timeouts(self, schema_editor: Any, name: str) -> Iterator[None]:
         schema_editor.execute("SET lock_timeout = 0; SET statement_timeout = 0")
         try:
             schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(name)}")
@@ -94,20 +96,20 @@ class Beside:
             schema_editor.execute("RESET lock_timeout; RESET statement_timeout")
 
 
-class BuildIndex(Beside, AddIndexConcurrently):
-    """An index; see `Beside`."""
+class BuildIndex(ConcurrentBuild, AddIndexConcurrently):
+    """An index; see `ConcurrentBuild`."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         self._ensure_not_in_transaction(schema_editor)
-        with self.unlimited(schema_editor, self.index.name):
+        with self.without_timeouts(schema_editor, self.index.name):
             super().database_forwards(app_label, schema_editor, from_state, to_state)
 
 
-class BuildUnique(Beside, migrations.AddConstraint):
-    """A unique constraint under a condition, which PostgreSQL keeps as an index; see `Beside`."""
+class BuildUnique(ConcurrentBuild, migrations.AddConstraint):
+    """A unique constraint under a condition, which PostgreSQL keeps as an index; see `ConcurrentBuild`."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         model = to_state.apps.get_model(app_label, self.model_name)
         built = str(self.constraint.create_sql(model, schema_editor))
-        with self.unlimited(schema_editor, self.constraint.name):
+        with self.without_timeouts(schema_editor, self.constraint.name):
             schema_editor.execute(built.replace("CREATE UNIQUE INDEX", "CREATE UNIQUE INDEX CONCURRENTLY", 1))

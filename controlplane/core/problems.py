@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER = 2
-SAFE = ("GET", "HEAD", "OPTIONS")
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Problem(Exception):
@@ -35,7 +35,7 @@ class Problem(Exception):
         super().__init__(self.detail)
 
     def body(self) -> dict[str, Any]:
-        return document(self.status, self.code, self.detail, **self.facts)
+        return build_problem(self.status, self.code, self.detail, **self.facts)
 
 
 def headers_of(problem: Problem) -> dict[str, str]:
@@ -48,30 +48,30 @@ def headers_of(problem: Problem) -> dict[str, str]:
     return {}
 
 
-def document(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
+def build_problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
     """The fields of a problem document."""
     title = HTTPStatus(status).phrase
     return {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, **more}
 
 
-def handler(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
+def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     """Django REST Framework's exception handler. None lets a fault of ours be a 500, with its traceback logged."""
     headers: dict[str, str] = {}
     match error:
         case Problem():
             body = error.body()
-            say_refused(error, context)
+            log_refusal(error, context)
             headers = headers_of(error)
         case ValidationError():
-            body = document(400, "invalid", "The request is not valid; `errors` says where.", errors=error.detail)
+            body = build_problem(400, "invalid", "The request is not valid; `errors` says where.", errors=error.detail)
         case APIException():
-            body = document(error.status_code, str(error.default_code), str(error.detail))
+            body = build_problem(error.status_code, str(error.default_code), str(error.detail))
         case Http404():
-            body = document(404, "not_found", str(error) or "There is nothing here.")
+            body = build_problem(404, "not_found", str(error) or "There is nothing here.")
         case PermissionDenied():
-            body = document(403, "forbidden", str(error) or "This is not allowed.")
+            body = build_problem(403, "forbidden", str(error) or "This is not allowed.")
         case OperationalError() | InterfaceError():
-            return database_down(error, JsonResponse, is_unknown=may_have_changed(context["request"]))
+            return build_unavailable_response(error, JsonResponse, is_unknown=may_have_changed(context["request"]))
         case _:
             return None
     # Whatever a view answers otherwise, be it a page, a refusal is a problem document.
@@ -79,12 +79,12 @@ def handler(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     return HttpResponse(content, status=body["status"], headers=headers, content_type=CONTENT_TYPE)
 
 
-def say_refused(error: Problem, context: dict[str, Any]) -> None:
+def log_refusal(error: Problem, context: dict[str, Any]) -> None:
     """A line of the log for each call that is refused."""
     request, view = context["request"], context["view"]
-    of = {name: str(value) for name, value in {**view.kwargs, **error.facts}.items()}
-    said = {**of, "call": f"{request.method} {request.path}", "reason": error.code}
-    log.warning(f"{type(view).__name__} refused: {error.detail}", **said)
+    identifiers = {name: str(value) for name, value in {**view.kwargs, **error.facts}.items()}
+    fields = {**identifiers, "call": f"{request.method} {request.path}", "reason": error.code}
+    log.warning(f"{type(view).__name__} refused: {error.detail}", **fields)
 
 
 NOTHING_CHANGED = "The database cannot be reached just now; nothing was changed. Try again."
@@ -96,14 +96,14 @@ OUTCOME_UNKNOWN = (
 
 def may_have_changed(request: Any) -> bool:
     """Whether the request that this thread answers may have changed something before the database was lost."""
-    return request.method not in SAFE and database.may_have_changed()
+    return request.method not in SAFE_METHODS and database.may_have_changed()
 
 
-def database_down(error: Exception, answer: Callable[..., Any], *, is_unknown: bool) -> Any:
+def build_unavailable_response(error: Exception, response_class: Callable[..., Any], *, is_unknown: bool) -> Any:
     log.error("The database cannot be reached", error=str(error).strip().split("\n")[0], outcome_unknown=is_unknown)
     code, detail = ("outcome_unknown", OUTCOME_UNKNOWN) if is_unknown else ("database_unavailable", NOTHING_CHANGED)
-    return answer(
-        document(503, code, detail),
+    return response_class(
+        build_problem(503, code, detail),
         status=503,
         headers={"Retry-After": str(RETRY_AFTER)},
         content_type=CONTENT_TYPE,
@@ -117,12 +117,12 @@ class DatabaseDown:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        database.watch()
+        database.reset_may_have_changed()
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if isinstance(error, OperationalError | InterfaceError):
-            return database_down(error, JsonResponse, is_unknown=may_have_changed(request))
+            return build_unavailable_response(error, JsonResponse, is_unknown=may_have_changed(request))
         return None
 
 
@@ -153,12 +153,12 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """A fault of ours; its traceback is in the log."""
     if not request.path.startswith("/api/"):
         return defaults.server_error(request)
-    body = document(500, "fault", "This is a fault of the control plane; its log tells more.")
+    body = build_problem(500, "fault", "This is a fault of the control plane; its log tells more.")
     return JsonResponse(body, status=500, content_type=CONTENT_TYPE)
 
 
 @csrf_exempt
 def not_found(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
     """For addresses under /api that no view answers."""
-    body = document(404, "not_found", f"No call of this API is at {request.path}; /api/docs lists them.")
+    body = build_problem(404, "not_found", f"No call of this API is at {request.path}; /api/docs lists them.")
     return JsonResponse(body, status=404, content_type=CONTENT_TYPE)

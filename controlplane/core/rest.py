@@ -118,8 +118,8 @@ class NoteField(TextField):
     """Why somebody does it by hand; kept with who and when."""
 
     def __init__(self, **options: Any) -> None:
-        said = {"default": "", "allow_blank": True, "max_length": 1000, "help_text": "Why; kept with who and when."}
-        super().__init__(**{**said, **options})
+        defaults = {"default": "", "allow_blank": True, "max_length": 1000, "help_text": "Why; kept with who and when."}
+        super().__init__(**{**defaults, **options})
 
 
 @extend_schema_field({"type": ["object", "array", "string", "number", "boolean"], "description": "Any JSON."})
@@ -228,10 +228,10 @@ class PageFilter(StrictSerializer):
 
         Where there is a floor it was looked no further than to this id: the next page goes on there.
         """
-        said = self.validated_data
-        if "cursor" in said:
-            rows = rows.filter(pk__lt=said["cursor"])
-        found = list(rows.order_by("-pk")[: said["limit"] + 1])
-        items = found[: said["limit"]]
-        last = items[-1].pk if len(found) > len(items) else floor
+        filters = self.validated_data
+        if "cursor" in filters:
+            rows = rows.filter(pk__lt=filters["cursor"])
+        page_rows = list(rows.order_by("-pk")[: filters["limit"] + 1])
+        items = page_rows[: filters["limit"]]
+        last = items[-1].pk if len(page_rows) > len(items) else floor
         return {"items": items, "next": str(last) if last else None}

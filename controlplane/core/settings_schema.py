@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from controlplane.core.durations import seconds
+from controlplane.core.durations import parse_duration
 
 Seconds = Annotated[float, "seconds"]
 
@@ -34,27 +34,27 @@ class Conf(Generic[T]):
     def __init__(self, schema: type[T], name: str) -> None:
         self.schema = schema
         self.name = name
-        self._read: tuple[T, list[str]] | None = None
-        setting_changed.connect(self._forget, weak=False)
+        self._cached: tuple[T, list[str]] | None = None
+        setting_changed.connect(self._forget_settings, weak=False)
 
     def __call__(self) -> T:
         """The settings. Raises ImproperlyConfigured naming every value that cannot be read."""
-        values, problems = self.readable()
+        values, problems = self.read_settings()
         if problems:
             raise ImproperlyConfigured(" ".join(problems))
         return values
 
-    def readable(self) -> tuple[T, list[str]]:
+    def read_settings(self) -> tuple[T, list[str]]:
         """The settings as far as they can be read, and a sentence for each key that cannot or is unknown."""
-        if self._read is None:
-            self._read = self._parse()
-        return self._read
+        if self._cached is None:
+            self._cached = self._parse_settings()
+        return self._cached
 
-    def _forget(self, *, setting: str, **_: Any) -> None:
+    def _forget_settings(self, *, setting: str, **_: Any) -> None:
         if setting == self.name:
-            self._read = None
+            self._cached = None
 
-    def _parse(self) -> tuple[T, list[str]]:
+    def _parse_settings(self) -> tuple[T, list[str]]:
         given: dict[str, Any] = dict(getattr(settings, self.name, {}))
         known = typing.get_type_hints(self.schema, include_extras=True)
         keys = [field.upper() for field in known]
@@ -66,7 +66,7 @@ class Conf(Generic[T]):
             if name != key and key not in keys and not OF_KUBERNETES.fullmatch(key)
         }
         problems = [
-            f"{name} is not a setting; {nearest(str(key), keys) or 'known are ' + ', '.join(keys)}."
+            f"{name} is not a setting; {suggest_key(str(key), keys) or 'known are ' + ', '.join(keys)}."
             for name, key in unknown.items()
         ]
         values = {}
@@ -77,23 +77,23 @@ class Conf(Generic[T]):
             if raw is dataclasses.MISSING:
                 continue
             try:
-                values[field] = read(raw, kind)
+                values[field] = parse_value(raw, kind)
             except ValueError as error:
                 problems.append(f"{source}: {error}.")
         return self.schema(**values), problems
 
 
-def nearest(key: str, keys: list[str]) -> str:
+def suggest_key(key: str, keys: list[str]) -> str:
     """The key that was probably meant; empty when there is none."""
-    found = difflib.get_close_matches(key.upper(), keys, 1)
-    return f"{found[0]} is probably meant" if found else ""
+    matches = difflib.get_close_matches(key.upper(), keys, 1)
+    return f"{matches[0]} is probably meant" if matches else ""
 
 
-def read(raw: Any, kind: Any) -> Any:
+def parse_value(raw: Any, kind: Any) -> Any:
     """One value as its field's type. Raises ValueError that says what would be right."""
     options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, UnionType) else (kind,)
     if Seconds in options:
-        value = seconds(raw)
+        value = parse_duration(raw)
         if value is None and type(None) not in options:
             raise ValueError("a duration is needed here, not none")
         return value

@@ -42,7 +42,7 @@ class Block:
 
     kind: str
     name: str
-    about: tuple[str, ...]
+    subjects: tuple[str, ...]
     """Of a rule, the rows that it is about; of a step, the step that it goes on from."""
     book: Path
     text: str
@@ -58,22 +58,22 @@ class Block:
         return f"{self.book.relative_to(ROOT)}, {self.name}"
 
 
-def define(**lists: Iterable[str]) -> None:
+def define_states(**lists: Iterable[str]) -> None:
     """Name lists of states for use in blocks: `state in {{LIVE}}`."""
     for name, words in lists.items():
         STATES[name] = "(" + ", ".join(f"'{word}'" for word in sorted(words)) + ")"
 
 
 @cache
-def blocks(app: str) -> dict[str, Block]:
+def load_blocks(app: str) -> dict[str, Block]:
     """Every block of the books of an app. Raises BookError."""
-    found: dict[str, Block] = {}
+    blocks: dict[str, Block] = {}
     for book in sorted((ROOT / app / "sql").glob("*.sql")):
         for block in read_book(book):
-            if block.name in found:
-                raise BookError(f"{block.place}: {found[block.name].book.name} has a block of that name")
-            found[block.name] = block
-    return found
+            if block.name in blocks:
+                raise BookError(f"{block.place}: {blocks[block.name].book.name} has a block of that name")
+            blocks[block.name] = block
+    return blocks
 
 
 def read_book(book: Path) -> list[Block]:
@@ -91,7 +91,7 @@ def read_book(book: Path) -> list[Block]:
 
 def read_block(book: Path, lines: list[str]) -> Block:
     head = HEAD.match(lines[0])
-    kind, name, about, _ = head.groups() if head else ("", "", "", "")
+    kind, name, subjects, _ = head.groups() if head else ("", "", "", "")
     words, listed = [], {"takes": "", "returns": ""}
     rest = lines[1:]
     last = "text"
@@ -107,37 +107,37 @@ def read_block(book: Path, lines: list[str]) -> Block:
     return Block(
         kind,
         name,
-        tuple(about.split(", ")) if about else (),
+        tuple(subjects.split(", ")) if subjects else (),
         book,
         " ".join(words),
-        columns(listed["takes"]),
-        columns(listed["returns"]),
+        parse_columns(listed["takes"]),
+        parse_columns(listed["returns"]),
         "\n".join(rest).strip(),
     )
 
 
-def columns(listed: str) -> dict[str, str]:
+def parse_columns(listed: str) -> dict[str, str]:
     """`only uuid[]|null, batch int` as names and types."""
     pairs = (part.strip().partition(" ") for part in listed.split(",") if part.strip())
     return {name: type for name, _, type in pairs}
 
 
-def block_of(app: str, name: str, where: str) -> Block:
+def find_block(app: str, name: str, where: str) -> Block:
     try:
-        return blocks(app)[name]
+        return load_blocks(app)[name]
     except KeyError:
         raise BookError(f"{where}: there is no block {app}.{name}") from None
 
 
 @cache
-def composed(app: str, name: str) -> str:
+def compose_statement(app: str, name: str) -> str:
     """A block with everything put in. `NAME_due` is what a sweeping statement is about to touch."""
-    of_due = name.endswith("_due") and name not in blocks(app)
-    block = block_of(app, name.removesuffix("_due") if of_due else name, app)
-    return fill(app, block, body_of(block, of_due))
+    of_due = name.endswith("_due") and name not in load_blocks(app)
+    block = find_block(app, name.removesuffix("_due") if of_due else name, app)
+    return fill_references(app, block, select_body(block, of_due))
 
 
-def body_of(block: Block, of_due: bool) -> str:
+def select_body(block: Block, of_due: bool) -> str:
     if not of_due:
         return DUE.sub("", block.body)
     above, *due = DUE.split(block.body, maxsplit=1)
@@ -146,44 +146,46 @@ def body_of(block: Block, of_due: bool) -> str:
     return f"{above.rstrip().removesuffix(',')}\n{due[0]}"
 
 
-def fill(app: str, block: Block, body: str) -> str:
-    def put(match: re.Match[str]) -> str:
+def fill_references(app: str, block: Block, body: str) -> str:
+    def resolve_reference(match: re.Match[str]) -> str:
         other, name, arguments = match.groups()
         if other is None and name in STATES:
             return STATES[name]
-        part = block_of(other or app, name, block.place)
-        return fill(other or app, part, about(part, arguments.split(", ") if arguments else [], block.place))
+        part = find_block(other or app, name, block.place)
+        return fill_references(
+            other or app, part, substitute_rows(part, arguments.split(", ") if arguments else [], block.place)
+        )
 
-    return REFERENCE.sub(put, body)
+    return REFERENCE.sub(resolve_reference, body)
 
 
-def about(block: Block, rows: list[str], where: str) -> str:
+def substitute_rows(block: Block, rows: list[str], where: str) -> str:
     """The body of a block that is about these rows."""
-    if rows and len(rows) != len(block.about):
-        raise BookError(f"{where}: {block.name} is about {', '.join(block.about) or 'no row'}")
-    names = {own: row for own, row in zip(block.about, rows, strict=False) if own != row}
+    if rows and len(rows) != len(block.subjects):
+        raise BookError(f"{where}: {block.name} is about {', '.join(block.subjects) or 'no row'}")
+    names = {own: row for own, row in zip(block.subjects, rows, strict=False) if own != row}
     if not names:
         return block.body
     own = "|".join(names)
 
-    def rename(match: re.Match[str]) -> str:
+    def rename_row(match: re.Match[str]) -> str:
         return re.sub(rf"\b({own})\b", lambda word: names[word[1]], match[0])
 
-    return re.sub(rf"\b({own})(?=\.)|(?<=\()[^()]*(?=\)\}}\}})", rename, block.body)
+    return re.sub(rf"\b({own})(?=\.)|(?<=\()[^()]*(?=\)\}}\}})", rename_row, block.body)
 
 
-def check(*apps: str) -> None:
+def check_books(*apps: str) -> None:
     """Refuse names that no block has, and parameters in which a statement and its head differ. Raises BookError."""
     for app in apps:
-        for block in blocks(app).values():
-            text = fill(app, block, body_of(block, of_due=False))
+        for block in load_blocks(app).values():
+            text = fill_references(app, block, select_body(block, of_due=False))
             parameters = set(PARAMETER.findall(text))
             if block.kind == "statement" and parameters != block.takes.keys():
                 names = ", ".join(sorted(parameters ^ block.takes.keys()))
                 raise BookError(f"{block.place}: the statement and its `takes` differ in {names}")
 
 
-def numbered(app: str, name: str) -> str:
+def number_parameters(app: str, name: str) -> str:
     """A statement with $1, $2, … for its parameters in the order of `takes`, as PREPARE and EXPLAIN want it."""
-    order = list(blocks(app)[name].takes)
-    return PARAMETER.sub(lambda match: f"${order.index(match[1]) + 1}", composed(app, name)).replace("%%", "%")
+    order = list(load_blocks(app)[name].takes)
+    return PARAMETER.sub(lambda match: f"${order.index(match[1]) + 1}", compose_statement(app, name)).replace("%%", "%")

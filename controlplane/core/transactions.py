@@ -15,40 +15,40 @@ import structlog
 from django.db import DatabaseError, OperationalError, connection, transaction
 from psycopg.errors import DeadlockDetected
 
-from controlplane.core.sql_book import composed
+from controlplane.core.sql_book import compose_statement
 
 log = structlog.get_logger()
 
-Said = ParamSpec("Said")
-Heard = TypeVar("Heard")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 TRIES = 4
 """Of a transaction that was ended to break a ring of waits."""
-OF_THE_MOMENT = ("08", "53", "57", "25P03", "40", "55P03")
+TRANSIENT_SQLSTATES = ("08", "53", "57", "25P03", "40", "55P03")
 """Of the connection, resources, a shutdown or a limit on statements, a suspended transaction, a ring that stays,
 a lock that somebody keeps for too long, as who builds an index does."""
 
 
-def is_down(error: Exception) -> bool:
+def is_database_down(error: Exception) -> bool:
     """Whether the database is away altogether: then no other step can do better than the one that failed."""
     return isinstance(error, OperationalError) and (connection.connection is None or not connection.is_usable())
 
 
-def is_cut_off(error: Exception) -> bool:
+def is_transient_error(error: Exception) -> bool:
     """Whether this is no word of the database on what was asked, but on the moment: with each row for itself it would
     fare no better, and wait as long again for each.
 
     See OF_THE_MOMENT; the driver itself has no code.
     """
     code = getattr(error.__cause__, "sqlstate", None)
-    return isinstance(error, OperationalError) and (code is None or code.startswith(OF_THE_MOMENT))
+    return isinstance(error, OperationalError) and (code is None or code.startswith(TRANSIENT_SQLSTATES))
 
 
-def unringed(call: Callable[Said, Heard]) -> Callable[Said, Heard]:
+def retry_deadlocks(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """A call that is a transaction, or many, begun anew when it was ended to break a ring of waits."""
 
     @wraps(call)
-    def tried(*args: Said.args, **kwargs: Said.kwargs) -> Heard:
+    def call_with_retries(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if connection.in_atomic_block:
             return call(*args, **kwargs)  # a part of a transaction: the whole is to begin anew
         for tries in range(1, TRIES + 1):
@@ -61,45 +61,45 @@ def unringed(call: Callable[Said, Heard]) -> Callable[Said, Heard]:
             time.sleep(random.uniform(0, 0.05 * tries))  # noqa: S311 - so that the two do not meet again
         raise AssertionError
 
-    return tried
+    return call_with_retries
 
 
-def atomic(call: Callable[Said, Heard]) -> Callable[Said, Heard]:
-    """A call that is one transaction, or a part of its caller's; see `unringed`."""
-    return unringed(transaction.atomic(call))
+def retried_atomic(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A call that is one transaction, or a part of its caller's; see `retry_deadlocks`."""
+    return retry_deadlocks(transaction.atomic(call))
 
 
-def named(step: str, row: object, error: Exception) -> None:
+def record_left_out(step: str, row: object, error: Exception) -> None:
     """Say in the log, the metrics and on the pages which item is left out of what, and why."""
     why = str(error).strip().split("\n")[0]
     log.error("A row is left out: it could not be written", step=step, row=str(row), error=why)
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(
-                composed("liveness", "note_row_left_out"), {"step": step, "row": str(row), "error": why[:1000]}
+                compose_statement("liveness", "note_row_left_out"), {"step": step, "row": str(row), "error": why[:1000]}
             )
     except DatabaseError as failure:
-        if is_cut_off(failure):
+        if is_transient_error(failure):
             raise
         log.exception("That a row is left out could not be noted")
 
 
 @contextmanager
-def for_itself(step: str, row: object) -> Iterator[None]:
+def isolate_row(step: str, row: object) -> Iterator[None]:
     """What is done to one item, in transactions of its own: when the database refuses it, the rest goes on."""
     try:
         yield
     except DatabaseError as error:
-        if is_cut_off(error):
+        if is_transient_error(error):
             raise
-        named(step, row, error)
+        record_left_out(step, row, error)
 
 
-def halved(
-    do: Callable[[Sequence[Any]], list[Heard]],
+def run_in_halves(
+    do: Callable[[Sequence[Any]], list[Result]],
     items: Sequence[Any],
-    left_out: Callable[[Any, DatabaseError], list[Heard]],
-) -> list[Heard]:
+    left_out: Callable[[Any, DatabaseError], list[Result]],
+) -> list[Result]:
     """Do it to all, and when the database refuses that, to each half, down to the one that is `left_out`.
 
     `do` is a transaction or a part of one, and nothing of it is done when it fails.
@@ -107,11 +107,11 @@ def halved(
     try:
         return do(items)
     except DatabaseError as error:
-        if is_cut_off(error):
+        if is_transient_error(error):
             raise
         if len(items) == 1:
             return left_out(items[0], error)
         if not items:
             raise
     half = len(items) // 2
-    return halved(do, items[:half], left_out) + halved(do, items[half:], left_out)
+    return run_in_halves(do, items[:half], left_out) + run_in_halves(do, items[half:], left_out)

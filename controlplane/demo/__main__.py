@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from controlplane.demo.accident import Accident
-from controlplane.demo.api import Api, Failed
-from controlplane.demo.plan import ORDERS, executions
-from controlplane.demo.shift import jobs
-from controlplane.standalone.respawn import answers
+from controlplane.demo.api import ApiClient, CallFailed
+from controlplane.demo.plan import ORDERS, demo_executions
+from controlplane.demo.shift import demo_jobs
+from controlplane.standalone.respawn import is_answering
 
 BETWEEN_JOBS = 2.5  # seconds
 BETWEEN_EXECUTIONS = 30.0
 BEFORE_THE_ACCIDENT = 15.0
-LOOK = 0.3
+LOOK_INTERVAL = 0.3
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m controlplane.demo", description=__doc__)
     env = os.environ.get
     parser.add_argument("--url", required=True)
@@ -41,40 +41,40 @@ def arguments() -> argparse.Namespace:
 
 
 @contextmanager
-def schedule(operator: Api) -> Iterator[None]:
+def enable_schedule(operator: ApiClient) -> Iterator[None]:
     """A trigger for as long as the demo runs: afterwards nobody asks for what it starts."""
 
-    def enable(is_enabled: bool) -> None:
+    def set_enabled(is_enabled: bool) -> None:
         try:
             for trigger in operator.get("triggers")["items"]:
                 if trigger["name"] == ORDERS["name"]:
                     operator.patch("triggers", trigger["id"], body={"enabled": is_enabled})
                     return
             operator.post("triggers", body={**ORDERS, "enabled": is_enabled})
-        except Failed as failed:
-            say(str(failed))
+        except CallFailed as failed:
+            print_line(str(failed))
 
-    enable(True)
+    set_enabled(True)
     try:
         yield
     finally:
-        enable(False)
+        set_enabled(False)
 
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    given = arguments()
-    client, operator = Api(given.url, given.token), Api(given.url, given.operator_token)
-    while not answers(f"{given.url}/livez"):
-        time.sleep(LOOK)
-    say("A few jobs every ten seconds, an execution every half minute, and soon an accident")
-    with schedule(operator):
-        work_on(client, operator)
+    given = parse_arguments()
+    client, operator = ApiClient(given.url, given.token), ApiClient(given.url, given.operator_token)
+    while not is_answering(f"{given.url}/livez"):
+        time.sleep(LOOK_INTERVAL)
+    print_line("A few jobs every ten seconds, an execution every half minute, and soon an accident")
+    with enable_schedule(operator):
+        submit_work(client, operator)
 
 
-def work_on(client: Api, operator: Api) -> None:
-    work, runs = jobs(), executions()
-    accident = Accident(client, operator, say).happen(after=BEFORE_THE_ACCIDENT)
+def submit_work(client: ApiClient, operator: ApiClient) -> None:
+    work, runs = demo_jobs(), demo_executions()
+    accident = Accident(client, operator, print_line).tell_story(after=BEFORE_THE_ACCIDENT)
     next_job = next_run = time.monotonic()
     while True:
         try:
@@ -85,10 +85,10 @@ def work_on(client: Api, operator: Api) -> None:
                 next_run = time.monotonic() + BETWEEN_EXECUTIONS
                 client.post("executions", body=next(runs))
             next(accident, None)
-        except Failed as failed:
+        except CallFailed as failed:
             # A generator that has raised is over: the accident is not tried again.
-            say(str(failed))
-        time.sleep(LOOK)
+            print_line(str(failed))
+        time.sleep(LOOK_INTERVAL)
 
 
 if __name__ == "__main__":

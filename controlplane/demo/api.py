@@ -9,11 +9,11 @@ import urllib3
 from controlplane.agent.client import LOCAL
 
 
-class Failed(Exception):
+class CallFailed(Exception):
     """It cannot be reached, or it said no."""
 
 
-class Api:
+class ApiClient:
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
         self.token = token
@@ -37,8 +37,8 @@ class Api:
         try:
             response = self.pool.request(method, address, body=body, headers=headers)
         except urllib3.exceptions.HTTPError as error:
-            raise Failed(str(error)) from error
+            raise CallFailed(str(error)) from error
         if not 200 <= response.status < 300:
-            raise Failed(f"{method} {address}: {response.status} {response.data[:500].decode(errors='replace')}")
+            raise CallFailed(f"{method} {address}: {response.status} {response.data[:500].decode(errors='replace')}")
         answer: dict[str, Any] = json.loads(response.data)
         return answer

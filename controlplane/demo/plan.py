@@ -4,73 +4,77 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from controlplane.demo.shift import Job, call, script, yearly_report
+from controlplane.demo.shift import Job, callable_job, script_job, yearly_report_job
 
 Execution = dict[str, Any]
-TELL = {"key": "tell", **script("cat")}
+TELL_HOOK = {"key": "tell", **script_job("cat")}
 """A hook is handed what failed, as JSON."""
 
 
-def after(*needs: str) -> dict[str, list[str]]:
+def depending_on(*needs: str) -> dict[str, list[str]]:
     return {"depends_on": list(needs)}
 
 
-def child(name: str, *steps: Job, **said: Any) -> Job:
-    return {"action": {"type": "execution", "name": name, "steps": list(steps)}, **said}
+def child_execution(name: str, *steps: Job, **fields: Any) -> Job:
+    return {"action": {"type": "execution", "name": name, "steps": list(steps)}, **fields}
 
 
-def printing() -> Job:
-    return child(
+def printing_job() -> Job:
+    return child_execution(
         "printing",
-        {"key": "typeset", **script("echo set; sleep 3")},
-        {"key": "bind", **script("echo bound; sleep 2"), **after("typeset")},
+        {"key": "typeset", **script_job("echo set; sleep 3")},
+        {"key": "bind", **script_job("echo bound; sleep 2"), **depending_on("typeset")},
     )
 
 
-def yearly_closing(year: int) -> Execution:
+def yearly_closing_execution(year: int) -> Execution:
     """Its first step is long enough to meet with an accident."""
     return {
         "name": f"closing of {year}",
         "steps": [
-            {"key": "report", **yearly_report(year)},
-            {"key": "stock", **call("count_stock", shelves=14)},
-            {"key": "print", **printing(), **after("report", "stock")},
-            {"key": "send", **call("send_invoice", customer=year), **after("print")},
-            {"key": "archive", **script("echo kept; sleep 1"), **after("print")},
+            {"key": "report", **yearly_report_job(year)},
+            {"key": "stock", **callable_job("count_stock", shelves=14)},
+            {"key": "print", **printing_job(), **depending_on("report", "stock")},
+            {"key": "send", **callable_job("send_invoice", customer=year), **depending_on("print")},
+            {"key": "archive", **script_job("echo kept; sleep 1"), **depending_on("print")},
         ],
-        "on_error": [TELL],
+        "on_error": [TELL_HOOK],
     }
 
 
-def evening(round_: int) -> Execution:
+def evening_execution(round_: int) -> Execution:
     """Every second one fails: the mail server refuses customers whose number ends in 3."""
     return {
         "name": f"evening {round_}",
         "steps": [
-            {"key": "count", **call("count_stock", shelves=8)},
-            {"key": "pictures", **call("resize_pictures", pictures=6)},
-            {"key": "invoice", **call("send_invoice", customer=3 if round_ % 2 else 4), **after("count", "pictures")},
-            {"key": "print", **printing(), **after("count")},
-            {"key": "post", **script("echo in the letter box"), **after("invoice", "print")},
+            {"key": "count", **callable_job("count_stock", shelves=8)},
+            {"key": "pictures", **callable_job("resize_pictures", pictures=6)},
+            {
+                "key": "invoice",
+                **callable_job("send_invoice", customer=3 if round_ % 2 else 4),
+                **depending_on("count", "pictures"),
+            },
+            {"key": "print", **printing_job(), **depending_on("count")},
+            {"key": "post", **script_job("echo in the letter box"), **depending_on("invoice", "print")},
         ],
-        "on_error": [TELL],
+        "on_error": [TELL_HOOK],
     }
 
 
-def executions() -> Iterator[Execution]:
-    return map(evening, count(1))
+def demo_executions() -> Iterator[Execution]:
+    return map(evening_execution, count(1))
 
 
 ORDERS: dict[str, Any] = {
     "name": "orders of the demo",
     "interval_seconds": 15,
     "missed": "skip",
-    **call("new_orders"),
+    **callable_job("new_orders"),
     "execution": {
         "name": "orders",
         "steps": [
-            {"key": "pack", **script("cat; sleep 2")},
-            {"key": "ship", **script("echo gone"), **after("pack")},
+            {"key": "pack", **script_job("cat; sleep 2")},
+            {"key": "ship", **script_job("echo gone"), **depending_on("pack")},
         ],
     },
 }

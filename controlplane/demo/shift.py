@@ -7,25 +7,25 @@ from typing import Any
 Job = dict[str, Any]
 
 
-def script(command: str) -> Job:
+def script_job(command: str) -> Job:
     return {"action": {"type": "script", "command": command}}
 
 
-def call(function: str, **payload: Any) -> Job:
+def callable_job(function: str, **payload: Any) -> Job:
     return {"action": {"type": "callable", "path": f"controlplane.demo.work:{function}"}, "payload": payload}
 
 
-def yearly_report(year: int) -> Job:
+def yearly_report_job(year: int) -> Job:
     """Long enough (12 s) to meet with an accident."""
-    return call("yearly_report", year=year)
+    return callable_job("yearly_report", year=year)
 
 
-def jobs() -> Iterator[Job]:
+def demo_jobs() -> Iterator[Job]:
     for round_ in count(1):
-        yield call("resize_pictures", pictures=6)
-        yield script('for step in 1 2 3; do echo "step $step of 3"; sleep 1; done')
-        yield call("send_invoice", customer=round_ * 2)
-        yield script("echo backing up; sleep 5; echo done")
-        yield call("send_invoice", customer=round_ * 10 + 3)
-        yield call("resize_pictures", pictures=20)
-        yield yearly_report(2000 + round_)
+        yield callable_job("resize_pictures", pictures=6)
+        yield script_job('for step in 1 2 3; do echo "step $step of 3"; sleep 1; done')
+        yield callable_job("send_invoice", customer=round_ * 2)
+        yield script_job("echo backing up; sleep 5; echo done")
+        yield callable_job("send_invoice", customer=round_ * 10 + 3)
+        yield callable_job("resize_pictures", pictures=20)
+        yield yearly_report_job(2000 + round_)

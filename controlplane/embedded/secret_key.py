@@ -7,7 +7,7 @@ from pathlib import Path
 from controlplane.embedded import private_files
 
 
-def kept_in(data_dir: Path) -> str:
+def load_or_create_key(data_dir: Path) -> str:
     """The key in the data directory, made on first use and readable by its owner only.
 
     Raises SystemExit with what to do when the directory cannot be written.

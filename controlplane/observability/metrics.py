@@ -59,21 +59,21 @@ class Metrics(RoleCall):
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Readings())
+        registry.register(DatabaseCollector())
         return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-class Readings(Collector):
+class DatabaseCollector(Collector):
     """What the database says at this moment."""
 
     def collect(self) -> Iterator[Metric]:
-        yield servers()
-        yield heartbeat_ages()
-        yield from instance()
-        yield from tallied()
+        yield server_gauge()
+        yield heartbeat_age_histogram()
+        yield from instance_gauges()
+        yield from tally_metrics()
 
 
-def gauge(name: str, text: str, value: float | None) -> Metric:
+def build_gauge(name: str, text: str, value: float | None) -> Metric:
     """A number; without a sample while there is none."""
     family = GaugeMetricFamily(f"controlplane_{name}", text)
     if value is not None:
@@ -81,27 +81,27 @@ def gauge(name: str, text: str, value: float | None) -> Metric:
     return family
 
 
-def servers() -> Metric:
+def server_gauge() -> Metric:
     family = GaugeMetricFamily(
         "controlplane_servers", "Servers that are not INACTIVE.", labels=["cluster", "type", "state"]
     )
-    for row in liveness.present():
+    for row in liveness.server_counts_by_state():
         family.add_metric([row["cluster"], row["type"], row["state"]], row["servers"])
     return family
 
 
-def heartbeat_ages() -> Metric:
-    total, seconds, buckets = liveness.silences()
+def heartbeat_age_histogram() -> Metric:
+    total, seconds, buckets = liveness.silence_histogram()
     family = GaugeHistogramMetricFamily("controlplane_heartbeat_age_seconds", "Silence of the alive servers, now.")
     family.add_metric([], [(floatToGoString(le), count) for le, count in buckets] + [("+Inf", total)], seconds)
     return family
 
 
-def instance() -> Iterator[Metric]:
-    figures = selectors.figures()
+def instance_gauges() -> Iterator[Metric]:
+    figures = selectors.instance_figures()
     jobs = GaugeMetricFamily(
         "controlplane_jobs",
-        f"Jobs. Of those that ended, more than {selectors.COUNTED} of a state are an estimate.",
+        f"Jobs. Of those that ended, more than {selectors.COUNT_LIMIT} of a state are an estimate.",
         labels=["state"],
     )
     for state in JobState:
@@ -109,16 +109,18 @@ def instance() -> Iterator[Metric]:
     yield jobs
     flagged = GaugeMetricFamily(
         "controlplane_flagged_jobs",
-        f"Jobs that stand still until somebody sees to them; of one set of tags at most {selectors.COUNTED}.",
+        f"Jobs that stand still until somebody sees to them; of one set of tags at most {selectors.COUNT_LIMIT}.",
         labels=["flag"],
     )
     for flag, count in figures["flags"].items():
         flagged.add_metric([flag], count)
     yield flagged
-    yield gauge("oldest_pending_seconds", "For how long the oldest waiting job could be had.", figures["waiting"] or 0)
-    yield gauge("observed_clock_lag_seconds", "Since observed time last moved.", figures["observed_lag"])
-    yield gauge("check_duration_seconds", "Of the last liveness check that went through.", figures["took"])
-    yield gauge("check_last_success_timestamp_seconds", "When it went through.", figures["finished"])
+    yield build_gauge(
+        "oldest_pending_seconds", "For how long the oldest waiting job could be had.", figures["waiting"] or 0
+    )
+    yield build_gauge("observed_clock_lag_seconds", "Since observed time last moved.", figures["observed_lag"])
+    yield build_gauge("check_duration_seconds", "Of the last liveness check that went through.", figures["took"])
+    yield build_gauge("check_last_success_timestamp_seconds", "When it went through.", figures["finished"])
     engaged = {brake["type"] for brake in figures["brakes"] or []}
     brakes = GaugeMetricFamily("controlplane_brake_engaged", "1: nobody of the type is disconnected.", labels=["type"])
     for type in ServerType:
@@ -126,9 +128,9 @@ def instance() -> Iterator[Metric]:
     yield brakes
 
 
-def tallied() -> Iterator[Metric]:
+def tally_metrics() -> Iterator[Metric]:
     by_name: dict[str, list[tuple[list[str], float]]] = defaultdict(list)
-    for name, labels, number in liveness.tallies():
+    for name, labels, number in liveness.counter_values():
         by_name[name].append((labels, number))
     for name, (labels, text) in COUNTERS.items():
         counter = CounterMetricFamily(f"controlplane_{name}", text, labels=labels)
@@ -138,11 +140,11 @@ def tallied() -> Iterator[Metric]:
     for name, text in HISTOGRAMS.items():
         histogram = HistogramMetricFamily(f"controlplane_{name}", text)
         total = sum(number for _, number in by_name[f"{name}_sum"])
-        histogram.add_metric([], list(cumulated(by_name[name])), total)
+        histogram.add_metric([], list(cumulative_buckets(by_name[name])), total)
         yield histogram
 
 
-def cumulated(counts: Iterable[tuple[list[str], float]]) -> Iterator[tuple[str, float]]:
+def cumulative_buckets(counts: Iterable[tuple[list[str], float]]) -> Iterator[tuple[str, float]]:
     """Buckets as Prometheus has them: each with all that are less."""
     by_bound = {le: number for (le,), number in counts}
     below = 0.0

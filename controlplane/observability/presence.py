@@ -1,6 +1,6 @@
 """Makes a process of the control plane known as a server, for as long as it lives.
 
-Only the entry points of servers call `begin` (web.py, celery.py): commands, shells and tests are no servers.
+Only the entry points of servers call `register_process` (web.py, celery.py): commands, shells and tests are no servers.
 To be imported once Django is set up.
 """
 
@@ -14,7 +14,7 @@ from multiprocessing.util import Finalize
 import structlog
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections
 
-from controlplane.agent.backoff import again_within, answer_within, full_jitter
+from controlplane.agent.backoff import full_jitter, heartbeat_answer_timeout, heartbeat_retry_window
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.options import VERSION
 from controlplane.core.problems import Problem
@@ -28,7 +28,7 @@ LEAVE_WITHIN = 1.5  # seconds; a process that ends does not wait longer for a da
 LAST_BEAT_WITHIN = 0.5  # seconds; nor for a beat to itself that it does not hear any more
 
 
-class Pulse(threading.Thread):
+class PresenceThread(threading.Thread):
     """Beats, whatever happens; a failure is its own affair and never the process's.
 
     The beats are another thread's, which may hang: over a connection that is frozen, which no timeout of TCP ends. Then
@@ -47,39 +47,39 @@ class Pulse(threading.Thread):
     def run(self) -> None:
         use_connection_of_its_own()
         hung: threading.Thread | None = None
-        limit = 2 * answer_within(conf().timeout, conf().heartbeat_interval)
-        self.begin_to_beat()
+        limit = 2 * heartbeat_answer_timeout(conf().timeout, conf().heartbeat_interval)
+        self.start_beating()
         while not self.ending.wait(limit / 4):
             if time.monotonic() - self.began > limit and not (hung and hung.is_alive()):
                 log.error(
                     f"{self.presence.name} is not heard", error=f"its beat hangs for {limit:g} s: another is begun"
                 )
                 hung = self.beating
-                self.begin_to_beat()
+                self.start_beating()
         if self.beating is not None:
             self.beating.join(LAST_BEAT_WITHIN)
         try:
             self.presence.leave()
         except Exception as error:
-            log.warning(f"{self.presence.name} could not say that it ends", error=first_line(error))
+            log.warning(f"{self.presence.name} could not say that it ends", error=first_error_line(error))
         connection.close()
 
-    def begin_to_beat(self) -> None:
+    def start_beating(self) -> None:
         self.began = math.inf
-        self.beating = threading.Thread(target=self.beat_on, name="presence-beats", daemon=True)
+        self.beating = threading.Thread(target=self.beat_until_ended, name="presence-beats", daemon=True)
         self.beating.start()
 
-    def beat_on(self) -> None:
+    def beat_until_ended(self) -> None:
         use_connection_of_its_own()
         pause = 0.0
         while not self.ending.wait(pause) and self.beating is threading.current_thread():
             self.began = time.monotonic()
-            pause = self.step()
+            pause = self.beat_once()
             if self.beating is threading.current_thread():
                 self.began = math.inf
         connection.close()
 
-    def step(self) -> float:
+    def beat_once(self) -> float:
         """One beat; seconds until the next."""
         try:
             pause = self.presence.beat(self.state)
@@ -87,10 +87,10 @@ class Pulse(threading.Thread):
             self.failures += 1
             if self.failures == 1:
                 foreseen = isinstance(error, DatabaseError | InterfaceError | Problem | Refused | Unreachable)
-                log.error(f"{self.presence.name} is not heard", error=first_line(error), exc_info=not foreseen)
+                log.error(f"{self.presence.name} is not heard", error=first_error_line(error), exc_info=not foreseen)
             with suppress(Exception):
                 connection.close()  # it may be what is broken
-            return full_jitter(self.failures, again_within(conf().timeout, conf().heartbeat_interval))
+            return full_jitter(self.failures, heartbeat_retry_window(conf().timeout, conf().heartbeat_interval))
         if self.failures:
             log.info(f"{self.presence.name} is heard again", failures=self.failures)
             self.failures = 0
@@ -109,33 +109,33 @@ def use_connection_of_its_own() -> None:
     connections[DEFAULT_DB_ALIAS] = own
 
 
-def first_line(error: Exception) -> str:
+def first_error_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
 
 
-begun: dict[ServerType, Pulse] = {}
+presence_threads: dict[ServerType, PresenceThread] = {}
 
 
-def begin(type: ServerType, name: str, itself: Callable[[], Client] | None = None) -> None:
+def register_process(type: ServerType, name: str, itself: Callable[[], Client] | None = None) -> None:
     """Make this process known, once; `itself` is how it calls itself, if it is called at all.
 
     To be called after it was forked: threads stay behind.
     """
-    if (pulse := begun.get(type)) is not None and pulse.is_alive():
+    if (pulse := presence_threads.get(type)) is not None and pulse.is_alive():
         return
-    begun[type] = Pulse(Presence(type, name, VERSION, itself))
-    begun[type].start()
+    presence_threads[type] = PresenceThread(Presence(type, name, VERSION, itself))
+    presence_threads[type].start()
     # Unlike atexit, runs at the end of processes forked by multiprocessing (granian) and billiard (Celery) as well.
-    Finalize(None, leave, exitpriority=0)
+    Finalize(None, deregister_process, exitpriority=0)
 
 
-def terminating() -> None:
+def announce_termination() -> None:
     """Say TERMINATING from the next beat on. For signal handlers: takes no lock."""
-    for pulse in begun.values():
+    for pulse in presence_threads.values():
         pulse.state = ServerState.TERMINATING
 
 
-def leave() -> None:
+def deregister_process() -> None:
     """Say that this process has ended, if there is time."""
-    for pulse in begun.values():
+    for pulse in presence_threads.values():
         pulse.leave()

@@ -22,27 +22,27 @@ def livez(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """This process is fit for work, or a 503 with what is wrong. What other processes do makes it no less fit: a load
     balancer that took all web processes out would take the heartbeats with them."""
-    return told(problems(of_process))
+    return build_probe_response(collect_problems(process_problems))
 
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     """The whole instance does its work, or a 503 with what is wrong."""
-    return told(problems(of_process, of_instance))
+    return build_probe_response(collect_problems(process_problems, instance_problems))
 
 
-def told(wrong: list[str]) -> HttpResponse:
+def build_probe_response(wrong: list[str]) -> HttpResponse:
     return JsonResponse({"status": "unready" if wrong else "ok", "problems": wrong}, status=503 if wrong else 200)
 
 
-def problems(*probes: Callable[[], Iterator[str]]) -> list[str]:
+def collect_problems(*probes: Callable[[], Iterator[str]]) -> list[str]:
     try:
         return [wrong for probe in probes for wrong in probe()]
     except DatabaseError as error:
         return [f"The database {DEFAULT_DB_ALIAS!r} cannot be reached: {str(error).splitlines()[0]}"]
 
 
-def of_process() -> Iterator[str]:
+def process_problems() -> Iterator[str]:
     with connection.cursor() as cursor:
         cursor.execute("show transaction_read_only")
         if cursor.fetchone()[0] == "on":
@@ -54,9 +54,9 @@ def of_process() -> Iterator[str]:
         yield "There is no list of static files: run `manage.py collectstatic`, then start this process anew."
 
 
-def of_instance() -> Iterator[str]:
+def instance_problems() -> Iterator[str]:
     interval, beats = conf().interval, conf().heartbeat_interval
-    check, standstill = selectors.ages()
+    check, standstill = selectors.clock_ages()
     # What lies in the future: the database's clock was set back, and no check has been since.
     if check is None:
         yield "No liveness check has run yet: is an executor with beat running?"

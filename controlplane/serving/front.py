@@ -17,14 +17,14 @@ import structlog
 from django.http import HttpResponse
 
 from controlplane.core import problems
-from controlplane.core.batching import Together
+from controlplane.core.batching import GroupCommit
 from controlplane.core.problems import Problem
 from controlplane.core.rest import BODY_LIMIT
 from controlplane.core.threads import Threads
 from controlplane.serving.callers import Callers, Scope
 from controlplane.serving.seats import Lane, Seats
 from jobs.api import shortcut
-from jobs.services.heartbeats import Plain
+from jobs.services.heartbeats import PlainHeartbeat
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class Front:
     def __init__(self, django: Application, seats: int) -> None:
         self._django = django
         self._callers, self._seats, self._threads = Callers(), Seats(seats), Threads(seats, "call")
-        self._hear = Together(shortcut.answers, shortcut.patience(), Threads(BEAT_THREADS, "heartbeats"))
+        self._hear = GroupCommit(shortcut.answers, shortcut.patience(), Threads(BEAT_THREADS, "heartbeats"))
         self._refused, self._refused_at, self._has_warned = 0, -SAY_AGAIN, False
 
     async def __rsgi__(self, scope: Scope, proto: Any) -> None:
@@ -87,7 +87,10 @@ class Front:
                 if body is None:
                     return None
                 environ = environ_of(scope, body)
-                if call.lane == Lane.HEARTBEAT_OR_REPORT and (beat := shortcut.plain(environ)) is not None:
+                if (
+                    call.lane == Lane.HEARTBEAT_OR_REPORT
+                    and (beat := shortcut.parse_plain_heartbeat(environ)) is not None
+                ):
                     response = await self._heard(beat)
                     if response is not None:
                         return Answer(response.status_code, list(response.items()), response.content)
@@ -103,7 +106,7 @@ class Front:
         self._callers.learn(scope, answer.status)
         return answer
 
-    async def _heard(self, beat: Plain) -> HttpResponse | None:
+    async def _heard(self, beat: PlainHeartbeat) -> HttpResponse | None:
         """None: it is to go the long way."""
         try:
             return await self._hear(beat)

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from controlplane.observability.address import reachable
+from controlplane.observability.address import reachable_host
 from controlplane.standalone.supervisor import Part
 from controlplane.standalone.worker_home import Home
 
@@ -22,23 +22,23 @@ DEMO_TIMINGS = {
 }
 
 
-def environment(data_dir: Path, host: str) -> dict[str, str]:
+def shared_environment(data_dir: Path, host: str) -> dict[str, str]:
     """What all parts are told. DATABASE_URL is there already."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    told = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "CONTROLPLANE_DATA_DIR": str(data_dir)}
+    variables = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "CONTROLPLANE_DATA_DIR": str(data_dir)}
     if "ALLOWED_HOSTS" not in os.environ:
-        told["ALLOWED_HOSTS"] = ",".join(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", reachable(host)]))
-    return told
+        variables["ALLOWED_HOSTS"] = ",".join(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", reachable_host(host)]))
+    return variables
 
 
-def web(host: str, port: int) -> Part:
+def web_part(host: str, port: int) -> Part:
     serve = ["granian", "--interface", "rsgi", "--host", host, "--port", str(port), "--log-level", "warning"]
     sizes = ["--workers", "1", "--backpressure", "8192", "--workers-kill-timeout", "2"]
     command = [sys.executable, "-m", *serve, *sizes, "controlplane.web:application"]
     return Part("web", command, WEB, killed_after=13)
 
 
-def executor() -> Part:
+def executor_part() -> Part:
     work = ["worker", "--pool", "threads", "--concurrency", "4", "--hostname", "executor@%h", "--loglevel", "warning"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     root = ["-W", "ignore:You're running the worker with superuser"]  # in a container one often is
@@ -46,7 +46,7 @@ def executor() -> Part:
     return Part("executor", command, EXECUTOR, killed_after=11)
 
 
-def worker(number: int, url: str, token: str, home: Home) -> Part:
+def worker_part(number: int, url: str, token: str, home: Home) -> Part:
     agent = [sys.executable, "-m", "controlplane.agent", "--url", url, "--name", f"worker-{number}", *home.options]
     respawn = [
         sys.executable,
@@ -70,7 +70,7 @@ def worker(number: int, url: str, token: str, home: Home) -> Part:
     )
 
 
-def demo(url: str, client_token: str, operator_token: str) -> Part:
+def demo_part(url: str, client_token: str, operator_token: str) -> Part:
     secrets = {"CONTROLPLANE_TOKEN": client_token, "CONTROLPLANE_OPERATOR_TOKEN": operator_token}
     command = [sys.executable, "-m", "controlplane.demo", "--url", url]
     return Part("demo", command, WORKERS, killed_after=3, env=secrets)

@@ -26,7 +26,7 @@ ADMIN = "admin"
 
 
 @contextmanager
-def only_one(data_dir: Path) -> Iterator[None]:
+def hold_data_dir(data_dir: Path) -> Iterator[None]:
     """Hold the data directory. Raises CommandError when another control plane does."""
     with os.fdopen(private_files.open_lock(data_dir / "standalone.lock")) as file:
         try:
@@ -63,25 +63,25 @@ def check_address(host: str, port: int) -> None:
         raise CommandError(f"Nothing can listen on {host}, port {port}: {error.strerror}.") from None
 
 
-def migrate() -> None:
+def migrate_database() -> None:
     call_command("migrate", interactive=False, verbosity=0)
 
 
 def collect_static() -> None:
     """Collect when a file has changed since the last time."""
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for finder in get_finders():
         for path, storage in finder.list([]):
-            found = os.stat(storage.path(path))
-            seen.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+            status = os.stat(storage.path(path))
+            digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
     stamp = Path(settings.STATIC_ROOT, ".collected")
-    if stamp.exists() and stamp.read_text() == seen.hexdigest():
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
         return
     call_command("collectstatic", interactive=False, verbosity=0, clear=True)
-    stamp.write_text(seen.hexdigest())
+    stamp.write_text(digest.hexdigest())
 
 
-def admin_password() -> str | None:
+def create_administrator() -> str | None:
     """The password of the administrator who was just made; None when there is one already."""
     users = get_user_model().objects
     if users.filter(is_superuser=True).exists() or users.filter(username=ADMIN).exists():
@@ -98,15 +98,15 @@ def kept_password(data_dir: Path, password: str) -> Path:
     return path
 
 
-def kept_token(data_dir: Path, role: str) -> str:
+def load_or_create_token(data_dir: Path, role: str) -> str:
     """An API token of our own: the one in the data directory while it is good, else a new one."""
     path = data_dir / "tokens" / role
     try:
         text = path.read_text()
-        tokens.find(text)
+        tokens.find_token(text)
         return text
     except (FileNotFoundError, TokenRefused):
-        text = tokens.create(f"standalone {role}", role)
+        text = tokens.create_token(f"standalone {role}", role)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     write_secret(path, text)
     return text
@@ -118,7 +118,7 @@ def write_secret(path: Path, text: str) -> None:
         file.write(text)
 
 
-def let_go() -> None:
+def close_connections() -> None:
     """Close the connections to the database: their threads must not be there when processes are forked."""
     for connection in connections.all():
         connection.close()

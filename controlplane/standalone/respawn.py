@@ -25,7 +25,7 @@ LIBC = ctypes.CDLL(None)
 DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def die_with(parent: int, signum: int) -> None:
+def die_with_parent(parent: int, signum: int) -> None:
     """Get `signum` when the thread that started this process ends, even by SIGKILL (Linux)."""
     if prctl := getattr(LIBC, "prctl", None):
         prctl(PR_SET_PDEATHSIG, signum)
@@ -33,16 +33,16 @@ def die_with(parent: int, signum: int) -> None:
         os.kill(os.getpid(), signum)
 
 
-def dying_with_us(signum: int) -> Callable[[], None]:
+def make_child_die_with_us(signum: int) -> Callable[[], None]:
     """A `preexec_fn`: the child gets `signum` when we end, and hears SIGINT and SIGTERM though we may not."""
     parent = os.getpid()
 
-    def before_exec() -> None:
-        for heard in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(heard, signal.SIG_DFL)
-        die_with(parent, signum)
+    def prepare_child() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        die_with_parent(parent, signum)
 
-    return before_exec
+    return prepare_child
 
 
 def close_to_others() -> None:
@@ -59,40 +59,42 @@ class Respawn:
             account = pwd.getpwnam(user)
             self.options |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         self.child: subprocess.Popen[bytes] | None = None
-        self.asked: int | None = None
+        self.received_signal: int | None = None
         self.supervisor = os.getppid()
 
-    def on_signal(self, signum: int, frame: FrameType | None = None) -> None:
+    def handle_signal(self, signum: int, frame: FrameType | None = None) -> None:
         # Nobody waits for us to end well when our supervisor has gone.
-        self.asked = signum if os.getppid() == self.supervisor else signal.SIGKILL
+        self.received_signal = signum if os.getppid() == self.supervisor else signal.SIGKILL
         if self.child:
-            self.child.send_signal(self.asked)
+            self.child.send_signal(self.received_signal)
 
     def run(self) -> int:
-        while self.asked is None:
+        while self.received_signal is None:
             # Nobody but its supervisor should have to end it: without one it would go on unseen.
-            self.child = subprocess.Popen(self.command, preexec_fn=dying_with_us(signal.SIGKILL), **self.options)
-            if self.asked is not None:  # between the look at it and the start
-                self.child.send_signal(self.asked)
+            self.child = subprocess.Popen(
+                self.command, preexec_fn=make_child_die_with_us(signal.SIGKILL), **self.options
+            )
+            if self.received_signal is not None:  # between the look at it and the start
+                self.child.send_signal(self.received_signal)
             status = self.child.wait()
-            if self.asked is not None or status == WRONG_USAGE:
+            if self.received_signal is not None or status == WRONG_USAGE:
                 return status if status >= 0 else 128 - status
-            said = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-            print(f"{said}; starting it again", file=sys.stderr, flush=True)  # noqa: T201
+            ending = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            print(f"{ending}; starting it again", file=sys.stderr, flush=True)  # noqa: T201
             self.child = None
             self.wait_until(time.monotonic() + PAUSE)
         return 0
 
     def wait_until(self, moment: float) -> None:
-        while self.asked is None and time.monotonic() < moment:
+        while self.received_signal is None and time.monotonic() < moment:
             time.sleep(0.05)
 
-    def wait_for(self, url: str) -> None:
-        while self.asked is None and not answers(url):
+    def wait_for_url(self, url: str) -> None:
+        while self.received_signal is None and not is_answering(url):
             self.wait_until(time.monotonic() + 0.1)
 
 
-def answers(url: str) -> bool:
+def is_answering(url: str) -> bool:
     """Does this URL answer with a success?"""
     try:
         with DIRECTLY.open(url, timeout=2) as response:
@@ -113,9 +115,9 @@ def main() -> int:
     close_to_others()
     respawn = Respawn(arguments.command, arguments.user, arguments.umask)
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, respawn.on_signal)
+        signal.signal(signum, respawn.handle_signal)
     if arguments.after:
-        respawn.wait_for(arguments.after)
+        respawn.wait_for_url(arguments.after)
     return respawn.run()
 
 

@@ -13,7 +13,7 @@ from honcho import process
 from honcho.manager import SYSTEM_PRINTER_NAME, Manager
 from honcho.printer import Message, Printer
 
-from controlplane.standalone.respawn import answers, die_with, dying_with_us
+from controlplane.standalone.respawn import die_with_parent, is_answering, make_child_die_with_us
 
 TERMINATIONS = {signal.SIGINT, signal.SIGTERM}
 
@@ -39,10 +39,10 @@ class Child(process.Popen):
     """Not through a shell; ends when its supervisor does, and takes its process group along, whatever ends it."""
 
     def __init__(self, command: list[str], **options: Any) -> None:
-        super().__init__(command, shell=False, preexec_fn=dying_with_us(signal.SIGTERM), **options)
-        threading.Thread(target=self.take_group_along, daemon=True).start()
+        super().__init__(command, shell=False, preexec_fn=make_child_die_with_us(signal.SIGTERM), **options)
+        threading.Thread(target=self.kill_group_at_exit, daemon=True).start()
 
-    def take_group_along(self) -> None:
+    def kill_group_at_exit(self) -> None:
         with suppress(OSError):
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # not reaped: the number stays the group's
             os.killpg(self.pid, signal.SIGKILL)
@@ -60,7 +60,7 @@ class Watched(process.Process):
         for signum in TERMINATIONS:  # a Ctrl-C is the supervisor's business
             signal.signal(signum, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATIONS)
-        die_with(self._supervisor, signal.SIGKILL)
+        die_with_parent(self._supervisor, signal.SIGKILL)
         super().run(events, ignore_signals)
 
 
@@ -100,13 +100,13 @@ class Supervisor(Manager):
                     watched.kill()  # and what it watches gets SIGTERM
         return 1 if self.failed else 0
 
-    def greet(self) -> None:
-        while not self._terminating and not answers(self.ready):
+    def print_greeting(self) -> None:
+        while not self._terminating and not is_answering(self.ready):
             time.sleep(0.1)
         if not self._terminating:
-            self.say(self.greeting)
+            self.print_message(self.greeting)
 
-    def say(self, text: str) -> None:
+    def print_message(self, text: str) -> None:
         # Through the loop, which alone prints.
         self.events.put(Message("line", text, datetime.datetime.now(), SYSTEM_PRINTER_NAME, None))
 
@@ -117,7 +117,7 @@ class Supervisor(Manager):
             super()._start()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATIONS)
-        threading.Thread(target=self.greet, daemon=True).start()
+        threading.Thread(target=self.print_greeting, daemon=True).start()
 
     def terminate(self) -> None:
         """Begin to stop everything. Called on a signal, and when a part has ended by itself."""
@@ -125,9 +125,9 @@ class Supervisor(Manager):
             return
         self._terminating = True
         for part in self.parts:
-            if not self.runs(part):
+            if not self.is_running(part):
                 self.failed.append(part.name)
-                self.say(f"{part.name} has ended, so everything is stopped")
+                self.print_message(f"{part.name} has ended, so everything is stopped")
         threading.Thread(target=self.stop_in_order, daemon=True).start()
 
     def kill(self) -> None:
@@ -136,31 +136,33 @@ class Supervisor(Manager):
     def stop_in_order(self) -> None:
         began = time.monotonic()
         for stage in sorted({part.stage for part in self.parts}):
-            self.stop([part for part in self.parts if part.stage == stage], began)
+            self.stop_parts([part for part in self.parts if part.stage == stage], began)
 
-    def stop(self, parts: list[Part], began: float) -> None:
+    def stop_parts(self, parts: list[Part], began: float) -> None:
         due = [(0.0, signal.SIGTERM, part) for part in parts]
         due += [(part.insisted_after, signal.SIGTERM, part) for part in parts]
         due += [(part.killed_after, signal.SIGKILL, part) for part in parts]
-        while any(map(self.runs, parts)) and due:
-            for step in [step for step in due if step[0] <= time.monotonic() - began and "pid" in self.entry(step[2])]:
+        while any(map(self.is_running, parts)) and due:
+            for step in [
+                step for step in due if step[0] <= time.monotonic() - began and "pid" in self.process_entry(step[2])
+            ]:
                 due.remove(step)
-                if self.runs(step[2]):
-                    self.send(step[2], step[1])
+                if self.is_running(step[2]):
+                    self.send_signal(step[2], step[1])
             time.sleep(0.05)
 
-    def send(self, part: Part, signum: signal.Signals) -> None:
-        pid = self.entry(part)["pid"]
+    def send_signal(self, part: Part, signum: signal.Signals) -> None:
+        pid = self.process_entry(part)["pid"]
         if signum == signal.SIGKILL:
             self.failed.append(part.name)
-            self.say(f"{part.name} does not end: killed")
+            self.print_message(f"{part.name} does not end: killed")
         with suppress(ProcessLookupError):
             os.kill(pid, signum)
 
-    def runs(self, part: Part) -> bool:
-        return "returncode" not in self.entry(part)
+    def is_running(self, part: Part) -> bool:
+        return "returncode" not in self.process_entry(part)
 
-    def entry(self, part: Part) -> dict[str, Any]:
+    def process_entry(self, part: Part) -> dict[str, Any]:
         """What honcho knows of it: `pid` once started, `returncode` once ended."""
         entry: dict[str, Any] = self._processes[part.name]
         return entry

@@ -22,7 +22,7 @@ from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
 from jobs.errors import ExecutionUnknown
 from jobs.services import cancellation, executions
-from liveness.api.access import credential
+from liveness.api.access import request_credential
 
 
 class Executions(JobCall):
@@ -31,17 +31,19 @@ class Executions(JobCall):
     @extend_schema(operation_id="v1_executions_list", parameters=[ExecutionFilter], responses=ExecutionPage)
     def get(self, request: Request) -> Response:
         """Executions, latest first, a page at a time; a client's own."""
-        asked = ExecutionFilter(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        return Response(paged(ExecutionPage, asked.page(selectors.executions(self.owner))))
+        query = ExecutionFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        return Response(paged(ExecutionPage, query.page(selectors.visible_executions(self.owner))))
 
     @extend_schema(parameters=[KEY], request=ExecutionRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request) -> Response:
         """Begin an execution: all of its steps at once, or nothing."""
-        said = ExecutionRequest(data=request.data)
-        said.is_valid(raise_exception=True)
-        id, is_new = executions.submit(credential(request).submitter, self.with_key(said.validated_data))
-        return Response(ExecutionAnswer(selectors.execution(id)).data, status=201 if is_new else 200)
+        body = ExecutionRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        id, is_new = executions.submit_execution(
+            request_credential(request).submitter, self.add_idempotency_key(body.validated_data)
+        )
+        return Response(ExecutionAnswer(selectors.execution_with_steps(id)).data, status=201 if is_new else 200)
 
 
 class Execution(JobCall):
@@ -50,7 +52,7 @@ class Execution(JobCall):
     @extend_schema(responses=ExecutionAnswer)
     def get(self, request: Request, execution: UUID) -> Response:
         """An execution with its steps and hooks."""
-        return Response(ExecutionAnswer(selectors.execution(execution, self.owner)).data)
+        return Response(ExecutionAnswer(selectors.execution_with_steps(execution, self.owner)).data)
 
 
 class Cancel(Intervention):
@@ -59,10 +61,10 @@ class Cancel(Intervention):
     @extend_schema(request=NoteRequest, responses=ExecutionAnswer)
     def post(self, request: Request, execution: UUID) -> Response:
         """Cancel what waits now, and ask the workers of what is live to; with all children."""
-        why = self.said(request, NoteRequest)["note"]
-        cancellation.cancel(execution, self.by, self.owner)
+        why = self.validated_body(request, NoteRequest)["note"]
+        cancellation.cancel_execution(execution, self.by, self.owner)
         self.note("cancel_execution", f"execution {execution}", why)
-        return Response(ExecutionAnswer(selectors.execution(execution)).data)
+        return Response(ExecutionAnswer(selectors.execution_with_steps(execution)).data)
 
 
 class Rerun(Intervention):
@@ -71,11 +73,11 @@ class Rerun(Intervention):
     @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request, execution: UUID) -> Response:
         """The same once more from its beginning, as a new execution."""
-        why = self.said(request, NoteRequest)["note"]
-        begun, is_new = executions.rerun(execution, self.owner, idempotency_key(request))
+        why = self.validated_body(request, NoteRequest)["note"]
+        begun, is_new = executions.rerun_execution(execution, self.owner, idempotency_key(request))
         if is_new:
             self.note("rerun_execution", f"execution {execution}", why)
-        return Response(ExecutionAnswer(selectors.execution(begun)).data, status=201 if is_new else 200)
+        return Response(ExecutionAnswer(selectors.execution_with_steps(begun)).data, status=201 if is_new else 200)
 
 
 class StepLogs(JobLogs):
@@ -84,7 +86,7 @@ class StepLogs(JobLogs):
     @extend_schema(parameters=[LogFilter], responses=LogPage)
     def get(self, request: Request, execution: UUID, step: str) -> Response:  # type: ignore[override]
         """What a step's code wrote, oldest first."""
-        return super().get(request, selectors.step(execution, step, self.owner))
+        return super().get(request, selectors.step_job_id(execution, step, self.owner))
 
 
 class EventFilter(LogFilter):
@@ -101,13 +103,13 @@ class ServerLogs(JobCall):
     @extend_schema(parameters=[EventFilter], responses=EventPage)
     def get(self, request: Request, execution: UUID) -> Response:
         """What the control plane itself did in an execution, oldest first."""
-        asked = EventFilter(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        if not selectors.executions(self.owner).filter(pk=execution).exists():
+        query = EventFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        if not selectors.visible_executions(self.owner).filter(pk=execution).exists():
             raise ExecutionUnknown
-        limit = asked.validated_data["limit"]
-        rows = list(selectors.events(execution, asked.validated_data["cursor"], limit + 1))
+        limit = query.validated_data["limit"]
+        rows = list(selectors.execution_events(execution, query.validated_data["cursor"], limit + 1))
         page = rows[:limit]
         cursor = str(page[-1].pk) if len(rows) > len(page) else None
         answer: dict[str, Any] = {"items": EventItem(page, many=True).data, "next": cursor}
-        return Response(answer, headers=JobLogs.link(request, cursor))
+        return Response(answer, headers=JobLogs.next_page_header(request, cursor))

@@ -89,12 +89,12 @@ class Instance(RoleCall):
     @extend_schema(responses=InstanceAnswer)
     def get(self, request: Request) -> Response:
         """How many servers and jobs are in which state, whether the control plane watches, and what gets worse next."""
-        figures = selectors.figures()
+        figures = selectors.instance_figures()
         shown = {
             **figures,
             "jobs": {state.value: figures["counts"].get(state, 0) for state in JobState},
             "brakes": figures["brakes"] or [],
-            "servers": liveness.present(),
-            "attention": selectors.attention(),
+            "servers": liveness.server_counts_by_state(),
+            "attention": selectors.servers_needing_attention(),
         }
         return Response(InstanceAnswer(shown).data)

@@ -59,21 +59,21 @@ class JobLogs(JobCall):
     @extend_schema(parameters=[LogFilter], responses=LogPage)
     def get(self, request: Request, job: UUID) -> Response:
         """What a job's code wrote, oldest first; with `Accept: application/x-ndjson` a line of JSON for each line."""
-        asked = LogFilter(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        if not selectors.seen_by(self.owner).filter(pk=job).exists():
+        query = LogFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        if not selectors.jobs_visible_to(self.owner).filter(pk=job).exists():
             raise JobUnknown
-        said = asked.validated_data
-        rows = selectors.log_page(job, said["cursor"], said["limit"] + 1, said.get("attempt"))
-        page = rows[: said["limit"]]
+        filters = query.validated_data
+        rows = selectors.job_log_page(job, filters["cursor"], filters["limit"] + 1, filters.get("attempt"))
+        page = rows[: filters["limit"]]
         items = within_limit(
             {"at": row.at, "attempt": row.attempt, "stream": row.stream, "line": row.line} for row in page
         )
         cursor = str(rows[len(items) - 1].id) if len(rows) > len(items) else None
-        return Response({"items": items, "next": cursor}, headers=self.link(request, cursor))
+        return Response({"items": items, "next": cursor}, headers=self.next_page_header(request, cursor))
 
     @staticmethod
-    def link(request: Request, cursor: str | None) -> dict[str, str]:
+    def next_page_header(request: Request, cursor: str | None) -> dict[str, str]:
         """The `Link` header to the page after this one."""
         if cursor is None:
             return {}

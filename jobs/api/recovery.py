@@ -15,7 +15,7 @@ from jobs.conf import conf
 from jobs.services import sweep
 from liveness.api.access import RoleCall
 from liveness.models import Role
-from liveness.services.operations import actor
+from liveness.services.operations import format_actor
 
 
 class PlaceField(serializers.CharField):
@@ -52,10 +52,10 @@ class StaleFilter(StrictSerializer):
     cursor = PlaceField(required=False, help_text="`next` of the page before.")
     limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
 
-    def threshold(self, kind: str, usual: float) -> float:
+    def silence_threshold(self, kind: str, usual: float) -> float:
         """Of claimed or of running attempts."""
-        said = self.validated_data
-        seconds: float = said.get(f"{kind}_older_than_seconds", said.get("older_than_seconds", usual))
+        filters = self.validated_data
+        seconds: float = filters.get(f"{kind}_older_than_seconds", filters.get("older_than_seconds", usual))
         return seconds
 
 
@@ -92,20 +92,20 @@ class Stale(RoleCall):
     @extend_schema(parameters=[StaleFilter], responses=StaleList)
     def get(self, request: Request) -> Response:
         """Live attempts without a sign of life for longer than the thresholds, the most silent first, by the page."""
-        asked = StaleFilter(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        limit = asked.validated_data["limit"]
-        found = sweep.stale(
-            asked.threshold("claimed", conf().claimed_stale_after),
-            asked.threshold("running", conf().running_stale_after),
+        query = StaleFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        limit = query.validated_data["limit"]
+        rows = sweep.list_stale_attempts(
+            query.silence_threshold("claimed", conf().claimed_stale_after),
+            query.silence_threshold("running", conf().running_stale_after),
             limit + 1,
-            asked.validated_data.get("cursor", (None, None)),
+            query.validated_data.get("cursor", (None, None)),
         )
-        page = found[:limit]
-        cursor = f"{page[-1].alive!r}_{page[-1].id}" if len(found) > limit else None
-        return Response({"items": [self.written(row) for row in page], "next": cursor})
+        page = rows[:limit]
+        cursor = f"{page[-1].alive!r}_{page[-1].id}" if len(rows) > limit else None
+        return Response({"items": [self.describe_stale_attempt(row) for row in page], "next": cursor})
 
-    def written(self, row: Any) -> dict[str, Any]:
+    def describe_stale_attempt(self, row: Any) -> dict[str, Any]:
         return {
             "attempt": row.id,
             "number": row.number,
@@ -118,31 +118,33 @@ class Stale(RoleCall):
         }
 
 
-class ByHand(RoleCall):
+class ManualRecovery(RoleCall):
     """What an operator does to everything stale; it does what it says, whatever the settings say."""
 
     roles = {"POST": {Role.OPERATOR}}
 
-    def act(self, request: Request, way: Callable[..., int]) -> Response:
-        said = Threshold(data=request.data)
-        said.is_valid(raise_exception=True)
-        count = way(said.validated_data["older_than_seconds"], actor(self.token.name), said.validated_data["note"])
+    def act_on_stale_attempts(self, request: Request, action: Callable[..., int]) -> Response:
+        body = Threshold(data=request.data)
+        body.is_valid(raise_exception=True)
+        count = action(
+            body.validated_data["older_than_seconds"], format_actor(self.token.name), body.validated_data["note"]
+        )
         return Response({"count": count})
 
 
-class RequeueStaleClaimed(ByHand):
+class RequeueStaleClaimed(ManualRecovery):
     """`POST /recovery/requeue-stale-claimed`."""
 
     @extend_schema(request=Threshold, responses=Count)
     def post(self, request: Request) -> Response:
         """Give stale claims back to the queue: their code never began."""
-        return self.act(request, sweep.requeue_stale_claimed)
+        return self.act_on_stale_attempts(request, sweep.requeue_stale_claimed)
 
 
-class FailStaleRunning(ByHand):
+class FailStaleRunning(ManualRecovery):
     """`POST /recovery/fail-stale-running`."""
 
     @extend_schema(request=Threshold, responses=Count)
     def post(self, request: Request) -> Response:
         """Fail stale running attempts and their jobs with WORKER_CRASHED."""
-        return self.act(request, sweep.fail_stale_running)
+        return self.act_on_stale_attempts(request, sweep.fail_stale_running)

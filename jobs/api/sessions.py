@@ -22,7 +22,7 @@ from liveness.services import tokens
 
 
 @cache
-def operating() -> frozenset[str]:
+def operator_permissions() -> frozenset[str]:
     """The permissions of all actions of the Instance pages."""
     return frozenset(
         f"{label}.{name}"
@@ -46,13 +46,13 @@ class SessionCredential(Credential):
 
     @property
     def submitter(self) -> ApiToken:
-        return tokens.of_session(self.user.pk, self.user.get_username(), self.role)
+        return tokens.get_session_token(self.user.pk, self.user.get_username(), self.role)
 
     @cached_property
     def role(self) -> Role:
         if not self.user.has_perms(VIEWS.values()):
             raise WrongRole(f"This needs the permissions {', '.join(VIEWS.values())}.")
-        return Role.OPERATOR if self.user.has_perms(operating()) else Role.VIEWER
+        return Role.OPERATOR if self.user.has_perms(operator_permissions()) else Role.VIEWER
 
 
 class StaffSession(SessionAuthentication):

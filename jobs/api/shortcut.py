@@ -17,11 +17,11 @@ from django.http import HttpResponse, JsonResponse
 from django.http.request import split_domain_port, validate_host
 
 from controlplane.core import database
-from controlplane.core.problems import Problem, database_down
+from controlplane.core.problems import Problem, build_unavailable_response
 from controlplane.core.rest import JSONRenderer, size_of
-from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, told
+from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, describe_heartbeat_answer
 from jobs.services import heartbeats
-from jobs.services.heartbeats import Plain
+from jobs.services.heartbeats import PlainHeartbeat
 from liveness.conf import conf
 from liveness.services import tokens
 from liveness.states import ServerState
@@ -29,12 +29,12 @@ from liveness.states import ServerState
 Environ = dict[str, Any]
 
 HEARTBEAT = re.compile(r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/heartbeat")
-SMALL = 8192
+SMALL_BODY_BYTES = 8192
 PATIENCE = 2.0
 """Less where timeouts are short."""
 STATES = set(ServerState)
 FIELDS = {"state", "metrics", "stopped"}
-write = JSONRenderer().render
+render_json = JSONRenderer().render
 read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 
 
@@ -43,11 +43,11 @@ def patience() -> float:
     return min(PATIENCE, conf().timeout / 8)
 
 
-def answers(beats: list[Plain]) -> list[HttpResponse | None]:
+def answers(beats: list[PlainHeartbeat]) -> list[HttpResponse | None]:
     """What each is answered, all in one statement; None: it is to go the long way. Raises those of UNHEARD."""
-    database.watch()
+    database.reset_may_have_changed()
     try:
-        rows = heartbeats.record_plain(beats)
+        rows = heartbeats.record_plain_heartbeats(beats)
     except (OperationalError, InterfaceError) as error:
         # Whoever answers is in another thread, and cannot know.
         vars(error)["is_unknown"] = database.may_have_changed()
@@ -57,7 +57,10 @@ def answers(beats: list[Plain]) -> list[HttpResponse | None]:
     finally:
         if not connection.in_atomic_block:
             close_old_connections()  # the connection goes back to the pool, as at the end of each request
-    return [HttpResponse(write(told(row)), content_type="application/json") if row else None for row in rows]
+    return [
+        HttpResponse(render_json(describe_heartbeat_answer(row)), content_type="application/json") if row else None
+        for row in rows
+    ]
 
 
 UNHEARD = (OperationalError, InterfaceError, TimeoutError)
@@ -65,40 +68,42 @@ UNHEARD = (OperationalError, InterfaceError, TimeoutError)
 
 def unheard(error: Exception) -> HttpResponse:
     """The answer when the database could not be asked. The long way would wait for it once more, with a thread."""
-    down: HttpResponse = database_down(error, JsonResponse, is_unknown=getattr(error, "is_unknown", True))
+    down: HttpResponse = build_unavailable_response(error, JsonResponse, is_unknown=getattr(error, "is_unknown", True))
     return down
 
 
-def plain(environ: Environ) -> Plain | None:
+def parse_plain_heartbeat(environ: Environ) -> PlainHeartbeat | None:
     """The heartbeat that a request is, when it is a plain one."""
     path = HEARTBEAT.fullmatch(environ["PATH_INFO"]) if environ["REQUEST_METHOD"] == "POST" else None
     if settings.SECURE_SSL_REDIRECT and environ.get("HTTP_X_FORWARDED_PROTO") != "https":
         return None
-    if not (path and environ.get("CONTENT_TYPE") == "application/json" and welcome(environ.get("HTTP_HOST", ""))):
+    if not (
+        path and environ.get("CONTENT_TYPE") == "application/json" and is_allowed_host(environ.get("HTTP_HOST", ""))
+    ):
         return None
     scheme, _, text = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme != "Bearer" or not text.startswith(tokens.SERVER_PREFIX):
         return None
     try:
-        token, said = read_token(text), orjson.loads(body_of(environ))
+        token, fields = read_token(text), orjson.loads(read_small_body(environ))
     except (Problem, orjson.JSONDecodeError):
         return None
     if (
         token.server != UUID(path[1])
-        or not isinstance(said, dict)
-        or not said.keys() <= {"state", "metrics", "stopped"}
+        or not isinstance(fields, dict)
+        or not fields.keys() <= {"state", "metrics", "stopped"}
     ):
         return None
-    if "state" in said and (not isinstance(said["state"], str) or said["state"] not in STATES):
+    if "state" in fields and (not isinstance(fields["state"], str) or fields["state"] not in STATES):
         return None
-    if said.get("stopped", []) != []:
+    if fields.get("stopped", []) != []:
         return None
-    if "metrics" in said and not are_figures(said["metrics"]):
+    if "metrics" in fields and not are_numeric_metrics(fields["metrics"]):
         return None
-    return Plain(token, said.get("state"), said.get("metrics"))
+    return PlainHeartbeat(token, fields.get("state"), fields.get("metrics"))
 
 
-def are_figures(metrics: Any) -> bool:
+def are_numeric_metrics(metrics: Any) -> bool:
     """Whether these are names with numbers, as an agent sends them."""
     return (
         isinstance(metrics, dict)
@@ -109,10 +114,10 @@ def are_figures(metrics: Any) -> bool:
     )
 
 
-def body_of(environ: Environ) -> bytes:
+def read_small_body(environ: Environ) -> bytes:
     """The body where it is small, which the long way can read again."""
     length = environ.get("CONTENT_LENGTH", "")
-    if not (length.isascii() and length.isdigit() and int(length) <= SMALL):
+    if not (length.isascii() and length.isdigit() and int(length) <= SMALL_BODY_BYTES):
         return b""
     body: bytes = environ["wsgi.input"].read(int(length))
     environ["wsgi.input"] = BytesIO(body)
@@ -120,7 +125,7 @@ def body_of(environ: Environ) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def welcome(host: str) -> bool:
+def is_allowed_host(host: str) -> bool:
     """Whether Django would answer under this name."""
     domain, _ = split_domain_port(host)
     return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)

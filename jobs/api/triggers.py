@@ -14,10 +14,10 @@ from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerPage, TriggerRequest
 from jobs.api.views import KEY, idempotency_key
 from jobs.errors import TriggerUnknown
-from jobs.services import noting, triggers
+from jobs.services import operator_actions, triggers
 from liveness.api.access import RoleCall
 from liveness.models import Role
-from liveness.services.operations import actor
+from liveness.services.operations import format_actor
 
 
 class TriggerCall(RoleCall):
@@ -28,14 +28,14 @@ class TriggerCall(RoleCall):
         "DELETE": {Role.OPERATOR},
     }
 
-    def found(self, trigger: UUID) -> models.Trigger:
-        found = selectors.triggers().filter(pk=trigger).first()
-        if found is None:
+    def load_trigger(self, trigger: UUID) -> models.Trigger:
+        row = selectors.triggers_with_slots().filter(pk=trigger).first()
+        if row is None:
             raise TriggerUnknown
-        return found
+        return row
 
     def note(self, action: str, name: str, why: str) -> None:
-        noting.note(action, f"trigger {name}", actor(self.token.name), why)
+        operator_actions.record_operator_action(action, f"trigger {name}", format_actor(self.token.name), why)
 
 
 class Triggers(TriggerCall):
@@ -44,19 +44,19 @@ class Triggers(TriggerCall):
     @extend_schema(operation_id="v1_triggers_list", parameters=[PageFilter], responses=TriggerPage)
     def get(self, request: Request) -> Response:
         """Triggers with their last slots, latest first, a page at a time."""
-        asked = PageFilter(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        return Response(paged(TriggerPage, asked.page(selectors.triggers())))
+        query = PageFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        return Response(paged(TriggerPage, query.page(selectors.triggers_with_slots())))
 
     @extend_schema(request=TriggerRequest, responses={201: TriggerAnswer})
     def post(self, request: Request) -> Response:
         """Create a trigger; its first slot is the next one of its schedule."""
-        said = TriggerRequest(data=request.data)
-        said.is_valid(raise_exception=True)
-        why = said.validated_data.pop("note", "")
-        created = triggers.create(said.validated_data)
+        body = TriggerRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        why = body.validated_data.pop("note", "")
+        created = triggers.create_trigger(body.validated_data)
         self.note("create_trigger", created.name, why)
-        return Response(TriggerAnswer(self.found(created.pk)).data, status=201)
+        return Response(TriggerAnswer(self.load_trigger(created.pk)).data, status=201)
 
 
 class Trigger(TriggerCall):
@@ -65,26 +65,26 @@ class Trigger(TriggerCall):
     @extend_schema(responses=TriggerAnswer)
     def get(self, request: Request, trigger: UUID) -> Response:
         """A trigger with its last slots, the missed ones too."""
-        return Response(TriggerAnswer(self.found(trigger)).data)
+        return Response(TriggerAnswer(self.load_trigger(trigger)).data)
 
     @extend_schema(request=TriggerRequest(partial=True), responses=TriggerAnswer)
     def patch(self, request: Request, trigger: UUID) -> Response:
         """Change some fields of a trigger; its next slot is counted from now."""
-        said = TriggerRequest(self.found(trigger), data=request.data, partial=True)
-        said.is_valid(raise_exception=True)
-        why = said.validated_data.pop("note", "")
-        changed = triggers.change(trigger, said.validated_data)
+        body = TriggerRequest(self.load_trigger(trigger), data=request.data, partial=True)
+        body.is_valid(raise_exception=True)
+        why = body.validated_data.pop("note", "")
+        changed = triggers.change_trigger(trigger, body.validated_data)
         self.note("change_trigger", changed.name, why)
-        return Response(TriggerAnswer(self.found(trigger)).data)
+        return Response(TriggerAnswer(self.load_trigger(trigger)).data)
 
     @extend_schema(parameters=[NoteRequest], responses={204: None})
     def delete(self, request: Request, trigger: UUID) -> Response:
         """Delete a trigger; the executions that it started stay."""
-        said: Any = NoteRequest(data=request.query_params.dict())
-        said.is_valid(raise_exception=True)
-        found = self.found(trigger)
-        triggers.delete(trigger)
-        self.note("delete_trigger", found.name, said.validated_data["note"])
+        query: Any = NoteRequest(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        existing = self.load_trigger(trigger)
+        triggers.delete_trigger(trigger)
+        self.note("delete_trigger", existing.name, query.validated_data["note"])
         return Response(status=204)
 
 
@@ -94,10 +94,10 @@ class Evaluate(TriggerCall):
     @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: SlotAnswer, 200: SlotAnswer})
     def post(self, request: Request, trigger: UUID) -> Response:
         """Have a trigger evaluated now, whatever its schedule says."""
-        said: Any = NoteRequest(data=request.data)
-        said.is_valid(raise_exception=True)
-        found = self.found(trigger)
-        slot, is_new = triggers.evaluate(trigger, actor(self.token.name), idempotency_key(request))
+        body: Any = NoteRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        existing = self.load_trigger(trigger)
+        slot, is_new = triggers.evaluate_trigger(trigger, format_actor(self.token.name), idempotency_key(request))
         if is_new:
-            self.note("evaluate_trigger", found.name, said.validated_data["note"])
+            self.note("evaluate_trigger", existing.name, body.validated_data["note"])
         return Response(SlotAnswer(slot).data, status=201 if is_new else 200)

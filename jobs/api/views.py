@@ -30,13 +30,13 @@ from jobs.api.serializers.workers import (
     HeartbeatRequest,
     ReportsAnswer,
     ReportsRequest,
-    told,
+    describe_heartbeat_answer,
 )
 from jobs.conf import conf
-from jobs.services import claiming, heartbeats, interventions, noting, reporting, submission
+from jobs.services import claiming, heartbeats, interventions, operator_actions, reporting, submission
 from jobs.services.reports import Result
 from liveness.api import views as liveness
-from liveness.api.access import RoleCall, ServerCall, credential
+from liveness.api.access import RoleCall, ServerCall, request_credential
 from liveness.models import Role
 
 KEY = OpenApiParameter(
@@ -59,9 +59,9 @@ def idempotency_key(request: Request) -> str | None:
 class Registration(liveness.Registration):
     """`POST /servers`, with what a worker needs to know of its attempts' heartbeats."""
 
-    def config(self, server: Any) -> dict[str, Any]:
+    def registration_config(self, server: Any) -> dict[str, Any]:
         return {
-            **super().config(server),
+            **super().registration_config(server),
             "claimer_heartbeat_interval_seconds": conf().claimer_heartbeat_interval,
             "runner_heartbeat_interval_seconds": conf().runner_heartbeat_interval,
         }
@@ -73,10 +73,10 @@ class Heartbeat(ServerCall):
     @extend_schema(request=HeartbeatRequest, responses=HeartbeatAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """A server is heard, with the attempts it holds, and hears what it is to do."""
-        said = HeartbeatRequest(data=request.data)
-        said.is_valid(raise_exception=True)
-        heard = heartbeats.record(self.server_token, said.beat(), said.held())
-        return Response(told(heard))
+        body = HeartbeatRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        row = heartbeats.record_worker_heartbeat(self.server_token, body.to_heartbeat(), body.to_held_attempts())
+        return Response(describe_heartbeat_answer(row))
 
 
 class Claims(ServerCall):
@@ -85,12 +85,14 @@ class Claims(ServerCall):
     @extend_schema(request=ClaimRequest, responses=ClaimAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """Attempts for the worker to run; an empty list when there is nothing to do."""
-        said = ClaimRequest(data=request.data)
-        said.is_valid(raise_exception=True)
-        claimed = claiming.claim(self.server_token, said.validated_data["limit"], said.validated_data.get("request_id"))
-        return Response({"attempts": [self.written(attempt) for attempt in claimed]})
+        body = ClaimRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        claimed = claiming.claim_jobs(
+            self.server_token, body.validated_data["limit"], body.validated_data.get("request_id")
+        )
+        return Response({"attempts": [self.describe_attempt(attempt) for attempt in claimed]})
 
-    def written(self, attempt: claiming.Claimed) -> dict[str, Any]:
+    def describe_attempt(self, attempt: claiming.ClaimedAttempt) -> dict[str, Any]:
         return {
             "id": attempt.id,
             "number": attempt.number,
@@ -112,12 +114,12 @@ class Reports(ServerCall):
     @extend_schema(request=ReportsRequest, responses=ReportsAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """What happened to attempts; a result for each, in order: one refused report never spoils the others."""
-        said = ReportsRequest(data=request.data)
-        said.is_valid(raise_exception=True)
-        results = reporting.record(self.server_token, said.reports_said())
-        return Response({"results": [self.written(result) for result in results]})
+        body = ReportsRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        results = reporting.record_reports(self.server_token, body.to_reports())
+        return Response({"results": [self.describe_result(result) for result in results]})
 
-    def written(self, result: Result) -> dict[str, Any]:
+    def describe_result(self, result: Result) -> dict[str, Any]:
         """Its fields; a detail only where there is one."""
         return {field: value for field, value in asdict(result).items() if field != "detail" or value is not None}
 
@@ -132,12 +134,12 @@ class JobCall(RoleCall):
         """Whose jobs alone are reached; None: everybody's."""
         return self.token.pk if self.token.role == Role.CLIENT else None
 
-    def with_key(self, said: dict[str, Any]) -> dict[str, Any]:
+    def add_idempotency_key(self, fields: dict[str, Any]) -> dict[str, Any]:
         """What was said, with the key of the header where the body has none."""
         header = idempotency_key(self.request)
-        if header is not None and said.setdefault("key", header) != header:
+        if header is not None and fields.setdefault("key", header) != header:
             raise serializers.ValidationError({"key": ["The Idempotency-Key header says another key."]})
-        return said
+        return fields
 
 
 class Jobs(JobCall):
@@ -146,9 +148,9 @@ class Jobs(JobCall):
     @extend_schema(operation_id="v1_jobs_list", parameters=[JobFilter], responses=JobPage)
     def get(self, request: Request) -> Response:
         """Jobs, latest first, a page at a time; a client's own."""
-        asked = JobFilter(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        return Response(paged(JobPage, asked.page(selectors.without_large(selectors.seen_by(self.owner)))))
+        query = JobFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        return Response(paged(JobPage, query.page(selectors.without_large(selectors.jobs_visible_to(self.owner)))))
 
     @extend_schema(parameters=[KEY], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
     def post(self, request: Request) -> Response:
@@ -156,13 +158,13 @@ class Jobs(JobCall):
         many = isinstance(request.data, list)
         if many and idempotency_key(request) is not None:
             raise serializers.ValidationError({"Idempotency-Key": ["For a list, give each job its own `key`."]})
-        said = JobList(data=request.data) if many else SubmissionRequest(data=request.data)
-        said.is_valid(raise_exception=True)
-        wanted = said.validated_data if many else [self.with_key(said.validated_data)]
-        submitted = submission.submit(credential(request).submitter, wanted)
-        known = selectors.without_large(selectors.jobs()) if many else selectors.jobs()
+        body = JobList(data=request.data) if many else SubmissionRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        wanted = body.validated_data if many else [self.add_idempotency_key(body.validated_data)]
+        submitted = submission.submit_jobs(request_credential(request).submitter, wanted)
+        known = selectors.without_large(selectors.jobs_with_attempts()) if many else selectors.jobs_with_attempts()
         stored = known.in_bulk([job for job, _ in submitted])
-        selectors.with_flags(stored.values())
+        selectors.jobs_with_flags(stored.values())
         items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
         is_new = any(new for _, new in submitted)
         return Response({"items": items} if many else items[0], status=201 if is_new else 200)
@@ -174,10 +176,10 @@ class Job(JobCall):
     @extend_schema(responses=JobAnswer)
     def get(self, request: Request, job: UUID) -> Response:
         """A job with its attempts, its timeline and the reports that came too late."""
-        found = selectors.with_flags(selectors.seen_by(self.owner).filter(pk=job))
-        if not found:
+        matches = selectors.jobs_with_flags(selectors.jobs_visible_to(self.owner).filter(pk=job))
+        if not matches:
             raise Http404("No job of yours has this id.")
-        return Response(JobAnswer(found[0]).data)
+        return Response(JobAnswer(matches[0]).data)
 
 
 class Placement(JobCall):
@@ -186,27 +188,27 @@ class Placement(JobCall):
     @extend_schema(responses=PlacementAnswer)
     def get(self, request: Request, job: UUID) -> Response:
         """Who may have a waiting job, and what rules out every other server that is alive."""
-        return Response(PlacementAnswer(selectors.placement(job, self.owner)).data)
+        return Response(PlacementAnswer(selectors.job_placement(job, self.owner)).data)
 
 
 class Intervention(JobCall):
     """What is done to one job by hand: the job as it is then."""
 
-    def said(self, request: Request, taken: type[StrictSerializer]) -> dict[str, Any]:
-        said = taken(data=request.data)
-        said.is_valid(raise_exception=True)
-        return said.validated_data
+    def validated_body(self, request: Request, serializer_class: type[StrictSerializer]) -> dict[str, Any]:
+        body = serializer_class(data=request.data)
+        body.is_valid(raise_exception=True)
+        return body.validated_data
 
     @property
     def by(self) -> str:
         return f"{self.token.role}:{self.token.name}"
 
     def note(self, action: str, of: str, why: str) -> None:
-        noting.note(action, of, self.by, why)
+        operator_actions.record_operator_action(action, of, self.by, why)
 
-    def answer(self, job: UUID, status: int = 200) -> Response:
-        [found] = selectors.with_flags(selectors.jobs().filter(pk=job))
-        return Response(JobAnswer(found).data, status=status)
+    def job_response(self, job: UUID, status: int = 200) -> Response:
+        [row] = selectors.jobs_with_flags(selectors.jobs_with_attempts().filter(pk=job))
+        return Response(JobAnswer(row).data, status=status)
 
 
 class Cancel(Intervention):
@@ -215,10 +217,10 @@ class Cancel(Intervention):
     @extend_schema(request=NoteRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
         """Cancel a waiting job now; ask the worker of a live one to."""
-        why = self.said(request, NoteRequest)["note"]
-        interventions.cancel(job, self.by, self.owner)
+        why = self.validated_body(request, NoteRequest)["note"]
+        interventions.cancel_job(job, self.by, self.owner)
         self.note("cancel_job", f"job {job}", why)
-        return self.answer(job)
+        return self.job_response(job)
 
 
 class Resubmit(Intervention):
@@ -230,10 +232,10 @@ class Resubmit(Intervention):
 
         The new one has the key of an Idempotency-Key header: the same call again answers the same job (200).
         """
-        why = self.said(request, NoteRequest)["note"]
-        now, is_new = interventions.resubmit(job, self.by, self.owner, idempotency_key(request))
+        why = self.validated_body(request, NoteRequest)["note"]
+        now, is_new = interventions.resubmit_job(job, self.by, self.owner, idempotency_key(request))
         self.note("resubmit_job", f"job {job}", why)
-        return self.answer(now, status=201 if is_new else 200)
+        return self.job_response(now, status=201 if is_new else 200)
 
 
 class Fail(Intervention):
@@ -242,8 +244,8 @@ class Fail(Intervention):
     @extend_schema(request=FailRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
         """Fail a job that waits or is live, for good."""
-        said = self.said(request, FailRequest)
-        reason = said.get("reason") or said["note"]
-        interventions.fail(job, self.by, reason, self.owner)
-        self.note("fail_job", f"job {job}", said["note"] or reason)
-        return self.answer(job)
+        body = self.validated_body(request, FailRequest)
+        reason = body.get("reason") or body["note"]
+        interventions.fail_job(job, self.by, reason, self.owner)
+        self.note("fail_job", f"job {job}", body["note"] or reason)
+        return self.job_response(job)

@@ -2,7 +2,7 @@
 
 What becomes of a job is decided on its own row, under its lock; attempts are what happened. What becomes of an
 execution, and of its steps without an attempt (BLOCKED, or running a child), is decided under the lock of the root of
-its tree (jobs/services/cascade.py).
+its tree (jobs/services/propagation.py).
 """
 
 from jobs.models.attempts import Attempt, LateReport, LogLine

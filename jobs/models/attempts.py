@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
-from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
 from jobs.models.jobs import WorkerJob
 from jobs.states import AttemptState
@@ -47,7 +47,7 @@ class Attempt(models.Model):
 
     class Meta:
         constraints = [
-            one_of("state", AttemptState, "attempt_state"),
+            check_one_of("state", AttemptState, "attempt_state"),
             models.UniqueConstraint(fields=["job", "number"], name="attempt_number_once"),
             models.UniqueConstraint(fields=["job"], condition=Q(state__in=LIVE), name="attempt_one_live"),
             models.CheckConstraint(
@@ -62,7 +62,7 @@ class Attempt(models.Model):
             models.Index(fields=["request_id"], name="attempt_of_claim", condition=Q(request_id__isnull=False)),
             models.Index(fields=["finished_at"], name="attempt_interrupted", condition=Q(state__in=INTERRUPTED)),
         ]
-        triggers = guard(states.pairs(states.ATTEMPT_TRANSITIONS), states.ATTEMPT_INITIAL)
+        triggers = build_transition_guards(states.legal_transitions(states.ATTEMPT_TRANSITIONS), states.ATTEMPT_INITIAL)
 
     def __str__(self) -> str:
         return f"{self.job_id}#{self.number}"

@@ -3,12 +3,12 @@
 from django.db import models
 from django.db.models import Q
 
-from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
 from jobs.states import EventCode, ExecutionState
 from liveness.models import ApiToken
 
-OVER = sorted(states.OVER)
+EXECUTION_TERMINAL = sorted(states.EXECUTION_TERMINAL)
 
 
 class Execution(models.Model):
@@ -45,11 +45,11 @@ class Execution(models.Model):
             ("rerun_execution", "Can run executions again"),
         ]
         constraints = [
-            one_of("state", ExecutionState, "execution_state"),
+            check_one_of("state", ExecutionState, "execution_state"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="execution_key_once"),
             models.CheckConstraint(
-                condition=Q(state__in=OVER, finished_at__isnull=False)
-                | (~Q(state__in=OVER) & Q(finished_at__isnull=True)),
+                condition=Q(state__in=EXECUTION_TERMINAL, finished_at__isnull=False)
+                | (~Q(state__in=EXECUTION_TERMINAL) & Q(finished_at__isnull=True)),
                 name="execution_finished_at_its_end",
             ),
         ]
@@ -58,14 +58,16 @@ class Execution(models.Model):
             models.Index(fields=["owner", "id"], name="execution_of_owner"),
             models.Index(fields=["state", "id"], name="execution_by_state"),
             models.Index(fields=["name", "id"], name="execution_by_name"),
-            models.Index(fields=["id"], name="execution_not_over", condition=~Q(state__in=OVER)),
+            models.Index(fields=["id"], name="execution_not_over", condition=~Q(state__in=EXECUTION_TERMINAL)),
             models.Index(
                 fields=["root_id"],
                 name="execution_to_pass_on",
-                condition=Q(state__in=OVER, passed_on=False, parent_step__isnull=False),
+                condition=Q(state__in=EXECUTION_TERMINAL, passed_on=False, parent_step__isnull=False),
             ),
         ]
-        triggers = guard(states.pairs(states.EXECUTION_TRANSITIONS), states.EXECUTION_INITIAL)
+        triggers = build_transition_guards(
+            states.legal_transitions(states.EXECUTION_TRANSITIONS), states.EXECUTION_INITIAL
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -96,7 +98,7 @@ class ExecutionEvent(models.Model):
 
     class Meta:
         ordering = ["id"]
-        constraints = [one_of("code", EventCode, "executionevent_code")]
+        constraints = [check_one_of("code", EventCode, "executionevent_code")]
         indexes = [models.Index(fields=["execution", "id"], name="executionevent_of_execution")]
 
     def __str__(self) -> str:

@@ -4,7 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
-from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, guard, one_of
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
 from jobs.models.executions import Execution
 from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
@@ -81,11 +81,11 @@ class WorkerJob(models.Model):
             ("recover_workerjob", "Can recover stale attempts by hand"),
         ]
         constraints = [
-            one_of("state", JobState, "job_state"),
-            one_of("kind", JobKind, "job_kind"),
-            one_of("on_worker_lost", OnWorkerLost, "job_on_worker_lost"),
-            one_of("unmatched", Unmatched, "job_unmatched"),
-            one_of("retry_backoff", RetryBackoff, "job_retry_backoff"),
+            check_one_of("state", JobState, "job_state"),
+            check_one_of("kind", JobKind, "job_kind"),
+            check_one_of("on_worker_lost", OnWorkerLost, "job_on_worker_lost"),
+            check_one_of("unmatched", Unmatched, "job_unmatched"),
+            check_one_of("retry_backoff", RetryBackoff, "job_retry_backoff"),
             models.UniqueConstraint(fields=["owner", "key"], condition=Q(key__isnull=False), name="job_key_once"),
             models.CheckConstraint(
                 condition=Q(state__in=TERMINAL, finished_at__isnull=False)
@@ -132,7 +132,7 @@ class WorkerJob(models.Model):
             models.Index(fields=["execution"], name="job_blocked", condition=Q(state=JobState.BLOCKED)),
             models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),
         ]
-        triggers = guard(states.pairs(states.JOB_TRANSITIONS), states.JOB_INITIAL)
+        triggers = build_transition_guards(states.legal_transitions(states.JOB_TRANSITIONS), states.JOB_INITIAL)
 
     def __str__(self) -> str:
         return str(self.id)

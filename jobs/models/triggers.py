@@ -4,7 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from controlplane.core.model_fields import ClockTimestamp, Uuid7, one_of
+from controlplane.core.model_fields import ClockTimestamp, Uuid7, check_one_of
 from jobs.models.executions import Execution
 from jobs.models.jobs import WorkerJob
 from jobs.states import Missed, SlotOutcome
@@ -32,7 +32,7 @@ class Trigger(models.Model):
 
     class Meta:
         constraints = [
-            one_of("missed", Missed, "trigger_missed"),
+            check_one_of("missed", Missed, "trigger_missed"),
             models.CheckConstraint(
                 condition=Q(cron__isnull=True, interval_seconds__gt=0)
                 | Q(cron__isnull=False, interval_seconds__isnull=True),
@@ -62,7 +62,7 @@ class TriggerSlot(models.Model):
     class Meta:
         ordering = ["-slot"]
         constraints = [
-            one_of("outcome", SlotOutcome, "triggerslot_outcome"),
+            check_one_of("outcome", SlotOutcome, "triggerslot_outcome"),
             models.UniqueConstraint(fields=["trigger", "slot"], name="triggerslot_once"),
             models.UniqueConstraint(
                 fields=["trigger", "key"], condition=Q(key__isnull=False), name="triggerslot_once_by_key"

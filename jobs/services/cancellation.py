@@ -10,11 +10,11 @@ from uuid import UUID
 import orjson
 import structlog
 
-from controlplane.core.transactions import atomic, for_itself
+from controlplane.core.transactions import isolate_row, retried_atomic
 from jobs import states
 from jobs.errors import ExecutionEnded, ExecutionUnknown
 from jobs.models import Execution
-from jobs.services import cascade
+from jobs.services import propagation
 from jobs.sql import sql
 
 log = structlog.get_logger()
@@ -22,72 +22,74 @@ log = structlog.get_logger()
 BATCH = 1000
 
 
-def cancel(execution: UUID, by: str, owner: UUID | None = None) -> None:
+def cancel_execution(execution: UUID, by: str, owner: UUID | None = None) -> None:
     """An execution is CANCELLING until the last of its steps has ended. Asking again changes nothing.
 
     Raises ExecutionUnknown, also when it is not the owner's (None: everybody's), and ExecutionEnded.
     """
-    found = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner})).first()
-    if found is None:
+    existing = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner})).first()
+    if existing is None:
         raise ExecutionUnknown
-    if not stop([execution], "CANCELLED", f"cancelled by {by.partition(':')[2]}"):
-        found.refresh_from_db(fields=["state"])
-        if found.state in states.OVER:
-            raise ExecutionEnded(f"This execution is {found.state}: nothing changes it any more.", state=found.state)
-    halt(found.root_id)
+    if not stop_executions([execution], "CANCELLED", f"cancelled by {by.partition(':')[2]}"):
+        existing.refresh_from_db(fields=["state"])
+        if existing.state in states.EXECUTION_TERMINAL:
+            raise ExecutionEnded(
+                f"This execution is {existing.state}: nothing changes it any more.", state=existing.state
+            )
+    halt_tree(existing.root_id)
     log.info("Execution cancelled", execution=str(execution), actor=by)
 
 
-def time_out() -> dict[str, int]:
+def cancel_overdue_executions() -> dict[str, int]:
     """Executions past their timeout_seconds are cancelled, with EXECUTION_TIMEOUT; how many, if any."""
     count, after = 0, UUID(int=0)
-    while due := sql.rows("find_overdue_executions", batch=BATCH, after=after):
+    while due := sql.fetch_rows("find_overdue_executions", batch=BATCH, after=after):
         for row in due:
             message = f"exceeded its timeout of {row.timeout_seconds:g} s"
-            with for_itself("executions timed out", row.id):
-                count += len(stop([row.id], "EXECUTION_TIMEOUT", message))
+            with isolate_row("executions timed out", row.id):
+                count += len(stop_executions([row.id], "EXECUTION_TIMEOUT", message))
                 log.warning("Execution timed out", execution=str(row.id), reason=message)
         after = due[-1].id
     return {"CANCELLING": count} if count else {}
 
 
-@atomic
-def stop(executions: list[UUID], code: str, message: str) -> list[UUID]:
+@retried_atomic
+def stop_executions(executions: list[UUID], code: str, message: str) -> list[UUID]:
     """Running executions are CANCELLING, and their children; which."""
-    sql.rows("lock_roots", executions=executions)
+    sql.fetch_rows("lock_roots", executions=executions)
     error = orjson.dumps({"code": code, "message": message}).decode()
-    stopped = [row.id for row in sql.rows("cancel_executions", executions=executions, error=error)]
-    cascade.move_on(stopped)
+    stopped = [row.id for row in sql.fetch_rows("cancel_executions", executions=executions, error=error)]
+    propagation.advance_executions(stopped)
     return stopped
 
 
-def halt_all() -> None:
+def halt_all_trees() -> None:
     """Cancel the jobs of all executions that are CANCELLING: of each tree for itself."""
     after = UUID(int=0)
-    while trees := sql.rows("find_halting_trees", batch=BATCH, after=after):
+    while trees := sql.fetch_rows("find_halting_trees", batch=BATCH, after=after):
         for tree in trees:
-            with for_itself("executions cancelled", tree.id):
-                halt(tree.id)
+            with isolate_row("executions cancelled", tree.id):
+                halt_tree(tree.id)
         after = trees[-1].id
 
 
-def halt(root: UUID) -> None:
+def halt_tree(root: UUID) -> None:
     """Cancel the jobs of the executions of a tree that are CANCELLING."""
-    while halt_some(root) == BATCH:
+    while halt_batch_of_tree(root) == BATCH:
         pass
 
 
-@atomic
-def halt_some(root: UUID) -> int:
-    rows = sql.rows("lock_roots", "halt_steps", executions=[root], root=root, batch=BATCH)
-    cascade.move_on({row.execution for row in rows})
+@retried_atomic
+def halt_batch_of_tree(root: UUID) -> int:
+    rows = sql.fetch_rows("lock_roots", "halt_steps", executions=[root], root=root, batch=BATCH)
+    propagation.advance_executions({row.execution for row in rows})
     return len(rows)
 
 
-@atomic
-def cancel_blocked(step: UUID, execution: UUID) -> bool:
+@retried_atomic
+def cancel_blocked_step(step: UUID, execution: UUID) -> bool:
     """A step that waits for others is CANCELLED; whether it still did."""
-    sql.rows("lock_roots", executions=[execution])
-    was_blocked = bool(sql.rows("cancel_blocked_step", job=step))
-    cascade.move_on([execution])
+    sql.fetch_rows("lock_roots", executions=[execution])
+    was_blocked = bool(sql.fetch_rows("cancel_blocked_step", job=step))
+    propagation.advance_executions([execution])
     return was_blocked

@@ -9,7 +9,7 @@ import orjson
 from django.db import DatabaseError, transaction
 
 from controlplane.core.rest import ANSWER_LIMIT
-from controlplane.core.transactions import atomic, halved, is_cut_off, named
+from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, run_in_halves
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
 from jobs.models import WorkerJob
 from jobs.sql import sql
@@ -21,12 +21,12 @@ from liveness.models import Instance, Server
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState, ServerType
 
-LOOKED_AT = 1000
+CANDIDATES_LIMIT = 1000
 """Jobs that are tried one by one for a worker when one of those that it is to have cannot be written."""
 
 
 @dataclass(frozen=True)
-class Claimed:
+class ClaimedAttempt:
     """An attempt that was given to a worker."""
 
     id: UUID
@@ -40,19 +40,19 @@ class Claimed:
     step: str | None
 
 
-def claim(token: ServerToken, limit: int, request_id: UUID | None = None) -> list[Claimed]:
+def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -> list[ClaimedAttempt]:
     """At most `limit` attempts for the worker, as many as it has room for and one answer holds. One round trip.
 
     The same `request_id` again returns the same attempts. Raises what says why a server gets no work.
     """
     try:
-        rows = given(token, limit, request_id)
+        rows = fetch_claimed_rows(token, limit, request_id)
     except DatabaseError as error:
-        if is_cut_off(error):
+        if is_transient_error(error):
             raise
-        rows = given(token, limit, request_id, without_bad(token, limit))
+        rows = fetch_claimed_rows(token, limit, request_id, find_writable_jobs(token, limit))
     return [
-        Claimed(
+        ClaimedAttempt(
             row.id, row.number, row.job, row.kind, orjson.loads(row.action),
             None if row.payload is None else orjson.loads(row.payload), row.timeout_seconds,
             row.execution, row.step,
@@ -62,9 +62,11 @@ def claim(token: ServerToken, limit: int, request_id: UUID | None = None) -> lis
     ]  # fmt: skip
 
 
-def given(token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None) -> list[Any]:
+def fetch_claimed_rows(
+    token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None
+) -> list[Any]:
     """The rows of what is given to a worker; of some jobs `only`, or of all."""
-    rows = sql.rows(
+    rows = sql.fetch_rows(
         "lock_server",
         "claim_jobs",
         server=token.server,
@@ -76,36 +78,36 @@ def given(token: ServerToken, limit: int, request_id: UUID | None, only: Sequenc
         most=ANSWER_LIMIT,
     )
     if rows[0].server is None:
-        refuse(token)
+        refuse_claim(token)
     return rows
 
 
-def without_bad(token: ServerToken, limit: int) -> list[UUID]:
+def find_writable_jobs(token: ServerToken, limit: int) -> list[UUID]:
     """The next jobs that the worker could have, without those that cannot be written."""
 
-    @atomic
-    def tried(some: Sequence[UUID]) -> list[UUID]:
-        given(token, len(some), None, some)
+    @retried_atomic
+    def try_claim(some: Sequence[UUID]) -> list[UUID]:
+        fetch_claimed_rows(token, len(some), None, some)
         transaction.set_rollback(True)
         return list(some)
 
-    def left_out(job: UUID, error: DatabaseError) -> list[UUID]:
-        named("claims", job, error)
+    def leave_out_job(job: UUID, error: DatabaseError) -> list[UUID]:
+        record_left_out("claims", job, error)
         return []
 
     tags = Server.objects.get(pk=token.server).tags
     waiting = WorkerJob.objects.filter(state=JobState.PENDING, required_tags__contained_by=tags)
     in_order = waiting.order_by("-priority", "available_at", "pk").values_list("pk", flat=True)
-    next_ones = list(in_order[: LOOKED_AT + limit])
+    next_ones = list(in_order[: CANDIDATES_LIMIT + limit])
     good: list[UUID] = []
     for first in range(0, len(next_ones), limit):
-        good += halved(tried, next_ones[first : first + limit], left_out)
+        good += run_in_halves(try_claim, next_ones[first : first + limit], leave_out_job)
         if len(good) >= limit:
             break
     return good
 
 
-def refuse(token: ServerToken) -> Never:
+def refuse_claim(token: ServerToken) -> Never:
     """Say why this server gets no work."""
     server = Server.objects.filter(pk=token.server).first()
     if server is None:
@@ -114,7 +116,7 @@ def refuse(token: ServerToken) -> Never:
         raise TokenRevoked("This server token was revoked: register anew.")
     if server.type != ServerType.WORKER:
         raise NotAWorker(f"Only a server of type WORKER claims jobs; this one is a {server.type}.")
-    if server.state in states.GONE:
+    if server.state in states.RETIRED:
         raise ServerNotRunning
     if server.state == ServerState.DISCONNECTED:
         raise ServerDisconnected

@@ -22,39 +22,39 @@ CORRECTED_AFTER = 3 * 3600
 it; by more, and the clock was wrong."""
 
 
-def follow(by: float) -> None:
+def follow_clock(by: float) -> None:
     """Set triggers and jobs back by so many seconds. Interrupted, it is done again by the next check."""
-    changed = follow_slots(by)
-    if row := sql.row("follow_clock"):
+    changed = follow_trigger_slots(by)
+    if row := sql.fetch_row("follow_clock"):
         log.warning("The database's clock was set back", seconds=round(row.by), jobs=row.jobs, triggers=changed)
 
 
 @transaction.atomic
-def follow_slots(by: float) -> int:
+def follow_trigger_slots(by: float) -> int:
     """The next slot of each trigger is the next by the clock as it is now; how many changed."""
-    now = sql.rows("read_clock")[0].now
+    now = sql.fetch_rows("read_clock")[0].now
     ahead = Trigger.objects.filter(enabled=True, next_slot_at__gt=now).order_by("id")
     changed = 0
     for trigger in ahead.select_for_update(no_key=True):
         try:
             with transaction.atomic():
-                changed += follow_slot(trigger, now, by)
+                changed += follow_next_slot(trigger, now, by)
         except DatabaseError:
             log.exception("A trigger does not follow the clock", trigger=trigger.name)
     return changed
 
 
-def follow_slot(trigger: Trigger, now: object, by: float) -> bool:
+def follow_next_slot(trigger: Trigger, now: object, by: float) -> bool:
     had = trigger.slots.filter(slot__gt=now)
     had.filter(outcome=SlotOutcome.MISSED).delete()  # they are still to come
-    if repeats(trigger) or by > CORRECTED_AFTER:
+    if repeats_within_day(trigger) or by > CORRECTED_AFTER:
         # Those that were evaluated were so at these moments; the slots of their names come again.
         had.update(slot=F("slot") - timedelta(seconds=by))
-    was, trigger.next_slot_at = trigger.next_slot_at, next(triggers.slots(trigger, now), None)  # type: ignore[arg-type]
+    was, trigger.next_slot_at = trigger.next_slot_at, next(triggers.schedule_slots(trigger, now), None)  # type: ignore[arg-type]
     trigger.save(update_fields=["next_slot_at"])
     return trigger.next_slot_at != was
 
 
-def repeats(trigger: Trigger) -> bool:
+def repeats_within_day(trigger: Trigger) -> bool:
     """Whether it goes by the minute or the hour, not by the time of day."""
     return trigger.cron is None or "*" in "".join(trigger.cron.split()[:2])

@@ -10,19 +10,19 @@ from jobs import tags
 from jobs.conf import conf
 from jobs.states import RetryBackoff, Unmatched
 
-UNPRINTED = {"key", "require_worker"}
+NOT_FINGERPRINTED = {"key", "require_worker"}
 """How a job is submitted, not what it is: no part of its fingerprint."""
 
 
-def content(job: dict[str, Any]) -> dict[str, Any]:
+def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
     """What a job is, with the defaults of what it does not say."""
     is_execution = job["action"]["type"] == "execution"
     return {
-        "fingerprint": fingerprint(job),
+        "fingerprint": compute_fingerprint(job),
         "action": job["action"],
         "payload": job.get("payload"),
         "tags": job.get("tags", []),
-        "required_tags": tags.required(job["action"], job.get("tags", [])),
+        "required_tags": tags.required_tags(job["action"], job.get("tags", [])),
         "priority": job.get("priority", 0),
         "timeout_seconds": None if is_execution else job.get("timeout_seconds", conf().default_timeout),
         "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
@@ -33,31 +33,31 @@ def content(job: dict[str, Any]) -> dict[str, Any]:
         "retry_on": job.get("retry_on"),
         "good_until": job.get("good_until"),
         "available_at": job.get("available_at"),
-        "needs": needed(job) if job.get("require_worker") else None,
+        "needs": required_tag_sets(job) if job.get("require_worker") else None,
     }
 
 
-def needed(job: dict[str, Any]) -> list[tuple[str, ...]]:
+def required_tag_sets(job: dict[str, Any]) -> list[tuple[str, ...]]:
     """The tags that a worker must have to run a job; of an execution those of each of its steps and hooks, and of
     theirs, each set of tags once."""
     action = job["action"]
     if action["type"] != "execution":
-        return [tuple(tags.required(action, job.get("tags", [])))]
-    return sorted({needs for step in parts(action) for needs in needed(step)})
+        return [tuple(tags.required_tags(action, job.get("tags", [])))]
+    return sorted({needs for step in steps_and_hooks(action) for needs in required_tag_sets(step)})
 
 
-def parts(definition: dict[str, Any]) -> list[dict[str, Any]]:
+def steps_and_hooks(definition: dict[str, Any]) -> list[dict[str, Any]]:
     """The steps and hooks of an execution."""
     return [*definition["steps"], *definition.get("on_error", [])]
 
 
-def fingerprint(submitted: dict[str, Any]) -> str:
+def compute_fingerprint(submitted: dict[str, Any]) -> str:
     """SHA-256 of what was submitted, in hexadecimal: whether it is the same again."""
-    kept = {field: value for field, value in submitted.items() if field not in UNPRINTED}
-    return hashlib.sha256(dumped(kept).encode()).hexdigest()
+    kept = {field: value for field, value in submitted.items() if field not in NOT_FINGERPRINTED}
+    return hashlib.sha256(dump_sorted_json(kept).encode()).hexdigest()
 
 
-def dumped(data: Any) -> str:
+def dump_sorted_json(data: Any) -> str:
     """JSON with sorted keys."""
     try:
         return orjson.dumps(data, option=orjson.OPT_SORT_KEYS).decode()

@@ -10,10 +10,10 @@ import orjson
 import structlog
 from django.utils import timezone
 
-from controlplane.core.transactions import atomic
+from controlplane.core.transactions import retried_atomic
 from jobs import states
 from jobs.conf import conf
-from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain, refuse_deserted, refuse_too_many
+from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
 from jobs.models import Execution
 from jobs.services import drafts
 from jobs.sql import sql
@@ -22,13 +22,13 @@ from liveness.models import ApiToken
 
 log = structlog.get_logger()
 
-HANDED_ON_LIMIT = 8 * 1024 * 1024
+PAYLOAD_BYTES_LIMIT = 8 * 1024 * 1024
 """Bytes, as JSON, of what a submission is stored as beside itself: inputs are stored with each step that has none, and
 the definition of a child with its step and with the child."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExecutionPlan:
     """An execution that is to begin."""
 
     definition: dict[str, Any]
@@ -43,7 +43,7 @@ class Plan:
 
 
 @dataclass
-class Rows:
+class ExecutionRows:
     """What is stored of some plans."""
 
     executions: list[dict[str, Any]] = field(default_factory=list)
@@ -51,35 +51,35 @@ class Rows:
     edges: list[dict[str, Any]] = field(default_factory=list)
 
 
-@atomic
-def submit(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
+@retried_atomic
+def submit_execution(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
     """An execution with all of its steps: its id, and whether it is new.
 
     `definition` is what the serializer let through. The same key again finds the same execution. Raises KeyTaken when
     its content is another, and what is in the way when it requires a worker and for one of its steps, or of its
     children's, none is eligible.
     """
-    content = {name: value for name, value in definition.items() if name not in drafts.UNPRINTED}
-    plan = Plan(
+    content = {name: value for name, value in definition.items() if name not in drafts.NOT_FINGERPRINTED}
+    plan = ExecutionPlan(
         content,
         owner.pk,
         content.get("inputs", {}),
         key=definition.get("key"),
         require_worker=definition.get("require_worker", False),
     )
-    begun = begin([plan], conf().waiting_limit)
+    begun = begin_executions([plan], conf().waiting_limit)
     if begun:
         return begun[0], True
     known = Execution.objects.filter(owner=owner, key=plan.key).first()
     if known is None:
         raise TryAgain
-    if bytes(known.fingerprint).hex() != drafts.fingerprint(content):
+    if bytes(known.fingerprint).hex() != drafts.compute_fingerprint(content):
         raise KeyTaken(f"The key {plan.key!r} was used before, with other content.", execution=str(known.pk))
     return known.pk, False
 
 
-@atomic
-def rerun(execution: UUID, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
+@retried_atomic
+def rerun_execution(execution: UUID, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
     """An execution that has ended once more from its beginning, as a new one: its id, and whether it is new.
 
     With a key the same call again finds the same execution. Raises ExecutionUnknown, also when it is not the owner's
@@ -89,14 +89,16 @@ def rerun(execution: UUID, owner: UUID | None = None, key: str | None = None) ->
     before = reached.select_for_update(no_key=True).first()
     if before is None:
         raise ExecutionUnknown
-    if before.state not in states.OVER:
+    if before.state not in states.EXECUTION_TERMINAL:
         raise ExecutionRunning(f"This execution is {before.state}; one that has ended can be run again.")
     # Those of triggers have no owner in whose name a key would be unique.
     again = Execution.objects.filter(owner=before.owner_id, key=key, rerun_of=before) if key is not None else None
     if again is not None and (known := again.first()):
         return known.pk, False
-    plan = Plan(unexpired(before.definition), before.owner_id, before.inputs, key=key, rerun_of=before.pk)
-    if begun := begin([plan], conf().waiting_limit if owner else None):
+    plan = ExecutionPlan(
+        drop_past_deadlines(before.definition), before.owner_id, before.inputs, key=key, rerun_of=before.pk
+    )
+    if begun := begin_executions([plan], conf().waiting_limit if owner else None):
         return begun[0], True
     holder = Execution.objects.filter(owner=before.owner_id, key=key).first()
     if holder is None:
@@ -104,39 +106,41 @@ def rerun(execution: UUID, owner: UUID | None = None, key: str | None = None) ->
     raise KeyTaken(f"The key {key!r} was used before, for another execution.", execution=str(holder.pk))
 
 
-def unexpired(definition: dict[str, Any]) -> dict[str, Any]:
+def drop_past_deadlines(definition: dict[str, Any]) -> dict[str, Any]:
     """What was submitted, without moments that have passed: steps are not to expire by one of those."""
 
-    def kept(step: dict[str, Any]) -> dict[str, Any]:
+    def drop_past_deadline(step: dict[str, Any]) -> dict[str, Any]:
         until = step.get("good_until")
         is_past = until is not None and datetime.fromisoformat(until) <= timezone.now()
         step = {name: value for name, value in step.items() if not (name == "good_until" and is_past)}
         if step["action"]["type"] == "execution":
-            step["action"] = unexpired(step["action"])
+            step["action"] = drop_past_deadlines(step["action"])
         return step
 
     parts: dict[str, Any] = {
-        part: [kept(step) for step in definition[part]] for part in ("steps", "on_error") if part in definition
+        part: [drop_past_deadline(step) for step in definition[part]]
+        for part in ("steps", "on_error")
+        if part in definition
     }
     return {**definition, **parts}
 
 
-def begin(plans: list[Plan], waiting_limit: int | None = None) -> list[UUID]:
+def begin_executions(plans: list[ExecutionPlan], waiting_limit: int | None = None) -> list[UUID]:
     """Store executions, with the children that begin with them; the ids of those of `plans` that were not there. In the
     caller's transaction. Raises TooManyWaiting when so many jobs of the owner wait already; all plans are one's then.
     """
-    rows = written(plans)
-    stored = sql.rows(
+    rows = build_execution_rows(plans)
+    stored = sql.fetch_rows(
         "submit_executions",
-        executions=drafts.dumped(rows.executions),
-        steps=drafts.dumped(rows.steps),
-        edges=drafts.dumped(rows.edges),
+        executions=drafts.dump_sorted_json(rows.executions),
+        steps=drafts.dump_sorted_json(rows.steps),
+        edges=drafts.dump_sorted_json(rows.edges),
         owner=plans[0].owner,
         waiting_limit=waiting_limit,
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
     refuse_too_many(stored, 1, waiting_limit)
-    refuse_deserted(stored)
+    refuse_without_worker(stored)
     begin_children(row.child_of for row in stored if row.child_of)
     return list(dict.fromkeys(row.execution for row in stored))
 
@@ -144,14 +148,14 @@ def begin(plans: list[Plan], waiting_limit: int | None = None) -> list[UUID]:
 def begin_children(steps: Iterable[UUID]) -> None:
     """Begin the executions that waiting steps, or jobs, are. In the caller's transaction, which holds the roots of
     steps."""
-    if plans := children(list(steps)):
-        begin(plans)
+    if plans := plan_children(list(steps)):
+        begin_executions(plans)
 
 
-def children(steps: list[UUID]) -> list[Plan]:
-    begun = sql.rows("list_children_to_begin", steps=steps) if steps else []
+def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
+    begun = sql.fetch_rows("list_children_to_begin", steps=steps) if steps else []
     return [
-        Plan(
+        ExecutionPlan(
             {name: value for name, value in orjson.loads(row.action).items() if name != "type"},
             row.owner,
             orjson.loads(row.payload) if row.payload else {},
@@ -162,9 +166,9 @@ def children(steps: list[UUID]) -> list[Plan]:
     ]
 
 
-def written(plans: list[Plan]) -> Rows:
+def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
     """The rows to store."""
-    rows = Rows()
+    rows = ExecutionRows()
     for place, plan in enumerate(plans):
         steps, hooks = plan.definition["steps"], plan.definition.get("on_error", [])
         rows.executions.append(
@@ -177,7 +181,7 @@ def written(plans: list[Plan]) -> Rows:
                 "rerun_of": plan.rerun_of,
                 "name": plan.definition["name"],
                 "key": plan.key,
-                "fingerprint": drafts.fingerprint(plan.definition),
+                "fingerprint": drafts.compute_fingerprint(plan.definition),
                 "definition": plan.definition,
                 "inputs": plan.inputs,
                 "open_steps": len(steps),
@@ -191,7 +195,7 @@ def written(plans: list[Plan]) -> Rows:
                 {
                     "place": place,
                     "position": position,
-                    **as_job(step, plan),
+                    **build_step_job(step, plan),
                     "step": step["key"],
                     "is_hook": position >= len(steps),
                     "continue_on_failure": step.get("continue_on_failure", False),
@@ -201,18 +205,20 @@ def written(plans: list[Plan]) -> Rows:
     return rows
 
 
-def handed_on(definition: dict[str, Any], inputs: Any) -> int:
+def count_payload_bytes(definition: dict[str, Any], inputs: Any) -> int:
     """Bytes of the payloads that an execution and its children would store, and of the children's definitions."""
-    own = len(drafts.dumped(inputs))
+    own = len(drafts.dump_sorted_json(inputs))
     total = 0
-    for step in drafts.parts(definition):
-        total += len(drafts.dumped(step["payload"])) if "payload" in step else own
+    for step in drafts.steps_and_hooks(definition):
+        total += len(drafts.dump_sorted_json(step["payload"])) if "payload" in step else own
         if step["action"]["type"] == "execution":
-            total += 2 * len(drafts.dumped(step["action"])) + handed_on(step["action"], step.get("payload", inputs))
+            total += 2 * len(drafts.dump_sorted_json(step["action"])) + count_payload_bytes(
+                step["action"], step.get("payload", inputs)
+            )
     return total
 
 
-def as_job(step: dict[str, Any], plan: Plan) -> dict[str, Any]:
+def build_step_job(step: dict[str, Any], plan: ExecutionPlan) -> dict[str, Any]:
     """A step as the job that it is. Without a payload it gets the inputs of the execution."""
-    job = drafts.content({"payload": plan.inputs, **step})
-    return {**job, "needs": drafts.needed(step) if plan.require_worker else None}
+    job = drafts.build_job_content({"payload": plan.inputs, **step})
+    return {**job, "needs": drafts.required_tag_sets(step) if plan.require_worker else None}

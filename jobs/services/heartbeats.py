@@ -11,16 +11,16 @@ from uuid import UUID
 import orjson
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
-from controlplane.core.transactions import halved, named
+from controlplane.core.transactions import record_left_out, run_in_halves
 from jobs.conf import conf
 from jobs.errors import TooManyAttempts
 from jobs.models import TakenAttempt
-from jobs.services import cascade
-from jobs.services.recovery import report
+from jobs.services import propagation
+from jobs.services.recovery import log_ended_attempts
 from jobs.sql import sql
 from liveness.models import Server
 from liveness.services import heartbeats
-from liveness.services.heartbeats import Beat
+from liveness.services.heartbeats import ServerHeartbeat
 from liveness.services.results import ACCEPTED, UNAVAILABLE, results
 from liveness.services.tokens import ServerToken
 
@@ -30,7 +30,7 @@ twice its slots: what it holds, and as many again whose last report is not answe
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldAttempts:
     """The attempts a worker says it holds: claimed ones, and running ones with the pid of their process."""
 
     claimed: list[UUID] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainHeartbeat:
     """A heartbeat that says nothing new: where the server is already, and how it is."""
 
     token: ServerToken
@@ -50,11 +50,11 @@ class Plain:
     metrics: dict[str, Any] | None = None
 
 
-def record_plain(beats: list[Plain]) -> list[Any | None]:
+def record_plain_heartbeats(beats: list[PlainHeartbeat]) -> list[Any | None]:
     """Hear many servers in one statement: the row of each, or None for one that is to be heard by itself."""
     try:
-        with results.taken() as counts:
-            rows = sql.prepared(
+        with results.take_due_counts() as counts:
+            rows = sql.fetch_prepared(
                 "record_plain_heartbeats",
                 servers=[beat.token.server for beat in beats],
                 versions=[beat.token.version for beat in beats],
@@ -65,15 +65,17 @@ def record_plain(beats: list[Plain]) -> list[Any | None]:
     except (OperationalError, InterfaceError):
         results.count(UNAVAILABLE, len(beats))
         raise
-    found = {(row.id, row.token_version): row for row in rows}
-    heard = [found.get((beat.token.server, beat.token.version)) for beat in beats]
+    rows_by_token = {(row.id, row.token_version): row for row in rows}
+    recorded = [rows_by_token.get((beat.token.server, beat.token.version)) for beat in beats]
     # Of one server two may be said at once, the one that it RUNS, the other that it ends.
-    told = [row if row and beat.state in (None, row.state) else None for row, beat in zip(heard, beats, strict=True)]
-    results.count(ACCEPTED, len(told) - told.count(None))
-    return told
+    answers = [
+        row if row and beat.state in (None, row.state) else None for row, beat in zip(recorded, beats, strict=True)
+    ]
+    results.count(ACCEPTED, len(answers) - answers.count(None))
+    return answers
 
 
-def refuse_too_many(token: ServerToken, held: Held) -> None:
+def refuse_too_many(token: ServerToken, held: HeldAttempts) -> None:
     """Raises TooManyAttempts. Only who lists so many has a look taken at his slots, in a round trip of its own."""
     lists = {"claimed and running": len(held.claimed) + len(held.running), "stopped": len(held.stopped or [])}
     name, listed = max(lists.items(), key=itemgetter(1))
@@ -86,17 +88,17 @@ def refuse_too_many(token: ServerToken, held: Held) -> None:
         )
 
 
-def record(token: ServerToken, beat: Beat, held: Held) -> Any:
+def record_worker_heartbeat(token: ServerToken, beat: ServerHeartbeat, held: HeldAttempts) -> Any:
     """Hear a worker: its row, with the attempts to `cancel` and those it `lost`. See liveness.services.heartbeats."""
 
     refuse_too_many(token, held)
     listed = list(dict.fromkeys([*held.claimed, *held.running]))
 
-    def some(attempts: Sequence[UUID], *, is_part: bool = False) -> list[Any]:
+    def record_attempts(attempts: Sequence[UUID], *, is_part: bool = False) -> list[Any]:
         running = [attempt for attempt in attempts if attempt in held.running]
         # Where the server changes its state, a part of that transaction, which goes on without what cannot be written.
-        with results.taken() as counts, transaction.atomic() if is_part else nullcontext():
-            return sql.rows(
+        with results.take_due_counts() as counts, transaction.atomic() if is_part else nullcontext():
+            return sql.fetch_rows(
                 "record_worker_heartbeat",
                 server=token.server,
                 version=token.version,
@@ -105,23 +107,23 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
                 pids=[held.running[attempt] for attempt in running],
                 listed=listed,
                 stopped=held.stopped,
-                **beat.params(),
+                **beat.statement_parameters(),
                 **counts,
             )
 
-    def left_out(attempt: UUID, error: DatabaseError) -> list[Any]:
-        named("heartbeats of attempts", attempt, error)
-        return some([])
+    def leave_out_attempt(attempt: UUID, error: DatabaseError) -> list[Any]:
+        record_left_out("heartbeats of attempts", attempt, error)
+        return record_attempts([])
 
-    def once(token: ServerToken, beat: Beat, *, is_part: bool = False) -> Any | None:
-        heard = halved(partial(some, is_part=is_part), listed, left_out)
-        return heard[-1]._replace(lost=list({attempt for row in heard for attempt in row.lost})) if heard else None
+    def record_once(token: ServerToken, beat: ServerHeartbeat, *, is_part: bool = False) -> Any | None:
+        rows = run_in_halves(partial(record_attempts, is_part=is_part), listed, leave_out_attempt)
+        return rows[-1]._replace(lost=list({attempt for row in rows for attempt in row.lost})) if rows else None
 
-    def reactivated(server: Server) -> None:
+    def end_forgotten_attempts(server: Server) -> None:
         # What it still lists was not given away meanwhile; of the rest it knows nothing any more.
         if not held.is_complete:
             return
-        ended = sql.rows(
+        ended = sql.fetch_rows(
             "lock_roots_of_held_steps",
             "end_forgotten_attempts",
             server=server.pk,
@@ -130,7 +132,7 @@ def record(token: ServerToken, beat: Beat, held: Held) -> Any:
         )
         # It said itself that it does not run them.
         TakenAttempt.objects.filter(server_id=server.pk).exclude(attempt_id__in=held.running).delete()
-        report(ended)
-        cascade.run_counted(ended)
+        log_ended_attempts(ended)
+        propagation.propagate_counted_ends(ended)
 
-    return heartbeats.record(token, beat, once, reactivated)
+    return heartbeats.record_heartbeat(token, beat, record_once, end_forgotten_attempts)

@@ -14,7 +14,7 @@ import orjson
 import structlog
 
 from controlplane.core.problems import Problem
-from controlplane.core.transactions import atomic
+from controlplane.core.transactions import retried_atomic
 from jobs import states
 from jobs.conf import conf
 from jobs.errors import (
@@ -29,33 +29,33 @@ from jobs.errors import (
     TryAgain,
 )
 from jobs.models import Attempt, WorkerJob
-from jobs.services import cancellation, cascade, executions
+from jobs.services import cancellation, executions, propagation
 from jobs.sql import sql
 from jobs.states import JobKind, JobState
 
 log = structlog.get_logger()
 
 
-def cancel(job: UUID, by: str, owner: UUID | None = None) -> None:
+def cancel_job(job: UUID, by: str, owner: UUID | None = None) -> None:
     """A waiting job is CANCELLED now; a live one when its worker confirms, unless it completes first; what is an
     execution when that is.
 
     Asking again changes nothing.
     """
-    before, done = act(["cancel_job"], job, owner)
+    before, done = apply_statements(["cancel_job"], job, owner)
     if before.state in states.TERMINAL:
-        raise refusal(before)
+        raise explain_refusal(before)
     if before.state == JobState.BLOCKED:
-        if not cancellation.cancel_blocked(job, before.execution):
-            return cancel(job, by, owner)  # it has just been freed
+        if not cancellation.cancel_blocked_step(job, before.execution):
+            return cancel_job(job, by, owner)  # it has just been freed
     elif before.child is not None:
-        return cancellation.cancel(before.child, by)
+        return cancellation.cancel_execution(before.child, by)
     if done[0]:
         log.info("Cancel requested" if before.is_held else "Job cancelled", job=str(job), actor=by)
     return None
 
 
-def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
+def resubmit_job(job: UUID, by: str, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
     """A live job is taken from its worker and waits again, counted as no loss; one that ended without success is
     submitted anew, with `key`, so that the same call again finds the same job. A step that has ended stays as it is,
     for its execution has moved on: that can be run again.
@@ -63,15 +63,15 @@ def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = No
     The job to look at from now on, and whether it is new. With a key the same call again does nothing more. Raises
     KeyTaken when another job has the key.
     """
-    why = f"resubmitted by {name(by)}"
+    why = f"resubmitted by {actor_name(by)}"
     error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
-    before, (moved, copied) = act(
+    before, (moved, copied) = apply_statements(
         ["move_job", "resubmit_ended_job"], job, owner,
         event="MOVED", error=error and orjson.dumps(error).decode(), actor=by, reason=why, key=key,
     )  # fmt: skip
     if copied:
         if copied[0].is_execution:
-            atomic(executions.begin_children)([copied[0].id])
+            retried_atomic(executions.begin_children)([copied[0].id])
         log.info("Job submitted again", job=str(job), actor=by, new=str(copied[0].id))
         return copied[0].id, True
     if moved:
@@ -86,11 +86,11 @@ def resubmit(job: UUID, by: str, owner: UUID | None = None, key: str | None = No
             f"This step is {before.state} and its execution has moved on: run the execution again.", state=before.state
         )
     if key is not None and before.state in states.TERMINAL - {JobState.COMPLETED}:
-        return copy_with(key, job), False
-    raise refusal(before)
+        return find_resubmitted_copy(key, job), False
+    raise explain_refusal(before)
 
 
-def copy_with(key: str, job: UUID) -> UUID:
+def find_resubmitted_copy(key: str, job: UUID) -> UUID:
     """The job that a resubmission of this one with the same key has made."""
     owner = WorkerJob.objects.filter(pk=job).values("owner")
     holder = WorkerJob.objects.filter(owner__in=owner, key=key).first()
@@ -101,11 +101,11 @@ def copy_with(key: str, job: UUID) -> UUID:
     return holder.pk
 
 
-def fail(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> None:
+def fail_job(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> None:
     """A job that waits or is live is FAILED with FAILED_BY_OPERATOR, and never retried."""
-    why = f"failed by {name(by)}"
+    why = f"failed by {actor_name(by)}"
     error = {"code": "FAILED_BY_OPERATOR", "message": reason or why, "by": by}
-    before, _ = act(
+    before, _ = apply_statements(
         ["fail_job"],
         job,
         owner,
@@ -118,44 +118,46 @@ def fail(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> Non
     if before.state == JobState.BLOCKED:
         raise JobBlocked(state=before.state)
     if before.state in states.TERMINAL or before.child is not None:
-        raise refusal(before)
+        raise explain_refusal(before)
     log.info("Job failed by hand", job=str(job), actor=by, reason=reason)
 
 
-def act(statements: list[str], job: UUID, owner: UUID | None, **said: Any) -> tuple[Any, list[list[Any]]]:
+def apply_statements(
+    statements: list[str], job: UUID, owner: UUID | None, **parameters: Any
+) -> tuple[Any, list[list[Any]]]:
     """The job as it was found, and the rows of each statement on it. Raises JobUnknown."""
 
-    def attempt(*, with_consequences: bool) -> tuple[Any, list[list[Any]]]:
+    def apply_once(*, with_consequences: bool) -> tuple[Any, list[list[Any]]]:
         roots = ["lock_root_of_job"] * with_consequences
-        found, *done = sql.sets(
+        jobs, *done = sql.fetch_result_sets(
             *roots, "lock_job", *statements, job=job, owner=owner, with_consequences=with_consequences,
-            max_resubmissions=conf().max_resubmissions, **said,
+            max_resubmissions=conf().max_resubmissions, **parameters,
         )[len(roots):]  # fmt: skip
-        if not found:
+        if not jobs:
             raise JobUnknown
-        return found[0], done
+        return jobs[0], done
 
-    before, done = attempt(with_consequences=False)
-    if is_open(before) and (before.execution is not None or before.kind == JobKind.TRIGGER):
-        return with_consequences(attempt)
+    before, done = apply_once(with_consequences=False)
+    if is_open_job(before) and (before.execution is not None or before.kind == JobKind.TRIGGER):
+        return apply_with_consequences(apply_once)
     return before, done
 
 
-@atomic
-def with_consequences(attempt: Callable[..., tuple[Any, list[list[Any]]]]) -> tuple[Any, list[list[Any]]]:
+@retried_atomic
+def apply_with_consequences(apply_once: Callable[..., tuple[Any, list[list[Any]]]]) -> tuple[Any, list[list[Any]]]:
     """The same once more, and what it moves on."""
-    before, done = attempt(with_consequences=True)
-    if is_open(before):
-        cascade.run([before])
+    before, done = apply_once(with_consequences=True)
+    if is_open_job(before):
+        propagation.propagate_ends([before])
     return before, done
 
 
-def is_open(job: Any) -> bool:
+def is_open_job(job: Any) -> bool:
     """Whether a job waits or is live; the others move nothing on."""
     return job.state == JobState.PENDING or job.is_held
 
 
-def refusal(job: Any) -> Problem:
+def explain_refusal(job: Any) -> Problem:
     """Why nothing applies to a job that does not wait."""
     if job.child is not None and job.state not in states.TERMINAL:
         return StepHasChild(f"It is the execution {job.child}: act on that.", child=str(job.child))
@@ -164,5 +166,5 @@ def refusal(job: Any) -> Problem:
     return JobEnded(f"This job is {job.state}: nothing changes it any more.", state=job.state)
 
 
-def name(by: str) -> str:
+def actor_name(by: str) -> str:
     return by.partition(":")[2]

@@ -7,12 +7,12 @@ from jobs.errors import NotQuarantined
 from jobs.models import WorkerJob
 
 
-def dismiss(job: UUID) -> None:
+def dismiss_job(job: UUID) -> None:
     """Somebody has looked: it leaves the quarantine. Raises NotQuarantined."""
-    if not leave(job):
+    if not leave_quarantine(job):
         raise NotQuarantined
 
 
-def leave(job: UUID) -> bool:
+def leave_quarantine(job: UUID) -> bool:
     """Whether it was in quarantine, which it is not any more."""
     return WorkerJob.objects.quarantined().filter(pk=job).update(dismissed_at=ClockTimestamp()) == 1

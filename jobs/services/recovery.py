@@ -11,36 +11,38 @@ from typing import Any
 import structlog
 
 from jobs.conf import conf
-from jobs.services import cascade
+from jobs.services import propagation
 from jobs.sql import sql
 
 log = structlog.get_logger()
 
 BATCH = 5000
-LISTED = 100
+LOGGED_LIMIT = 100
 """Jobs of a batch that the log names; the statements tell no more of each sort (`ends_to_propagate`)."""
-UNSAID = ("state", "job_state", "jobs", "listed", "attempts")
+UNLOGGED_COLUMNS = ("state", "job_state", "jobs", "listed", "attempts")
 
 
-def recover(batch: int = BATCH) -> dict[str, int]:
+def recover_attempts(batch: int = BATCH) -> dict[str, int]:
     """Recover the attempts of every lost server; how many ended how.
 
     Any number may run at once: what one holds, the others skip.
     """
 
-    return in_batches("recover_attempts", batch, max_resubmissions=conf().max_resubmissions)
+    return sweep_in_batches("recover_attempts", batch, max_resubmissions=conf().max_resubmissions)
 
 
-def in_batches(
-    name: str, batch: int = BATCH, progress: Callable[[int], None] = lambda count: None, **said: Any
+def sweep_in_batches(
+    name: str, batch: int = BATCH, progress: Callable[[int], None] = lambda count: None, **parameters: Any
 ) -> dict[str, int]:
     """Sweep, each time in a transaction of its own, until a batch is not full; how many ended how."""
     ended: Counter[str] = Counter()
     left_out: list[Any] = []
     while True:
         known = len(left_out)
-        counts = sql.sweep(name, then=cascade.run_counted, left_out=left_out, batch=batch, **said)
-        report(counts)
+        counts = sql.sweep_rows(
+            name, then=propagation.propagate_counted_ends, left_out=left_out, batch=batch, **parameters
+        )
+        log_ended_attempts(counts)
         for count in counts:
             ended[count.state] += count.jobs
         done = sum(count.jobs for count in counts)
@@ -49,17 +51,21 @@ def in_batches(
             return dict(ended)
 
 
-def report(counts: list[Any]) -> None:
+def log_ended_attempts(counts: list[Any]) -> None:
     """A line of the log for each that ended, and from LISTED of a batch on one for all that ended alike: they may be a
     hundred thousand."""
-    left = LISTED
+    left = LOGGED_LIMIT
     for count in counts:
-        said = {name: value for name, value in count._asdict().items() if name not in (*cascade.PASSED_ON, *UNSAID)}
+        fields = {
+            name: value
+            for name, value in count._asdict().items()
+            if name not in (*propagation.PROPAGATED_COLUMNS, *UNLOGGED_COLUMNS)
+        }
         attempts = getattr(count, "attempts", None)
         event = f"Attempt {count.state}, job {count.job_state}" if attempts else f"Job {count.state}"
         for place, job in enumerate(count.listed[:left]):
             of = {"attempt": str(attempts[place])} if attempts else {}
-            log.warning(event, job=str(job), **of, **said)
+            log.warning(event, job=str(job), **of, **fields)
         if (more := count.jobs - len(count.listed[:left])) > 0:
-            log.warning(f"{event}: more of them", jobs=more, **said)
+            log.warning(f"{event}: more of them", jobs=more, **fields)
         left = max(0, left - count.jobs)

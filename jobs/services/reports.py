@@ -52,7 +52,7 @@ class Result:
     detail: str | None = None
 
 
-def too_large(report: Report) -> tuple[str, str] | None:
+def explain_oversize(report: Report) -> tuple[str, str] | None:
     """The code and the sentence with which a report is refused for its size."""
     for name in ("output", "error"):
         content = getattr(report, name)

@@ -12,11 +12,11 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError
 
-from controlplane.core.transactions import atomic, is_cut_off, named
+from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic
 from jobs.conf import conf
 from jobs.sql import sql
 from liveness.conf import conf as liveness
-from liveness.services.retention import Pruning, Span, events, heartbeats
+from liveness.services.retention import Pruning, Span, event_pruning, heartbeat_pruning
 
 log = structlog.get_logger()
 
@@ -35,23 +35,27 @@ class PruneFailed(Exception):
 
 
 class JobPruning(Pruning):
-    @atomic
+    @retried_atomic
     def delete(self, span: Span) -> int:
-        ids = [row.id for row in sql.rows("lock_old_jobs", after=span.after, last=span.last, **self.before)]
+        ids = [row.id for row in sql.fetch_rows("lock_old_jobs", after=span.after, last=span.last, **self.before)]
         # A statement of its own: it also sees the late reports that came before the jobs were held.
-        return sql.rows("delete_jobs", ids=ids)[0].deleted
+        return sql.fetch_rows("delete_jobs", ids=ids)[0].deleted
 
 
 class ExecutionPruning(Pruning):
-    @atomic
+    @retried_atomic
     def delete(self, span: Span) -> int:
-        roots = [row.id for row in sql.rows("lock_old_executions", after=span.after, last=span.last, **self.before)]
-        while steps := [row.id for row in sql.rows("list_steps", roots=roots, batch=STEPS_BATCH)]:
-            sql.rows("delete_jobs", ids=steps)
-        return sql.rows("delete_executions", roots=roots)[0].deleted
+        roots = [
+            row.id for row in sql.fetch_rows("lock_old_executions", after=span.after, last=span.last, **self.before)
+        ]
+        while steps := [row.id for row in sql.fetch_rows("list_steps", roots=roots, batch=STEPS_BATCH)]:
+            sql.fetch_rows("delete_jobs", ids=steps)
+        return sql.fetch_rows("delete_executions", roots=roots)[0].deleted
 
 
-def prune(*, dry_run: bool = False, tell: Callable[[str, int, int], None] = lambda *_: None) -> dict[str, int]:
+def prune_old_rows(
+    *, dry_run: bool = False, report_progress: Callable[[str, int, int], None] = lambda *_: None
+) -> dict[str, int]:
     """Delete what is past its retention; how many of what. With `dry_run`, only count it.
 
     Calls `tell(kind, deleted, total)` when a kind is counted, and after each batch.
@@ -59,43 +63,43 @@ def prune(*, dry_run: bool = False, tell: Callable[[str, int, int], None] = lamb
     """
     done: dict[str, int] = {}
     failed = []
-    for pruning in prunings():
-        spans = list(pruning.spans())
+    for pruning in list_prunings():
+        spans = list(pruning.list_due_spans())
         total = sum(span.due for span in spans)
         done[pruning.name] = total if dry_run else 0
-        tell(pruning.name, 0, total)
+        report_progress(pruning.name, 0, total)
         for span in [] if dry_run else spans:
-            deleted, is_whole = without_bad(pruning, span)
+            deleted, is_whole = delete_span(pruning, span)
             done[pruning.name] += deleted
             if not is_whole:
                 failed.append(pruning.name)
-            tell(pruning.name, done[pruning.name], total)
+            report_progress(pruning.name, done[pruning.name], total)
     log.info("Would prune" if dry_run else "Pruned", **done)
     if failed:
         raise PruneFailed(sorted(set(failed)), done)
     return done
 
 
-def without_bad(pruning: Pruning, span: Span) -> tuple[int, bool]:
+def delete_span(pruning: Pruning, span: Span) -> tuple[int, bool]:
     """Delete what is due in a span, and when that fails in each half of it: how many, and whether it was all."""
     try:
         return pruning.delete(span), True
     except DatabaseError as error:
-        if is_cut_off(error):
+        if is_transient_error(error):
             raise
         after, last = int(span.after), int(span.last)
         if last - after <= 1:
-            named(f"pruning of {pruning.name}", span.last, error)
+            record_left_out(f"pruning of {pruning.name}", span.last, error)
             return 0, False
     middle = type(span.after)(int=(after + last) // 2) if isinstance(span.after, UUID) else (after + last) // 2
     first, second = (
-        without_bad(pruning, Span(span.after, middle, span.due)),
-        without_bad(pruning, Span(middle, span.last, span.due)),
+        delete_span(pruning, Span(span.after, middle, span.due)),
+        delete_span(pruning, Span(middle, span.last, span.due)),
     )
     return first[0] + second[0], first[1] and second[1]
 
 
-def prunings() -> list[Pruning]:
+def list_prunings() -> list[Pruning]:
     """What there is to do, in order, as of one reading of the database's clock."""
     kept = {
         "jobs": conf().job_retention,
@@ -105,17 +109,17 @@ def prunings() -> list[Pruning]:
         "server_heartbeats": liveness().heartbeat_retention,
         "attempt_heartbeats": conf().heartbeat_retention,
     }
-    before = sql.rows("read_retention_limits", **kept)[0]
+    before = sql.fetch_rows("read_retention_limits", **kept)[0]
     executions = {"executions": before.executions}
     return [
         ExecutionPruning("executions", sql, FIRST, executions, EXECUTIONS_BATCH),
         Pruning("slots", sql, 0, executions),
-        jobs(before.jobs),
+        job_pruning(before.jobs),
         Pruning("servers", sql, FIRST, {"servers": before.servers, "jobs": before.jobs, **executions}, BATCH),
-        events(before.events),
-        heartbeats(before.server_heartbeats, before.attempt_heartbeats),
+        event_pruning(before.events),
+        heartbeat_pruning(before.server_heartbeats, before.attempt_heartbeats),
     ]
 
 
-def jobs(before: datetime | None) -> Pruning:
+def job_pruning(before: datetime | None) -> Pruning:
     return JobPruning("jobs", sql, FIRST, {"jobs": before}, BATCH)

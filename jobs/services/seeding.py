@@ -22,7 +22,9 @@ class NotEmpty(Exception):
 
 
 @transaction.atomic
-def seed(servers: int, jobs: int, *, force: bool = False, tell: Callable[[str, int], None] = lambda *_: None) -> None:
+def seed_database(
+    servers: int, jobs: int, *, force: bool = False, report_progress: Callable[[str, int], None] = lambda *_: None
+) -> None:
     """Add so many servers and jobs, all or none; calls `tell(what, done)` after each batch.
 
     Raises NotEmpty unless there is nothing yet, or `force`.
@@ -31,30 +33,30 @@ def seed(servers: int, jobs: int, *, force: bool = False, tell: Callable[[str, i
         raise NotEmpty
     # A digest that belongs to no text: nobody comes in by this token.
     token = ApiToken.objects.create(name="seed", role="client", prefix="seed", digest=secrets.token_bytes(32))
-    sql.rows("relax_guards", triggers=first_states())
+    sql.fetch_rows("relax_guards", triggers=list_first_state_guards())
     # More than the jobs that are made to run on each.
-    said = {"token": token.pk, "interval": HEARTBEAT_INTERVAL, "timeout": TIMEOUT}
+    shared = {"token": token.pk, "interval": HEARTBEAT_INTERVAL, "timeout": TIMEOUT}
     capacity = max(4, math.ceil(jobs / servers * 0.02))
     workers: list[Any] = []
     for first in range(1, servers + 1, SERVERS_A_BATCH):
         last = min(first + SERVERS_A_BATCH - 1, servers)
-        workers += sql.rows("make_servers", first=first, last=last, capacity=capacity, **said)
-        tell("servers", last)
+        workers += sql.fetch_rows("make_servers", first=first, last=last, capacity=capacity, **shared)
+        report_progress("servers", last)
     ids = {"workers": [row.id for row in workers], "working": [row.id for row in workers if row.works]}
     for first in range(1, jobs + 1, JOBS_A_BATCH):
         last = min(first + JOBS_A_BATCH - 1, jobs)
-        sql.rows("make_jobs", first=first, last=last, jobs=jobs, owner=token.pk, **ids)
-        tell("jobs", last)
+        sql.fetch_rows("make_jobs", first=first, last=last, jobs=jobs, owner=token.pk, **ids)
+        report_progress("jobs", last)
 
 
-def first_states() -> list[str]:
+def list_first_state_guards() -> list[str]:
     """The triggers that let a row begin in its first state only."""
     models: list[Any] = [Server, WorkerJob, Attempt]
     guards = [(trigger, model) for model in models for trigger in model._meta.triggers]
     return [trigger.get_pgid(model) for trigger, model in guards if trigger.name == "legal_beginning"]
 
 
-def tidy() -> None:
+def vacuum_tables() -> None:
     """What autovacuum would do in a while: reads are planned by how things are now. Not in a transaction."""
     with connection.cursor() as cursor:
         cursor.execute(f"vacuum (analyze) {TABLES}")

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from controlplane.core.transactions import atomic
+from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.errors import KeyTaken, TryAgain, refuse_deserted, refuse_too_many
+from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
 from jobs.models import WorkerJob
 from jobs.services import drafts as drafting
 from jobs.services import executions
@@ -16,20 +16,22 @@ from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
 
 
-@atomic
-def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = JobKind.TASK) -> list[tuple[UUID, bool]]:
+@retried_atomic
+def submit_jobs(
+    owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = JobKind.TASK
+) -> list[tuple[UUID, bool]]:
     """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's.
 
     The same key again finds the same job. Raises KeyTaken when its content is another, TooManyWaiting when new ones
     would pass the limit of the owner, and what is in the way when a new one requires a worker and none is eligible now,
     however full. One that is an execution begins at once.
     """
-    drafts = list(written(jobs))
-    stored = sql.rows(
+    drafts = list(build_job_rows(jobs))
+    stored = sql.fetch_rows(
         "submit_jobs",
         owner=owner and owner.pk,
         kind=kind,
-        jobs=drafting.dumped(drafts),
+        jobs=drafting.dump_sorted_json(drafts),
         waiting_limit=conf().waiting_limit if owner else None,
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
@@ -45,12 +47,12 @@ def submit(owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = J
         if bytes(job.fingerprint).hex() != draft["fingerprint"]:
             raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
     refuse_too_many(stored, len(stored), conf().waiting_limit)
-    refuse_deserted(stored)
+    refuse_without_worker(stored)
     executions.begin_children([row.id for row in stored if row.is_execution])
     return [(ids.get(place) or by_key[draft["key"]].pk, place in ids) for place, draft in enumerate(drafts)]
 
 
-def written(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def build_job_rows(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows to store."""
     for place, job in enumerate(jobs):
-        yield {"place": place, "key": job.get("key"), **drafting.content(job)}
+        yield {"place": place, "key": job.get("key"), **drafting.build_job_content(job)}

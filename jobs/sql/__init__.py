@@ -1,10 +1,16 @@
 """The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
 
-from controlplane.core.sql_book import define
+from controlplane.core.sql_book import define_states
 from controlplane.core.statements import Statements
 from jobs import states
 from liveness import sql as liveness_sql  # noqa: F401 - names the lists of states that these statements share
 
-define(LIVE=states.LIVE, OPEN=states.OPEN, TERMINAL=states.TERMINAL, INTERRUPTED=states.INTERRUPTED, OVER=states.OVER)
+define_states(
+    LIVE=states.LIVE,
+    OPEN=states.OPEN,
+    TERMINAL=states.TERMINAL,
+    INTERRUPTED=states.INTERRUPTED,
+    EXECUTION_TERMINAL=states.EXECUTION_TERMINAL,
+)
 
 sql = Statements("jobs")

@@ -13,34 +13,34 @@ select e.id, e.timeout_seconds
 -- Their roots are held (`lock_roots`).
 -- takes: error jsonb, executions uuid[]
 -- returns: id uuid
-with recursive stopping (id, error) as (
+with recursive executions_to_stop (id, error) as (
     select e.id, %(error)s::jsonb from jobs_execution e
      where e.id = any(%(executions)s::uuid[]) and e.state = 'RUNNING'
      union
     select c.id, jsonb_build_object('code', 'PARENT_CANCELLED', 'message', 'The execution that it is a step of ends')
-      from stopping
-      join jobs_workerjob p on p.execution_id = stopping.id
+      from executions_to_stop
+      join jobs_workerjob p on p.execution_id = executions_to_stop.id
       join jobs_execution c on c.parent_step_id = p.id and c.state = 'RUNNING'
 ),
-stopped as (
+stopped_executions as (
     update jobs_execution e
-       set state = 'CANCELLING', cancel_requested_at = clock_timestamp(), error = stopping.error
-      from (select id, (array_agg(error order by error ->> 'code'))[1] as error from stopping group by id) stopping
-     where e.id = stopping.id
+       set state = 'CANCELLING', cancel_requested_at = clock_timestamp(), error = executions_to_stop.error
+      from (select id, (array_agg(error order by error ->> 'code'))[1] as error from executions_to_stop group by id) executions_to_stop
+     where e.id = executions_to_stop.id
  returning e.id, {{timed_out(e)}} as calls_hooks
 ),
-noted as (
+new_events as (
     insert into jobs_executionevent (execution_id, code, line)
-    select id, %(error)s::jsonb ->> 'code', %(error)s::jsonb ->> 'message' from stopping
+    select id, %(error)s::jsonb ->> 'code', %(error)s::jsonb ->> 'message' from executions_to_stop
      where error ->> 'code' = 'EXECUTION_TIMEOUT'
 ),
-cancelled as (
+cancelled_jobs as (
     update jobs_workerjob j
        set state = 'CANCELLED', finished_at = clock_timestamp(), passed_on = j.is_hook
-      from stopped
-     where j.execution_id = stopped.id and j.state = 'BLOCKED' and not (j.is_hook and stopped.calls_hooks)
+      from stopped_executions
+     where j.execution_id = stopped_executions.id and j.state = 'BLOCKED' and not (j.is_hook and stopped_executions.calls_hooks)
 )
-select id from stopped
+select id from stopped_executions
 
 -- statement: find_halting_trees
 -- The trees in which steps wait or are live though their execution is being cancelled.
@@ -61,7 +61,7 @@ select r.id
 -- held (`lock_roots`).
 -- takes: root uuid, batch bigint
 -- returns: execution uuid
-with stray as materialized (
+with steps_to_halt as materialized (
     select j.id
       from jobs_execution e
       join jobs_workerjob j on j.execution_id = e.id
@@ -72,8 +72,8 @@ with stray as materialized (
 )
 update jobs_workerjob j
    set {{cancellation_of(j)}}
-  from stray
- where j.id = stray.id
+  from steps_to_halt
+ where j.id = steps_to_halt.id
 returning j.execution_id as execution
 
 -- statement: cancel_blocked_step

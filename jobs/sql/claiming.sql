@@ -11,77 +11,77 @@ select s.id from liveness_server s where s.id = %(server)s for no key update
 -- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, only uuid[], most bigint
 -- returns: server uuid, id uuid, number int, job uuid, kind text, action jsonb, payload jsonb, timeout_seconds float8,
 --   execution uuid, step text
-with recursive me as (
+with recursive worker as (
     select s.id, s.tags, s.max_concurrent
       from liveness_server s
      where s.id = %(server)s and s.token_version = %(version)s and {{may_get_work(s)}}
 ),
-repeated as (
+repeated_claim as (
     -- Whatever has become of the server since, its attempts are its own: a claim whose answer was lost is answered.
     select a.id, a.number, a.job_id, a.state, a.server_id
       from jobs_attempt a join liveness_server s on s.id = a.server_id
      where a.request_id = %(request)s and s.id = %(server)s
-       and s.token_version = %(version)s and s.state not in {{GONE}}
+       and s.token_version = %(version)s and s.state not in {{RETIRED}}
 ),
-room as (
-    select least(%(limit)s, me.max_concurrent - (
-               select count(*) from jobs_attempt a where a.server_id = me.id and a.state in {{LIVE}})) as jobs
-      from me where not exists (select from repeated)
+capacity as (
+    select least(%(limit)s, worker.max_concurrent - (
+               select count(*) from jobs_attempt a where a.server_id = worker.id and a.state in {{LIVE}})) as jobs
+      from worker where not exists (select from repeated_claim)
 ),
 {{pending_tag_sets}},
-picked as (
-    select waiting.id as job_id
-      from me
-      join tag_sets on tag_sets.tags <@ me.tags
+picked_jobs as (
+    select waiting_jobs.id as job_id
+      from worker
+      join tag_sets on tag_sets.tags <@ worker.tags
      cross join lateral (
            select j.id, j.priority, j.available_at
              from jobs_workerjob j
             where j.state = 'PENDING' and j.required_tags = tag_sets.tags
               and j.available_at <= (select clock_timestamp())
               and (j.good_until is null or j.good_until > (select clock_timestamp()))
-              and not me.id = any(j.refused_by)
+              and not worker.id = any(j.refused_by)
               and not {{waits_for_previous_attempt(j)}}
               and not {{stopped_by_execution(j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             order by j.priority desc, j.available_at, j.id
-            limit coalesce((select greatest(jobs, 0) from room), 0)
+            limit coalesce((select greatest(jobs, 0) from capacity), 0)
               for no key update skip locked
-           ) waiting
-     order by waiting.priority desc, waiting.available_at, waiting.id
-     limit coalesce((select greatest(jobs, 0) from room), 0)
+           ) waiting_jobs
+     order by waiting_jobs.priority desc, waiting_jobs.available_at, waiting_jobs.id
+     limit coalesce((select greatest(jobs, 0) from capacity), 0)
 ),
 fitting as (
     -- As many as one answer holds, the first in any case; the others are for the next claim.
     select sized.job_id
-      from (select picked.job_id, size.bytes, sum(size.bytes) over (
-                       order by picked.place rows between unbounded preceding and current row) as total
-              from (select job_id, row_number() over () as place from picked) picked
+      from (select picked_jobs.job_id, size.bytes, sum(size.bytes) over (
+                       order by picked_jobs.place rows between unbounded preceding and current row) as total
+              from (select job_id, row_number() over () as place from picked_jobs) picked_jobs
              cross join lateral (
                    select octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0) as bytes
-                     from jobs_workerjob j where j.id = picked.job_id offset 0
+                     from jobs_workerjob j where j.id = picked_jobs.job_id offset 0
                    ) size
            ) sized
      where sized.total - sized.bytes < %(most)s
 ),
-held as (
+claimed_jobs as (
     update jobs_workerjob j
        set state = 'CLAIMED', attempt_id = uuid7(), attempt_count = j.attempt_count + 1
      where j.id = any(array(select job_id from fitting))
  returning j.attempt_id as id, j.attempt_count as number, j.id as job_id
 ),
-attempts as (
+new_attempts as (
     insert into jobs_attempt (id, job_id, number, server_id, request_id)
-    select id, job_id, number, %(server)s, %(request)s from held
+    select id, job_id, number, %(server)s, %(request)s from claimed_jobs
 ),
-given as (
-    select * from held
+given_attempts as (
+    select * from claimed_jobs
     union all
-    select id, number, job_id from repeated where state in {{LIVE}}
+    select id, number, job_id from repeated_claim where state in {{LIVE}}
 )
-select coalesce(me.id, (select server_id from repeated limit 1)) as server, given.id, given.number, j.id as job, j.kind, j.action, j.payload,
+select coalesce(worker.id, (select server_id from repeated_claim limit 1)) as server, given_attempts.id, given_attempts.number, j.id as job, j.kind, j.action, j.payload,
        j.timeout_seconds, j.execution_id as execution, j.step
-  from (select 1) one
-  left join me on true
-  left join given on true
-  left join lateral (select * from jobs_workerjob j where j.id = given.job_id offset 0) j on true
+  from (select 1) single_row
+  left join worker on true
+  left join given_attempts on true
+  left join lateral (select * from jobs_workerjob j where j.id = given_attempts.job_id offset 0) j on true
  order by j.priority desc, j.available_at, j.id

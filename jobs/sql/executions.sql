@@ -2,13 +2,13 @@
 -- Store executions with their steps: those that depend on nothing are PENDING at once. One whose key is known, or whose
 -- parent step has its child, is left out. The steps that are executions themselves are for the caller to start.
 -- takes: executions jsonb, steps jsonb, edges jsonb, staleness_multiplier float8, waiting_limit int, owner uuid
--- returns: place int, execution uuid, child_of uuid, in_the_way jsonb, waiting bigint
+-- returns: place int, execution uuid, child_of uuid, missing_worker jsonb, waiting bigint
 with planned as materialized (
     select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
         place int, parent_step uuid, root uuid, owner uuid, trigger uuid, rerun_of uuid, name text, key text,
         fingerprint text, definition jsonb, inputs jsonb, open_steps int, timeout_seconds float8)
 ),
-begun as (
+new_executions as (
     insert into jobs_execution (
         id, root_id, parent_step_id, owner_id, trigger_id, rerun_of_id, name, key, fingerprint, definition, inputs,
         open_steps, timeout_seconds)
@@ -18,37 +18,37 @@ begun as (
         on conflict do nothing
  returning id, owner_id
 ),
-said as materialized (
-    select uuid7() as id, begun.id as execution, begun.owner_id as owner, s.*
+submitted as materialized (
+    select uuid7() as id, new_executions.id as execution, new_executions.owner_id as owner, s.*
       from jsonb_to_recordset(%(steps)s::jsonb) as s(
                place int, position int, step text, is_hook bool, continue_on_failure bool, waits_for int,
                fingerprint text, {{job_columns_in_json}})
       join planned using (place)
-      join begun on begun.id = planned.id
+      join new_executions on new_executions.id = planned.id
 ),
-stored as (
+new_steps as (
     insert into jobs_workerjob (
         id, owner_id, execution_id, step, position, is_hook, continue_on_failure, waits_for, state, fingerprint,
         available_at, {{job_columns}})
     select id, owner, execution, step, position, is_hook, continue_on_failure, waits_for,
            case when is_hook or waits_for > 0 then 'BLOCKED' else 'PENDING' end, decode(fingerprint, 'hex'),
            coalesce(available_at, clock_timestamp()), {{job_columns}}
-      from said order by place, position
+      from submitted order by place, position
 ),
-edges as (
+new_dependencies as (
     insert into jobs_stepdependency (depends_on_id, step_id)
-    select needed.id, step.id
+    select dependency.id, step.id
       from jsonb_to_recordset(%(edges)s::jsonb) as e(place int, step text, depends_on text)
-      join said step on step.place = e.place and step.step = e.step
-      join said needed on needed.place = e.place and needed.step = e.depends_on
+      join submitted step on step.place = e.place and step.step = e.step
+      join submitted dependency on dependency.place = e.place and dependency.step = e.depends_on
 ),
 {{tags_without_worker}}
-select planned.place, begun.id as execution, step.id as child_of,
-       (select min({{missing_worker}}::text) from said where said.execution = begun.id)::jsonb as in_the_way,
+select planned.place, new_executions.id as execution, step.id as child_of,
+       (select min({{missing_worker}}::text) from submitted where submitted.execution = new_executions.id)::jsonb as missing_worker,
        {{waiting_of_owner}} as waiting
   from planned
-  join begun on begun.id = planned.id
-  left join said step on step.execution = begun.id and step.action ->> 'type' = 'execution' and step.waits_for = 0
+  join new_executions on new_executions.id = planned.id
+  left join submitted step on step.execution = new_executions.id and step.action ->> 'type' = 'execution' and step.waits_for = 0
 
 -- statement: list_children_to_begin
 -- Steps, and jobs, that are executions themselves begin: what the child of each is to be. That of a job is a root.

@@ -7,28 +7,28 @@
 --   maintenance bool, cancel uuid[], lost uuid[]
 with {{liveness.beat_of_one_server}},
 {{liveness.record_beats}},
-signs as (
+listed_attempts as (
     select unnest(%(claimed)s::uuid[]) as id, 'claimer' as role, null::int as pid
     union all
     select r.id, 'runner', r.pid from unnest(%(running)s::uuid[], %(pids)s::int[]) as r(id, pid)
 ),
-owned as (
+live_attempts as (
     select a.id, a.job_id from jobs_attempt a join beat on beat.id = a.server_id where a.state in {{LIVE}}
 ),
-free as (
+unlocked_attempts as (
     -- A report that is under way holds its attempts in another order; they are alive without our saying so.
-    select a.id from jobs_attempt a join owned using (id) join signs using (id)
+    select a.id from jobs_attempt a join live_attempts using (id) join listed_attempts using (id)
      where a.state in {{LIVE}}
        for no key update of a skip locked
 ),
-heard as (
+alive_attempts as (
     update jobs_attempt a
-       set heartbeat_at = clock_timestamp(), alive_observed = observed_now(), pid = coalesce(signs.pid, a.pid)
-      from signs, free
-     where a.id = signs.id and a.id = free.id and a.state in {{LIVE}}
- returning a.id, a.heartbeat_at, signs.role, signs.pid
+       set heartbeat_at = clock_timestamp(), alive_observed = observed_now(), pid = coalesce(listed_attempts.pid, a.pid)
+      from listed_attempts, unlocked_attempts
+     where a.id = listed_attempts.id and a.id = unlocked_attempts.id and a.state in {{LIVE}}
+ returning a.id, a.heartbeat_at, listed_attempts.role, listed_attempts.pid
 ),
-taken as materialized (
+taken_attempts as materialized (
     select t.attempt_id as id,
            -- Who does not say what it stopped, has stopped by its next heartbeat what it was told of, unless it lists it.
            case when %(stopped)s::uuid[] is null
@@ -36,25 +36,25 @@ taken as materialized (
                 else t.attempt_id = any(%(stopped)s::uuid[]) end as is_confirmed
       from jobs_takenattempt t join beat on beat.id = t.server_id
 ),
-confirmed as (
-    delete from jobs_takenattempt t using taken where t.attempt_id = taken.id and taken.is_confirmed
+confirmed_stops as (
+    delete from jobs_takenattempt t using taken_attempts where t.attempt_id = taken_attempts.id and taken_attempts.is_confirmed
 ),
-told as (
+newly_told as (
     update jobs_takenattempt t set told_observed = observed_now()
-      from taken where t.attempt_id = taken.id and not taken.is_confirmed and t.told_observed is null
+      from taken_attempts where t.attempt_id = taken_attempts.id and not taken_attempts.is_confirmed and t.told_observed is null
 ),
-heard_noted as (
+attempt_heartbeats as (
     insert into liveness_heartbeat (at, server_id, attempt_id, role, hostname, pid)
-    select heard.heartbeat_at, beat.id, heard.id, heard.role, beat.hostname, heard.pid from heard, beat
+    select alive_attempts.heartbeat_at, beat.id, alive_attempts.id, alive_attempts.role, beat.hostname, alive_attempts.pid from alive_attempts, beat
 )
 select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace_period,
        beat.worker_task_restart_strategy, beat.cordoned_by, beat.fence_after,
        beat.drain_deadline, (select maintenance_since is not null from liveness_instance) as maintenance,
-       array(select owned.id from owned join jobs_workerjob j on j.id = owned.job_id
+       array(select live_attempts.id from live_attempts join jobs_workerjob j on j.id = live_attempts.job_id
               where j.cancel_requested_at is not null) as cancel,
-       array(select signs.id from signs where signs.id not in (select id from owned)
+       array(select listed_attempts.id from listed_attempts where listed_attempts.id not in (select id from live_attempts)
               union
-             select taken.id from taken where not taken.is_confirmed) as lost
+             select taken_attempts.id from taken_attempts where not taken_attempts.is_confirmed) as lost
   from beat
 
 -- statement: record_plain_heartbeats
@@ -63,12 +63,12 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
 -- takes: servers uuid[], versions int[], states text[], metrics jsonb[], results text[], counts int[]
 -- returns: id uuid, token_version int, state text, heartbeat_interval float8, cordoned_by text, fence_after float8,
 --   drain_deadline timestamptz, maintenance bool, cancel uuid[]
-with said as (
+with heartbeats as (
     select plain.*, null::bool as schedulable, '' as reason, false as witness
       from unnest(%(servers)s::uuid[], %(versions)s::int[], %(states)s::text[], %(metrics)s::jsonb[])
            as plain (id, version, state, metrics)
       join liveness_server s using (id)
-     where s.token_version = plain.version and s.state in {{BEATING}} and coalesce(plain.state, s.state) = s.state
+     where s.token_version = plain.version and s.state in {{MAY_HEARTBEAT}} and coalesce(plain.state, s.state) = s.state
        and (select true from jobs_takenattempt t where t.server_id = s.id limit 1) is null
      order by s.id
        for no key update of s skip locked

@@ -73,7 +73,7 @@ with waiting as (
 -- It waits for what of the first still runs somewhere, as the first itself would.
 -- takes: key text, job uuid, owner uuid, actor text
 -- returns: id uuid, is_execution bool
-with copied as (
+with new_job as (
     insert into jobs_workerjob (
         resubmission_of_id, owner_id, key, kind, fingerprint, action, payload, tags, required_tags, priority, timeout_seconds,
         on_worker_lost, unmatched, max_retries, retry_delay_seconds, retry_backoff, retry_on, good_until, available_at)
@@ -87,9 +87,9 @@ with copied as (
         on conflict (owner_id, key) where key is not null do nothing
     returning id, action ->> 'type' = 'execution' as is_execution
 ),
-heirs as (
+inherited_taken_attempts as (
     insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)
-    select t.attempt_id, copied.id, t.server_id, t.had_begun, t.told_observed
-      from copied join jobs_takenattempt t on t.job_id = %(job)s
+    select t.attempt_id, new_job.id, t.server_id, t.had_begun, t.told_observed
+      from new_job join jobs_takenattempt t on t.job_id = %(job)s
 )
-select id, is_execution from copied
+select id, is_execution from new_job

@@ -3,7 +3,7 @@
 -- Lost servers that held nothing at an earlier check, and hold nothing now: either is to be seen for one interval.
 -- takes: only uuid[]
 -- returns: id uuid, name text, reason text
-with leaving as (
+with servers_to_retire as (
     select s.id from liveness_server s, liveness_clock clock
      where {{holds_nothing_to_recover(s)}}
        and s.emptied_tick >= s.state_changed_tick
@@ -12,12 +12,12 @@ with leaving as (
      order by s.id
        for no key update of s skip locked
 )
--- due: select id from leaving
+-- due: select id from servers_to_retire
 update liveness_server s
    set state = 'NOT_RUNNING', state_actor = 'liveness',
        state_reason = 'lost while ' || s.state || ', nothing left to recover'
-  from leaving
- where s.id = leaving.id
+  from servers_to_retire
+ where s.id = servers_to_retire.id
 returning s.id, s.name, s.state_reason as reason
 
 -- statement: note_empty_servers
@@ -25,7 +25,7 @@ returning s.id, s.name, s.state_reason as reason
 -- Lost servers with nothing left, of which that was not known yet.
 -- takes: only uuid[]
 -- returns: id uuid
-with newly_empty as (
+with newly_empty_servers as (
     select s.id, clock.tick from liveness_server s, liveness_clock clock
      where {{holds_nothing_to_recover(s)}}
        and (s.emptied_tick is null or s.emptied_tick < s.state_changed_tick)
@@ -33,9 +33,9 @@ with newly_empty as (
      order by s.id
        for no key update of s skip locked
 )
--- due: select id from newly_empty
+-- due: select id from newly_empty_servers
 update liveness_server s
-   set emptied_tick = newly_empty.tick
-  from newly_empty
- where s.id = newly_empty.id
+   set emptied_tick = newly_empty_servers.tick
+  from newly_empty_servers
+ where s.id = newly_empty_servers.id
 returning s.id

@@ -14,70 +14,70 @@ select r.id
 -- Found by state, so that what a crash has torn is mended by the same statement.
 -- takes: executions uuid[], roots uuid[], output_limit bigint
 -- returns: what text, id uuid, execution uuid, state text
-with recursive ended as materialized (
+with recursive ended_jobs as materialized (
     select j.id, j.execution_id, j.step, j.is_hook, j.state, j.error,
            not j.is_hook and (j.state = 'SKIPPED' or j.state <> 'COMPLETED' and not j.continue_on_failure) as bars
       from jobs_workerjob j
      where j.execution_id = any(%(executions)s::uuid[]) and j.state in {{TERMINAL}} and not j.passed_on
 ),
-told as (
-    update jobs_workerjob j set passed_on = true where j.id = any(array(select id from ended))
+propagated_jobs as (
+    update jobs_workerjob j set passed_on = true where j.id = any(array(select id from ended_jobs))
 ),
-onward as materialized (
+dependents as materialized (
     -- In an execution that is being cancelled nothing begins any more.
-    select d.step_id, ended.bars
-      from ended
-      join jobs_execution e on e.id = ended.execution_id and e.state = 'RUNNING'
-     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = ended.id offset 0) d
+    select d.step_id, ended_jobs.bars
+      from ended_jobs
+      join jobs_execution e on e.id = ended_jobs.execution_id and e.state = 'RUNNING'
+     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = ended_jobs.id offset 0) d
 ),
-barred (id) as (
-    select step_id from onward where bars
+barred_steps (id) as (
+    select step_id from dependents where bars
      union
     select d.step_id
-      from barred
-     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = barred.id offset 0) d
+      from barred_steps
+     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = barred_steps.id offset 0) d
 ),
-skipped as (
+skipped_steps as (
     update jobs_workerjob j
        set state = 'SKIPPED', finished_at = clock_timestamp(), passed_on = true,
            error = jsonb_build_object('code', 'STEP_SKIPPED', 'message', 'A step that it depends on did not complete')
-      from barred
-     where j.id = barred.id and j.state = 'BLOCKED'
+      from barred_steps
+     where j.id = barred_steps.id and j.state = 'BLOCKED'
  returning j.id, j.execution_id, j.step
 ),
-freed as (
-    select step_id as id, count(*) as steps from onward
-     where step_id not in (select id from barred)
+freed_steps as (
+    select step_id as id, count(*) as steps from dependents
+     where step_id not in (select id from barred_steps)
      group by step_id
 ),
-moved as (
+updated_steps as (
     update jobs_workerjob j
-       set waits_for = j.waits_for - freed.steps,
-           state = case when j.waits_for <= freed.steps then 'PENDING' else j.state end,
+       set waits_for = j.waits_for - freed_steps.steps,
+           state = case when j.waits_for <= freed_steps.steps then 'PENDING' else j.state end,
            pending_observed = observed_now(), available_at = greatest(j.available_at, clock_timestamp())
-      from freed
-     where j.id = freed.id and j.state = 'BLOCKED'
+      from freed_steps
+     where j.id = freed_steps.id and j.state = 'BLOCKED'
  returning j.id, j.execution_id, j.state, j.action ->> 'type' as type
 ),
-counted as (
+ended_steps as (
     select execution_id as id, count(*) as steps
-      from (select execution_id from ended where not is_hook union all select execution_id from skipped) steps
+      from (select execution_id from ended_jobs where not is_hook union all select execution_id from skipped_steps) steps
      group by execution_id
 ),
-closing as materialized (
+ending_executions as materialized (
     select e.id, e.name, e.created_at, e.parent_step_id is not null as is_child, clock_timestamp() as at,
            case when e.state = 'CANCELLING' then 'CANCELLED'
-                when failed.count > 0 then 'FAILED'
+                when failed_steps.count > 0 then 'FAILED'
                 else 'COMPLETED' end as state,
            case when e.state = 'CANCELLING' then e.error
-                when failed.count > 0 then jsonb_build_object(
+                when failed_steps.count > 0 then jsonb_build_object(
                     'code', 'STEPS_FAILED',
-                    'message', format('%%s of its steps did not complete: %%s', failed.count, failed.named),
-                    'steps', failed.steps) end as error,
-           coalesce(failed.steps, '[]') as failed,
-           e.state <> 'CANCELLING' and failed.count > 0 or {{timed_out(e)}} as calls_hooks
-      from counted
-      join jobs_execution e on e.id = counted.id and e.open_steps <= counted.steps
+                    'message', format('%%s of its steps did not complete: %%s', failed_steps.count, failed_steps.named),
+                    'steps', failed_steps.steps) end as error,
+           coalesce(failed_steps.steps, '[]') as failed_steps,
+           e.state <> 'CANCELLING' and failed_steps.count > 0 or {{timed_out(e)}} as calls_hooks
+      from ended_steps
+      join jobs_execution e on e.id = ended_steps.id and e.open_steps <= ended_steps.steps
      cross join lateral (
            select count(*) as count,
                   string_agg(step, ', ' order by finished_at) filter (where place <= 10) as named,
@@ -90,77 +90,77 @@ closing as materialized (
                           row_number() over (order by j.finished_at) as place
                      from jobs_workerjob j
                     where j.execution_id = e.id and not j.is_hook and not j.continue_on_failure
-                      and j.state in {{TERMINAL}} and j.state not in ('COMPLETED', 'SKIPPED')) bad
-           ) failed
-     where e.state not in {{OVER}}
+                      and j.state in {{TERMINAL}} and j.state not in ('COMPLETED', 'SKIPPED')) failures
+           ) failed_steps
+     where e.state not in {{EXECUTION_TERMINAL}}
 ),
-advanced as (
+updated_executions as (
     update jobs_execution e
-       set open_steps = e.open_steps - counted.steps,
-           state = coalesce(closing.state, e.state),
-           finished_at = closing.at,
-           error = case when closing.id is null then e.error else closing.error end
-      from counted left join closing using (id)
-     where e.id = counted.id and e.state not in {{OVER}}
+       set open_steps = e.open_steps - ended_steps.steps,
+           state = coalesce(ending_executions.state, e.state),
+           finished_at = ending_executions.at,
+           error = case when ending_executions.id is null then e.error else ending_executions.error end
+      from ended_steps left join ending_executions using (id)
+     where e.id = ended_steps.id and e.state not in {{EXECUTION_TERMINAL}}
 ),
-hooked as (
+updated_hooks as (
     update jobs_workerjob h
-       set state = case when closing.calls_hooks then 'PENDING' else 'SKIPPED' end, waits_for = 0,
-           finished_at = case when not closing.calls_hooks then closing.at end,
-           passed_on = not closing.calls_hooks,
+       set state = case when ending_executions.calls_hooks then 'PENDING' else 'SKIPPED' end, waits_for = 0,
+           finished_at = case when not ending_executions.calls_hooks then ending_executions.at end,
+           passed_on = not ending_executions.calls_hooks,
            payload = h.payload || jsonb_build_object(
-               'execution', jsonb_build_object('id', closing.id, 'name', closing.name),
-               'failed', closing.failed, 'error', closing.error - 'steps',
-               'duration_seconds', extract(epoch from closing.at - closing.created_at)),
-           pending_observed = observed_now(), available_at = greatest(h.available_at, closing.at)
-      from closing
-     where h.execution_id = closing.id and h.is_hook and h.state = 'BLOCKED'
+               'execution', jsonb_build_object('id', ending_executions.id, 'name', ending_executions.name),
+               'failed', ending_executions.failed_steps, 'error', ending_executions.error - 'steps',
+               'duration_seconds', extract(epoch from ending_executions.at - ending_executions.created_at)),
+           pending_observed = observed_now(), available_at = greatest(h.available_at, ending_executions.at)
+      from ending_executions
+     where h.execution_id = ending_executions.id and h.is_hook and h.state = 'BLOCKED'
 ),
-returned as materialized (
+ended_children as materialized (
     -- Children that have ended end the step that they are the run of.
     select c.id, c.name, c.state, c.parent_step_id, c.error, size.bytes
       from jobs_execution c
      cross join lateral (
            select coalesce(sum(octet_length(j.output::text)), 0) as bytes from jobs_workerjob j
             where j.execution_id = c.id and j.state = 'COMPLETED' and not j.is_hook and c.state = 'COMPLETED') size
-     where c.root_id = any(%(roots)s::uuid[]) and c.state in {{OVER}} and not c.passed_on
+     where c.root_id = any(%(roots)s::uuid[]) and c.state in {{EXECUTION_TERMINAL}} and not c.passed_on
        and c.parent_step_id is not null
 ),
-heard as (
-    update jobs_execution c set passed_on = true from returned where c.id = returned.id
+propagated_children as (
+    update jobs_execution c set passed_on = true from ended_children where c.id = ended_children.id
 ),
-parents as (
+updated_parents as (
     update jobs_workerjob p
-       set state = returned.state, finished_at = clock_timestamp(),
-           output = case when returned.state = 'COMPLETED' and returned.bytes <= %(output_limit)s then coalesce(
+       set state = ended_children.state, finished_at = clock_timestamp(),
+           output = case when ended_children.state = 'COMPLETED' and ended_children.bytes <= %(output_limit)s then coalesce(
                (select jsonb_object_agg(j.step, j.output) from jobs_workerjob j
-                 where j.execution_id = returned.id and j.state = 'COMPLETED' and not j.is_hook), '{}') end,
-           error = case returned.state
-               when 'COMPLETED' then case when returned.bytes > %(output_limit)s then jsonb_build_object(
-                   'code', 'RESULT_NOT_AVAILABLE', 'child', returned.id,
+                 where j.execution_id = ended_children.id and j.state = 'COMPLETED' and not j.is_hook), '{}') end,
+           error = case ended_children.state
+               when 'COMPLETED' then case when ended_children.bytes > %(output_limit)s then jsonb_build_object(
+                   'code', 'RESULT_NOT_AVAILABLE', 'child', ended_children.id,
                    'message', format('The outputs of child execution %%s have %%s bytes: read them there',
-                                     returned.name, returned.bytes)) end
+                                     ended_children.name, ended_children.bytes)) end
                when 'FAILED' then jsonb_build_object(
-                   'code', coalesce(returned.error ->> 'code', 'WORKER_CRASHED'),
-                   'message', format('Child execution %%s failed', returned.name), 'child', returned.id)
+                   'code', coalesce(ended_children.error ->> 'code', 'WORKER_CRASHED'),
+                   'message', format('Child execution %%s failed', ended_children.name), 'child', ended_children.id)
                when 'CANCELLED' then jsonb_build_object(
                    'code', 'TASK_CANCELLED',
-                   'message', format('Child execution %%s was cancelled', returned.name), 'child', returned.id) end
-      from returned
-     where p.id = returned.parent_step_id and p.state = 'RUNNING'
+                   'message', format('Child execution %%s was cancelled', ended_children.name), 'child', ended_children.id) end
+      from ended_children
+     where p.id = ended_children.parent_step_id and p.state = 'RUNNING'
  returning p.id, p.execution_id
 ),
-noted as (
+new_events as (
     insert into jobs_executionevent (execution_id, code, step, line)
     select execution_id, 'STEP_SKIPPED', step, format('%%s is skipped: a step that it depends on did not complete', step)
-      from skipped
+      from skipped_steps
      union all
     select execution_id, 'HOOK_FAILED', step,
            format('The hook %%s ended %%s: %%s', step, state, coalesce(error ->> 'message', '-'))
-      from ended where is_hook and state not in ('COMPLETED', 'SKIPPED')
+      from ended_jobs where is_hook and state not in ('COMPLETED', 'SKIPPED')
 )
-select 'begins' as what, id, execution_id as execution, state from moved where state = 'PENDING' and type = 'execution'
+select 'begins' as what, id, execution_id as execution, state from updated_steps where state = 'PENDING' and type = 'execution'
  union all
-select 'returns', id, execution_id, null from parents
+select 'returns', id, execution_id, null from updated_parents
  union all
-select case when is_child then 'ended child' else 'ended' end, id, id, state from closing
+select case when is_child then 'ended child' else 'ended' end, id, id, state from ending_executions

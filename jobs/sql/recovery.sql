@@ -6,7 +6,7 @@
 -- takes: only uuid[], batch bigint, max_resubmissions int
 -- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[], evaluations uuid[],
 --   listed uuid[], attempts uuid[]
-with gone as materialized (
+with lost_servers as materialized (
     select s.id, s.name, s.hostname, s.state, s.worker_task_restart_strategy, s.last_heartbeat_at,
            {{outstays_drain(s)}} as outstayed,
            {{liveness.running_attempts_move_at(s)}} <= greatest(clock.reading, s.state_changed_observed)
@@ -23,23 +23,23 @@ held as materialized (
     select j.id as job_id, a.id, a.state as was, 'LOST' as event, null::jsonb as output,
            jsonb_build_object(
                'code', 'WORKER_CRASHED',
-               'message', format('the worker %%s was lost (%%s)', gone.name, gone.state),
-               'server', gone.id, 'host', gone.hostname, 'pid', a.pid,
+               'message', format('the worker %%s was lost (%%s)', lost_servers.name, lost_servers.state),
+               'server', lost_servers.id, 'host', lost_servers.hostname, 'pid', a.pid,
                'started_at', a.started_at, 'detected_at', j.detected_at) as error,
-           case when gone.outstayed then 'drain deadline passed'
-                else format('server %%s is %%s', gone.name, gone.state) end as reason, 'liveness' as actor,
-           gone.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
+           case when lost_servers.outstayed then 'drain deadline passed'
+                else format('server %%s is %%s', lost_servers.name, lost_servers.state) end as reason, 'liveness' as actor,
+           lost_servers.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
            j.available_at
-      from gone
-      join jobs_attempt a on a.server_id = gone.id and a.state in {{LIVE}}
+      from lost_servers
+      join jobs_attempt a on a.server_id = lost_servers.id and a.state in {{LIVE}}
      cross join lateral (
            select j.id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries, j.available_at,
                   clock_timestamp() as detected_at
              from jobs_workerjob j
             where j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
               and (a.state = 'CLAIMED'
-                   or gone.moves
-                   or (j.on_worker_lost = 'FAIL' and gone.worker_task_restart_strategy <> 'NEVER'))
+                   or lost_servers.moves
+                   or (j.on_worker_lost = 'FAIL' and lost_servers.worker_task_restart_strategy <> 'NEVER'))
               and {{root_is_locked(j)}}
               for no key update skip locked
            ) j
@@ -47,15 +47,15 @@ held as materialized (
      limit %(batch)s
 ),
 -- due: select job_id as id from held
-timed as (
-    select coalesce(extract(epoch from clock_timestamp() - gone.last_heartbeat_at)::float8, 0) as seconds
-      from held join gone on gone.id = held.server_id
+recovery_times as (
+    select coalesce(extract(epoch from clock_timestamp() - lost_servers.last_heartbeat_at)::float8, 0) as seconds
+      from held join lost_servers on lost_servers.id = held.server_id
 ),
-counted as (
+recovery_tallies as (
     insert into liveness_tally (name, labels, number)
-    select 'recovery_seconds', array[{{liveness.histogram_bucket}}], count(*) from timed group by 2
+    select 'recovery_seconds', array[{{liveness.histogram_bucket}}], count(*) from recovery_times group by 2
     union all
-    select 'recovery_seconds_sum', '{}', sum(seconds) from timed having count(*) > 0
+    select 'recovery_seconds_sum', '{}', sum(seconds) from recovery_times having count(*) > 0
 ),
 {{end_attempts}}
 {{count_verdicts}}

@@ -39,7 +39,7 @@ select j.id
 -- The code of these claimed attempts begins; their jobs are held by `lock_reported_jobs`.
 -- takes: started uuid[], server uuid, version int, attempts uuid[]
 -- returns: id uuid
-with begun as (
+with begun_attempts as (
     update jobs_workerjob j
        set state = 'RUNNING'
       from jobs_attempt a, liveness_server s
@@ -51,21 +51,21 @@ with begun as (
 update jobs_attempt a
    set state = 'RUNNING', started_at = clock_timestamp(), started_observed = observed_now(),
        alive_observed = observed_now()
-  from begun
- where a.id = begun.id
+  from begun_attempts
+ where a.id = begun_attempts.id
 returning a.id
 
 -- statement: store_progress
 -- How far running attempts have come; their jobs are held by `lock_reported_jobs`.
 -- takes: progress jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
-with said as (
+with reports as (
     select * from jsonb_to_recordset(%(progress)s::jsonb) as r(attempt uuid, progress float8, message text)
 )
 update jobs_attempt a
-   set progress = coalesce(said.progress, a.progress), message = coalesce(said.message, a.message)
-  from said, jobs_workerjob j, liveness_server s
- where a.id = said.attempt and {{owned_by_caller(a, s, j)}} and a.state = 'RUNNING'
+   set progress = coalesce(reports.progress, a.progress), message = coalesce(reports.message, a.message)
+  from reports, jobs_workerjob j, liveness_server s
+ where a.id = reports.attempt and {{owned_by_caller(a, s, j)}} and a.state = 'RUNNING'
 returning a.id
 
 -- statement: store_log_lines
@@ -73,38 +73,38 @@ returning a.id
 -- attempt knows how many there are and which report came last, so nothing is ever counted.
 -- takes: logs jsonb, server uuid, version int, attempts uuid[], lines_kept bigint
 -- returns: place int, state text
-with said as (
+with reports as (
     select * from jsonb_to_recordset(%(logs)s::jsonb)
         as r(place int, attempt uuid, stream text, sequence int, lines jsonb)
 ),
-known as materialized (
+last_lines as materialized (
     select a.id, coalesce(last.number, 0) as number, last.sequence
       from jobs_attempt a
       left join lateral (
            select l.number, l.sequence from jobs_logline l where l.attempt_id = a.id order by l.id desc limit 1
            ) last on true,
            jobs_workerjob j, liveness_server s
-     where a.id in (select attempt from said) and {{owned_by_caller(a, s, j)}} and a.state = 'RUNNING'
+     where a.id in (select attempt from reports) and {{owned_by_caller(a, s, j)}} and a.state = 'RUNNING'
 ),
-numbered as (
-    select said.*, known.number,
-           greatest(known.sequence, max(said.sequence) over (
-               partition by said.attempt order by said.place
+numbered_reports as (
+    select reports.*, last_lines.number,
+           greatest(last_lines.sequence, max(reports.sequence) over (
+               partition by reports.attempt order by reports.place
                 rows between unbounded preceding and 1 preceding)) as last
-      from said join known on known.id = said.attempt
+      from reports join last_lines on last_lines.id = reports.attempt
 ),
-fresh as (
+new_reports as (
     select place, attempt, stream, lines, number, greatest(last, sequence) as sequence
-      from numbered
+      from numbered_reports
      where sequence is null or last is null or sequence > last
 ),
 line as (
-    select fresh.attempt, fresh.stream, fresh.sequence, written.line,
-           fresh.number + row_number() over (
-               partition by fresh.attempt order by fresh.place, written.nth) as number
-      from fresh cross join lateral jsonb_array_elements_text(fresh.lines) with ordinality as written(line, nth)
+    select new_reports.attempt, new_reports.stream, new_reports.sequence, text_line.line,
+           new_reports.number + row_number() over (
+               partition by new_reports.attempt order by new_reports.place, text_line.nth) as number
+      from new_reports cross join lateral jsonb_array_elements_text(new_reports.lines) with ordinality as text_line(line, nth)
 ),
-stored as (
+stored_lines as (
     insert into jobs_logline (attempt_id, stream, sequence, number, line)
     select attempt, stream, sequence, number,
            case when number > %(lines_kept)s then '… further lines are not kept' else line end
@@ -112,7 +112,7 @@ stored as (
      where number <= %(lines_kept)s + 1
      order by attempt, number
 )
-select place, 'RUNNING' as state from fresh
+select place, 'RUNNING' as state from new_reports
 
 -- statement: finish_attempts
 -- Attempts end because their worker says so. The end of a step or of a trigger's job has consequences, which belong
@@ -120,19 +120,19 @@ select place, 'RUNNING' as state from fresh
 -- takes: ended jsonb, server uuid, version int, attempts uuid[], with_consequences bool, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
 --   kind text
-with said as (
+with reports as (
     select * from jsonb_to_recordset(%(ended)s::jsonb)
         as r(attempt uuid, event text, output jsonb, error jsonb, reason text)
 ),
 held as materialized (
-    select j.id as job_id, a.id, j.state as was, said.event, said.output, said.error,
-           coalesce(said.reason, said.error ->> 'code', '') as reason, 'server' as actor,
+    select j.id as job_id, a.id, j.state as was, reports.event, reports.output, reports.error,
+           coalesce(reports.reason, reports.error ->> 'code', '') as reason, 'server' as actor,
            s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
            j.available_at
-      from said, jobs_attempt a, jobs_workerjob j, liveness_server s
-     where a.id = said.attempt and {{owned_by_caller(a, s, j)}}
+      from reports, jobs_attempt a, jobs_workerjob j, liveness_server s
+     where a.id = reports.attempt and {{owned_by_caller(a, s, j)}}
        and {{consequences_are_handled(j)}}
-       and case said.event
+       and case reports.event
                when 'COMPLETED' then j.state = 'RUNNING'
                when 'FAILED' then j.state = 'RUNNING'
                when 'CANCELLED' then j.cancel_requested_at is not null

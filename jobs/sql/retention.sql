@@ -37,25 +37,25 @@ select j.id from jobs_workerjob j
 -- Delete jobs with all that is theirs.
 -- takes: ids uuid[]
 -- returns: deleted bigint
-with gone_attempts as materialized (
+with attempts_to_delete as materialized (
     select id from jobs_attempt where job_id = any(%(ids)s::uuid[])
 ),
-lines as (
-    delete from jobs_logline where attempt_id in (select id from gone_attempts)
+deleted_lines as (
+    delete from jobs_logline where attempt_id in (select id from attempts_to_delete)
 ),
-late as (
+deleted_late_reports as (
     delete from jobs_latereport where job_id = any(%(ids)s::uuid[])
 ),
-tries as (
+deleted_attempts as (
     delete from jobs_attempt where job_id = any(%(ids)s::uuid[])
 ),
-edges as (
+deleted_dependencies as (
     delete from jobs_stepdependency where step_id = any(%(ids)s::uuid[])
 ),
-gone as (
+deleted_jobs as (
     delete from jobs_workerjob where id = any(%(ids)s::uuid[]) returning 1
 )
-select count(*) as deleted from gone
+select count(*) as deleted from deleted_jobs
 
 -- statement: scan_executions
 -- The next executions in the order of their ids, how many trees of them are past their retention, and whether to look on.
@@ -90,14 +90,14 @@ select j.id
 -- Delete trees of executions that have no steps any more.
 -- takes: roots uuid[]
 -- returns: deleted bigint
-with events as (
+with deleted_events as (
     delete from jobs_executionevent v using jobs_execution e
      where e.root_id = any(%(roots)s::uuid[]) and v.execution_id = e.id
 ),
-gone as (
+deleted_executions as (
     delete from jobs_execution e where e.root_id = any(%(roots)s::uuid[]) returning e.id = e.root_id as is_root
 )
-select count(*) filter (where is_root) as deleted from gone
+select count(*) filter (where is_root) as deleted from deleted_executions
 
 -- statement: scan_servers
 -- The next servers in the order of their ids, how many of them are past their retention, and whether to look on.
@@ -118,7 +118,7 @@ select (array_agg(s.id order by s.id desc))[1] as last,
 -- reactivated is left alone.
 -- takes: after uuid, last uuid, servers timestamptz
 -- returns: deleted bigint
-with gone as (
+with deleted_servers as (
     delete from liveness_server where id = any(array(
         select s.id from liveness_server s
          where s.id > %(after)s and s.id <= %(last)s and {{server_is_past_retention(s)}}
@@ -127,7 +127,7 @@ with gone as (
            for update of s skip locked))
     returning 1
 )
-select count(*) as deleted from gone
+select count(*) as deleted from deleted_servers
 
 -- statement: scan_slots
 -- The next slots in the order of their ids, how many of them are past their retention, and whether to look on.
@@ -142,9 +142,9 @@ select (array_agg(s.id order by s.id desc))[1] as last,
 -- Delete the slots of a span that are past their retention.
 -- takes: after bigint, last bigint, executions timestamptz
 -- returns: deleted bigint
-with gone as (
+with deleted_slots as (
     delete from jobs_triggerslot s
      where s.id > %(after)s and s.id <= %(last)s and s.slot < %(executions)s and s.outcome <> 'EVALUATING'
     returning 1
 )
-select count(*) as deleted from gone
+select count(*) as deleted from deleted_slots

@@ -11,7 +11,7 @@
 
 -- rule: holds_nothing_to_recover(s)
 -- lost server s holds nothing that is still to be recovered
-(s.state in {{LEAVING}}
+(s.state in {{TO_RECOVER}}
  and {{liveness.lost_at(s)}} <= clock.reading
  and not exists (
      select from jobs_attempt a
@@ -21,7 +21,7 @@
 -- rule: owned_by_caller(a, s, j)
 -- attempt a of job j is still the caller's, server s, to speak of. (The jobs by their keys: where statistics know of no
 -- rows yet, PostgreSQL would rather read all)
-(a.server_id = %(server)s and s.id = a.server_id and s.token_version = %(version)s and s.state not in {{GONE}}
+(a.server_id = %(server)s and s.id = a.server_id and s.token_version = %(version)s and s.state not in {{RETIRED}}
  and j.id = a.job_id and j.attempt_id = a.id and j.id = any({{reported_jobs}}))
 
 -- rule: halts_with_execution(j)
@@ -43,10 +43,10 @@
 coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_begun limit 1), false)
 
 -- rule: missing_worker
--- what keeps all workers from what was `said` (null: nothing): the tags that they are to have, and a filter of
+-- what keeps all workers from what was `submitted` (null: nothing): the tags that they are to have, and a filter of
 -- `read_placement`
-(select jsonb_build_object('filter', deserted.filter, 'tags', deserted.need)
-   from jsonb_array_elements(said.needs) said_need(need) join deserted using (need) limit 1)
+(select jsonb_build_object('filter', tags_without_worker.filter, 'tags', tags_without_worker.need)
+   from jsonb_array_elements(submitted.needs) needs_of_job(need) join tags_without_worker using (need) limit 1)
 
 -- rule: visible_to_caller(j)
 -- whether the caller may touch job j: a client (owner) its own, an operator (null) every one

@@ -11,7 +11,7 @@ encode(overlay(
 select set_config('pgtrigger.ignore', %(triggers)s::text[]::text, true)
 
 -- statement: make_servers
--- Make up servers number `first` to `last` of `servers`: most run and were heard, some are in each other state; with
+-- Make up servers number `first` to `last` of `stored_servers`: most run and were heard, some are in each other state; with
 -- the events that led them there and their last 60 heartbeats, of which some are missing. The first is a worker.
 -- takes: first int, last int, capacity int, token uuid, interval float8, timeout float8
 -- returns: id uuid, works bool
@@ -30,15 +30,15 @@ numbered as materialized (
                 else 'WORKER' end as type
       from generate_series(%(first)s::int, %(last)s::int) n
 ),
-made as materialized (
+new_servers as materialized (
     select *, {{uuid7_of_birth}} as id, path[cardinality(path)] as state,
            format('seed-%%s-%%s', lower(type), lpad(n::text, 5, '0')) as name,
            -- A few are late: they were not heard for a while.
-           now - make_interval(secs => case when n %% 100 = 20 then 3600 + n %% 600 else n * 7 %% 290 end) as heard,
+           now - make_interval(secs => case when n %% 100 = 20 then 3600 + n %% 600 else n * 7 %% 290 end) as last_heartbeat,
            now - make_interval(secs => n * 13 %% 500) as changed
       from numbered
 ),
-servers as (
+stored_servers as (
     insert into liveness_server (
         id, type, name, cluster, hostname, pid, version, tags, max_concurrent, token_id, instance_id,
         heartbeat_interval, timeout, termination_grace_period, worker_task_restart_strategy, state, state_changed_at,
@@ -48,27 +48,27 @@ servers as (
            case when type <> 'WORKER' then '{}'::text[] when n %% 4 = 1 then '{gpu,python,script}'
                 else '{python,script}' end,
            %(capacity)s, %(token)s, gen_random_uuid(), %(interval)s, %(timeout)s, 300, 'AFTER_TERMINATION_GRACE_PERIOD',
-           state, changed, born, heard, observed_now() - extract(epoch from now - heard),
+           state, changed, born, last_heartbeat, observed_now() - extract(epoch from now - last_heartbeat),
            jsonb_build_object('cpu_percent', n * 31 %% 100, 'memory_percent', n * 17 %% 100),
            case when n %% 60 = 7 then 'operator:seed' end, case when n %% 60 = 7 then 'for trying out' else '' end
-      from made
+      from new_servers
 ),
-events as (
+stored_events as (
     insert into liveness_serverevent (at, server_id, server_name, from_state, to_state, actor, reason)
     select changed - (cardinality(path) - place) * interval '20 s', id, name, path[place - 1], path[place],
            case when path[place] in ('DISCONNECTED', 'NOT_RUNNING', 'INACTIVE') then 'liveness' else 'server' end,
            case path[place] when 'DISCONNECTED' then 'silent for longer than its timeout' else '' end
-      from made cross join lateral generate_series(2, cardinality(path)) place
+      from new_servers cross join lateral generate_series(2, cardinality(path)) place
      order by 1
 ),
-beats as (
+stored_heartbeats as (
     insert into liveness_heartbeat (at, server_id, role)
-    select heard - beat * make_interval(secs => %(interval)s), id, 'server'
-      from made cross join generate_series(0, 59) beat
+    select last_heartbeat - beat * make_interval(secs => %(interval)s), id, 'server'
+      from new_servers cross join generate_series(0, 59) beat
      where n %% 40 > 0 or beat not between 10 and 14
      order by 1
 )
-select id, type = 'WORKER' and state = 'RUNNING' as works from made where type = 'WORKER' order by n
+select id, type = 'WORKER' and state = 'RUNNING' as works from new_servers where type = 'WORKER' order by n
 
 -- statement: make_jobs
 -- Make up jobs number `first` to `last` of `jobs`, from long ago to just now, with their attempts and late reports. Of
@@ -94,7 +94,7 @@ ended as materialized (
                 when n %% 100 in (0, 5, 7) then 0 when n %% 100 = 1 then 4 when n %% 40 = 8 then 2 else 1 end as tries
       from numbered
 ),
-made as materialized (
+new_jobs as materialized (
     select *, least(make_interval(secs => 30 + n * 7.919::float8 - floor(n * 7.919 / 390) * 390),
                     (now - born) / (tries + 1)) as step,
            case when state in {{LIVE}} then uuid7() end as attempt_id,
@@ -103,10 +103,10 @@ made as materialized (
                 else (%(workers)s::uuid[])[1 + n %% cardinality(%(workers)s::uuid[])] end as server
       from ended
 ),
-tried as materialized (
+new_attempts as materialized (
     select n, number, id as job, server, code, step, attempt_id, born + step * (number - 0.95) as born,
-           case when number < tries or state = 'PENDING' then 'RESUBMITTED' else state end as became
-      from made cross join lateral generate_series(1, tries) number
+           case when number < tries or state = 'PENDING' then 'RESUBMITTED' else state end as attempt_state
+      from new_jobs cross join lateral generate_series(1, tries) number
 ),
 jobs as (
     insert into jobs_workerjob (
@@ -123,26 +123,26 @@ jobs as (
                 when state = 'EXPIRED' then '{"code": "EXPIRED", "message": "made up by seed"}' end,
            born, born,
            case when state in {{TERMINAL}} then born + step * case when tries = 0 then 0.5 else tries - 0.05 end end
-      from made order by n
+      from new_jobs order by n
 ),
 attempts as (
     insert into jobs_attempt (
         id, job_id, number, server_id, state, claimed_at, started_at, finished_at, heartbeat_at, started_observed,
         error, ended_by, reason)
-    select coalesce(attempt_id, {{uuid7_of_birth}}), job, number, server, became, born,
-           case when became <> 'CLAIMED' then born + step * 0.1 end,
-           case when became not in {{LIVE}} then born + step * 0.9 end, born + step * 0.5,
-           case when became = 'RUNNING' then observed_now() end,
-           case when became = 'FAILED' then jsonb_build_object('code', code, 'message', 'made up by seed') end,
-           case when became in {{LIVE}} then '' when became = 'RESUBMITTED' then 'liveness' else 'server' end,
-           case when became = 'RESUBMITTED' then 'its server was DISCONNECTED' when became = 'FAILED' then code else '' end
-      from tried order by n, number
+    select coalesce(attempt_id, {{uuid7_of_birth}}), job, number, server, attempt_state, born,
+           case when attempt_state <> 'CLAIMED' then born + step * 0.1 end,
+           case when attempt_state not in {{LIVE}} then born + step * 0.9 end, born + step * 0.5,
+           case when attempt_state = 'RUNNING' then observed_now() end,
+           case when attempt_state = 'FAILED' then jsonb_build_object('code', code, 'message', 'made up by seed') end,
+           case when attempt_state in {{LIVE}} then '' when attempt_state = 'RESUBMITTED' then 'liveness' else 'server' end,
+           case when attempt_state = 'RESUBMITTED' then 'its server was DISCONNECTED' when attempt_state = 'FAILED' then code else '' end
+      from new_attempts order by n, number
  returning id, job_id, state, finished_at
 ),
-late as (
+stored_late_reports as (
     insert into jobs_latereport (at, job_id, attempt_id, event, reason, body)
     select finished_at + interval '5 s', job_id, id, 'COMPLETED', 'attempt_superseded', '{}'
       from attempts where state = 'RESUBMITTED' and id::text like '%%a'
      order by 1
 )
-select count(*) as jobs from made
+select count(*) as jobs from new_jobs

@@ -1,14 +1,14 @@
 -- statement: read_figures
 -- How it stands, in one row. What lives is counted. What has ended may be millions: it is counted up to `counted`, and
 -- beyond that the planner's statistics say about how many there are (`about`). Flagged are those that stand still.
--- takes: only uuid[], looked bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[]
+-- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[]
 -- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8, took float8,
 --   finished float8, counts jsonb, flags jsonb, about jsonb, waiting float8, brakes jsonb, maintenance jsonb,
---   unwritten jsonb
+--   rows_left_out jsonb
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
 {{flagged_jobs}},
-guessed as (
+estimates as (
     select common.state, (c.reltuples * common.share)::bigint as jobs
       from pg_class c
       join pg_stats s on s.schemaname = c.relnamespace::regnamespace::text and s.tablename = c.relname
@@ -18,18 +18,18 @@ guessed as (
 counted as (
     select state, count(*) as jobs, false as is_full from jobs_workerjob where state in {{OPEN}} group by state
     union all
-    select state, found.jobs, found.jobs = %(counted)s
+    select state, up_to_limit.jobs, up_to_limit.jobs = %(counted)s
       from unnest(%(ended)s::text[]) ended (state)
      cross join lateral (
            select count(*) as jobs
              from (select from jobs_workerjob j
                     -- A range and this order, which job_by_state alone has: nothing else is to be walked over.
                     where j.state between ended.state and ended.state
-                    order by j.state, j.id limit %(counted)s) few) found
+                    order by j.state, j.id limit %(counted)s) few) up_to_limit
 ),
 figures as (
-    select counted.state, is_full, case when is_full then greatest(guessed.jobs, counted.jobs) else counted.jobs end as jobs
-      from counted left join guessed using (state)
+    select counted.state, is_full, case when is_full then greatest(estimates.jobs, counted.jobs) else counted.jobs end as jobs
+      from counted left join estimates using (state)
 )
 select clock_timestamp() as now,
        clock.reading as observed, clock.witnessed,
@@ -43,12 +43,12 @@ select clock_timestamp() as now,
           from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp()) as waiting,
        (select jsonb_agg(to_jsonb(brake) order by type) from liveness_brake brake where released_by is null) as brakes,
        (select to_jsonb(instance) from liveness_instance instance where maintenance_since is not null) as maintenance,
-       {{liveness.rows_left_out}} as unwritten
+       {{liveness.rows_left_out}} as rows_left_out
   from liveness_clock clock
 
 -- statement: read_flags
 -- Which of these jobs stand still, and why.
--- takes: only uuid[], looked bigint, unmatched_after float8, wait_after_loss bool
+-- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool
 -- returns: id uuid, flag text
 with tag_sets (tags) as (
     select distinct j.required_tags from jobs_workerjob j where j.id = any(%(only)s::uuid[]) and j.state = 'PENDING'
@@ -63,7 +63,7 @@ select id, flag from flagged
 -- takes: job uuid, owner uuid, staleness_multiplier float8
 -- returns: state text, waits_until timestamptz, stops_on jsonb, server uuid, name text, filter text, detail text,
 --   load float8
-with wanted as materialized (
+with waiting_job as materialized (
     select j.state, j.required_tags, j.refused_by,
            case when j.available_at > clock_timestamp() then j.available_at end as waits_until,
            (select jsonb_build_object('id', s.id, 'name', s.name)
@@ -72,17 +72,17 @@ with wanted as materialized (
       from jobs_workerjob j
      where j.id = %(job)s and {{visible_to_caller(j)}}
 ),
-seen as (
+alive_servers as (
     select s.*, s.heartbeat_interval * %(staleness_multiplier)s as fresh_for,
            extract(epoch from clock_timestamp() - s.last_heartbeat_at) as silence,
            (select count(*) from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}}) as held
       from liveness_server s
-     where s.state in {{ALIVE}} and (select state from wanted) = 'PENDING'
+     where s.state in {{ALIVE}} and (select state from waiting_job) = 'PENDING'
 )
-select wanted.state, wanted.waits_until, wanted.stops_on, s.id as server, s.name, ruled_out.filter, ruled_out.detail,
+select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as server, s.name, ruled_out.filter, ruled_out.detail,
        s.held::float8 / nullif(s.max_concurrent, 0) as load
-  from wanted
-  left join seen s on true
+  from waiting_job
+  left join alive_servers s on true
   left join lateral (
        select filters.* from (values
            (1, 'type', s.type <> 'WORKER', format('it is of type %%s, not WORKER', s.type)),
@@ -95,9 +95,9 @@ select wanted.state, wanted.waits_until, wanted.stops_on, s.id as server, s.name
            (5, 'cordon', s.cordoned_by is not null, format('cordoned by %%s: %%s', s.cordoned_by, s.cordon_reason)),
            (6, 'maintenance', (select maintenance_since is not null from liveness_instance),
                'the control plane is in maintenance'),
-           (7, 'tags', not wanted.required_tags <@ s.tags, format('it lacks %%s', array_to_string(array(
-               select unnest(wanted.required_tags) except select unnest(s.tags) order by 1), ', '))),
-           (8, 'refused', s.id = any(wanted.refused_by), 'it gave the job back as not allowed'),
+           (7, 'tags', not waiting_job.required_tags <@ s.tags, format('it lacks %%s', array_to_string(array(
+               select unnest(waiting_job.required_tags) except select unnest(s.tags) order by 1), ', '))),
+           (8, 'refused', s.id = any(waiting_job.refused_by), 'it gave the job back as not allowed'),
            (9, 'capacity', s.held >= s.max_concurrent, format('%%s of %%s in use', s.held, s.max_concurrent))
        ) as filters (rank, filter, rules_out, detail)
         where filters.rules_out

@@ -1,9 +1,9 @@
--- step: end_attempts(held) -> verdict
+-- step: end_attempts(held) -> verdicts
 -- What becomes of jobs whose attempt ends, whoever ended it. `held` are the jobs, locked, with job_id, id (the attempt),
 -- was (its state), event, output, error, reason, actor, server_id, and of the job cancel_requested_at, on_worker_lost,
 -- resubmissions, retries, available_at. Events: COMPLETED, FAILED, CANCELLED, RELEASED are a worker's words; LOST: its
 -- worker is; MOVED: an operator moves it; ENDED: it is failed, and that is final.
-judged as (
+ending_attempts as (
     select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on, j.kind, j.execution_id, j.step,
            {{stopped_by_execution(j)}} as is_stopped,
            was = 'RUNNING' and (event = 'LOST' or event = 'FAILED' and held.error ->> 'code' = 'WORKER_CRASHED') as loss
@@ -11,18 +11,18 @@ judged as (
      -- Each by its key, whatever the statistics say.
      cross join lateral (select * from jobs_workerjob j where j.id = held.job_id offset 0) j
 ),
-weighed as (
-    select judged.*,
+retry_decisions as (
+    select ending_attempts.*,
            loss and on_worker_lost = 'RESUBMIT' and resubmissions >= %(max_resubmissions)s as exhausted,
            -- A loss is no error of the job's own code: it is retried only where the job names its code.
            (event = 'FAILED' or loss) and retries < max_retries
                and not (loss and on_worker_lost = 'RESUBMIT')
                and case when retry_on is null then not loss
                         else error ->> 'code' = any(retry_on) end as retried
-      from judged
+      from ending_attempts
 ),
-decided as (
-    select weighed.*,
+job_decisions as (
+    select retry_decisions.*,
            case
                when event = 'COMPLETED' then 'COMPLETED'
                when event = 'ENDED' then 'FAILED'
@@ -32,10 +32,10 @@ decided as (
                when retried then 'PENDING'
                else 'FAILED'
            end as job_state
-      from weighed
+      from retry_decisions
 ),
-verdict as (
-    select decided.*,
+verdicts as (
+    select job_decisions.*,
            case
                when job_state <> 'PENDING' then job_state
                when retried then 'FAILED'
@@ -59,15 +59,15 @@ verdict as (
                when loss then (array[0, 10, 60])[least(resubmissions, 2) + 1]
                else 0
            end as delay
-      from decided
+      from job_decisions
 ),
-ended as (
+updated_attempts as (
     update jobs_attempt a
        set state = v.attempt_state, finished_at = v.at, error = v.error, ended_by = v.actor, reason = v.reason
-      from verdict v
+      from verdicts v
      where a.id = v.id
 ),
-settled as (
+updated_jobs as (
     update jobs_workerjob j
        set state = v.job_state, attempt_id = null,
            output = case when v.job_state = 'COMPLETED' then v.output end,
@@ -80,23 +80,23 @@ settled as (
            available_at = case when v.delay > 0 then v.at + make_interval(secs => v.delay) else j.available_at end,
            refused_by = case when v.event = 'RELEASED' and v.reason = 'not_allowed'
                              then j.refused_by || v.server_id else j.refused_by end
-      from verdict v
+      from verdicts v
      where j.id = v.job_id
 ),
-taken as (
+taken_attempts as (
     -- What its server did not end itself, may still run there: see jobs.models.TakenAttempt.
     insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun)
     select v.id, v.job_id, s.id, v.was = 'RUNNING'
-      from verdict v
+      from verdicts v
       join liveness_server s on s.id = v.server_id
      cross join liveness_clock clock
      where v.actor <> 'server' and s.state not in {{STOPPED}} and {{code_stops_at(s)}} > greatest(clock.reading, s.state_changed_observed)
 ),
-noted as (
+new_events as (
     insert into jobs_executionevent (execution_id, code, step, server_id, line)
-    select v.execution_id, noteworthy.code, v.step, v.server_id,
+    select v.execution_id, new_event.code, v.step, v.server_id,
            format('%%s: attempt %%s, job %%s: %%s', v.step, v.attempt_state, v.job_state, v.reason)
-      from verdict v
+      from verdicts v
      cross join lateral (
            select case
                when v.job_state = 'PENDING' and v.retried then 'RETRY'
@@ -104,33 +104,33 @@ noted as (
                when v.job_state = 'PENDING' then 'JOB_REQUEUED'
                when v.job_state = 'FAILED' and v.loss then 'WORKER_CRASHED'
                when v.job_state = 'FAILED' and v.error ->> 'code' = 'STEP_TIMEOUT' then 'STEP_TIMEOUT'
-           end as code) noteworthy
-     where v.execution_id is not null and noteworthy.code is not null
+           end as code) new_event
+     where v.execution_id is not null and new_event.code is not null
 ),
-tallied as (
+attempt_tallies as (
     insert into liveness_tally (name, labels, number)
-    select 'attempts', array[attempt_state], count(*) from verdict group by attempt_state
+    select 'attempts', array[attempt_state], count(*) from verdicts group by attempt_state
     union all
     select 'resubmissions', array[case event when 'FAILED' then 'CRASHED' else event end], count(*)
-      from verdict where attempt_state = 'RESUBMITTED' group by 2
+      from verdicts where attempt_state = 'RESUBMITTED' group by 2
     union all
-    select 'quarantined', '{}', count(*) from verdict
+    select 'quarantined', '{}', count(*) from verdicts
      where job_state = 'FAILED' and job_error ->> 'code' in ('RESUBMISSIONS_EXHAUSTED', 'WORKER_CRASHED')
     having count(*) > 0
 )
 
--- step: count_verdicts(verdict)
+-- step: count_verdicts(verdicts)
 -- How many attempts ended how, by server: which they were stands in their rows.
 select v.attempt_state as state, v.job_state, v.server_id::text as server, v.reason, count(*) as jobs, {{ends_to_propagate}},
        (array_agg(v.id))[1:100] as attempts
-  from verdict v
+  from verdicts v
  group by v.attempt_state, v.job_state, v.server_id, v.reason
 
--- step: list_verdicts(verdict)
+-- step: list_verdicts(verdicts)
 -- What became of each attempt and of its job.
 select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state, v.job_state, v.reason,
        v.execution_id as execution, v.kind
-  from verdict v
+  from verdicts v
 
 -- step: pending_tag_sets -> tag_sets
 -- The sets of required tags that pending jobs have: one index probe each, however many jobs wait.
@@ -142,11 +142,11 @@ tag_sets (tags) as (
       from tag_sets where tag_sets.tags is not null
 )
 
--- step: jobs_without_worker(tag_sets) -> unmatched
+-- step: jobs_without_worker(tag_sets) -> unmatched_jobs
 -- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
 -- A worker that is stale, cordoned, draining or full counts, for it may come back. Judged once per set of tags, of which
--- `looked` jobs are looked at (null: all), and one by one where a job was refused, which few are.
-hopeless as materialized (
+-- `scan_limit` jobs are looked at (null: all), and one by one where a job was refused, which few are.
+tag_sets_without_worker as materialized (
     select tag_sets.tags from tag_sets
      -- What has the empty tag is dispatched by the control plane itself.
      where tag_sets.tags <> array['']
@@ -154,20 +154,20 @@ hopeless as materialized (
            select from liveness_server s
             where s.type = 'WORKER' and s.state in {{ALIVE}} and tag_sets.tags <@ s.tags)
 ),
-unmatched as (
-    select tagged.*
-      from hopeless
+unmatched_jobs as (
+    select jobs_of_tag_set.*
+      from tag_sets_without_worker
      cross join lateral (
            select j.* from jobs_workerjob j
-            where j.state = 'PENDING' and j.required_tags = hopeless.tags
+            where j.state = 'PENDING' and j.required_tags = tag_sets_without_worker.tags
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             -- Along job_to_claim, whatever the statistics say.
             order by j.priority desc, j.available_at, j.id
-            limit %(looked)s) tagged
+            limit %(scan_limit)s) jobs_of_tag_set
      union all
     select j.*
       from jobs_workerjob j
-     where j.state = 'PENDING' and j.refused_by <> '{}' and j.required_tags not in (select tags from hopeless)
+     where j.state = 'PENDING' and j.refused_by <> '{}' and j.required_tags not in (select tags from tag_sets_without_worker)
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
        and not exists (
            select from liveness_server s
@@ -175,16 +175,16 @@ unmatched as (
               and s.id <> all(j.refused_by))
 )
 
--- step: flagged_jobs(unmatched) -> flagged
+-- step: flagged_jobs(unmatched_jobs) -> flagged
 -- Jobs that stand still until somebody sees to them, and why.
 flagged as (
     select j.id,
            case
                when j.unmatched = 'fail' and %(unmatched_after)s::float8 is not null then 'waits_after_loss'
-               when j.required_tags in (select tags from hopeless) then 'waits_for_tags'
+               when j.required_tags in (select tags from tag_sets_without_worker) then 'waits_for_tags'
                else 'refused_by_all'
            end as flag
-      from unmatched j
+      from unmatched_jobs j
      where j.available_at <= clock_timestamp() and {{waits_for_worker(j)}}
      union all
     select j.id, 'held_by_lost_server'
@@ -196,30 +196,30 @@ flagged as (
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
 )
 
--- step: tags_without_worker(said) -> deserted
+-- step: tags_without_worker(submitted) -> tags_without_worker
 -- The sets of tags among what was said that need a worker and find none, and the filter that is in the way of all that
 -- others let through; a full worker counts: it will have room.
-deserted as materialized (
-    select wanted.need, seen.filter
-      from (select distinct need from said cross join jsonb_array_elements(said.needs) n(need)) wanted
+tags_without_worker as materialized (
+    select wanted.need, obstacle.filter
+      from (select distinct need from submitted cross join jsonb_array_elements(submitted.needs) n(need)) wanted
      cross join lateral (select array(select jsonb_array_elements_text(wanted.need)) as tags) needed
      cross join lateral (
            select case
                       -- Nobody to be heard of, or of those that have the tags nobody.
-                      when not coalesce(bool_or(s.heard), false) or bool_or(s.has) and not bool_or(s.has and s.heard)
+                      when not coalesce(bool_or(s.is_fresh), false) or bool_or(s.has_tags) and not bool_or(s.has_tags and s.is_fresh)
                           then 'freshness'
-                      when not bool_or(s.has) then 'tags'
+                      when not bool_or(s.has_tags) then 'tags'
                       when (select maintenance_since is not null from liveness_instance)
-                           or not bool_or(s.has and s.heard and s.state <> 'MAINTENANCE') then 'maintenance'
-                      when not bool_or(s.has and s.heard and s.state = 'RUNNING') then 'state'
-                      when not bool_or(s.has and s.heard and s.state = 'RUNNING' and s.is_free) then 'cordon'
+                           or not bool_or(s.has_tags and s.is_fresh and s.state <> 'MAINTENANCE') then 'maintenance'
+                      when not bool_or(s.has_tags and s.is_fresh and s.state = 'RUNNING') then 'state'
+                      when not bool_or(s.has_tags and s.is_fresh and s.state = 'RUNNING' and s.is_free) then 'cordon'
                       else 'capacity'
                   end as filter
-             from (select s.state, {{is_fresh_for_claims(s)}} as heard, needed.tags <@ s.tags as has,
+             from (select s.state, {{is_fresh_for_claims(s)}} as is_fresh, needed.tags <@ s.tags as has_tags,
                           s.cordoned_by is null and s.drain_deadline is null as is_free
                      from liveness_server s
                     where s.type = 'WORKER' and s.state in {{ALIVE}}) s
-           ) seen
+           ) obstacle
      where not exists (
         select from liveness_server s
          where {{may_get_work(s)}} and s.max_concurrent > 0 and needed.tags <@ s.tags)

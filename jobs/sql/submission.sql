@@ -3,20 +3,20 @@
 -- known is left out: the caller finds the job that has it. One that needs a worker and finds none says what is in the
 -- way, for the caller to take all back.
 -- takes: jobs jsonb, owner uuid, kind text, staleness_multiplier float8, waiting_limit int
--- returns: place int, id uuid, in_the_way jsonb, is_execution bool, waiting bigint
-with said as materialized (
+-- returns: place int, id uuid, missing_worker jsonb, is_execution bool, waiting bigint
+with submitted as materialized (
     select uuid7() as id, r.*
       from jsonb_to_recordset(%(jobs)s::jsonb) as r(place int, key text, fingerprint text, {{job_columns_in_json}})
 ),
-stored as (
+new_jobs as (
     insert into jobs_workerjob (id, owner_id, kind, key, fingerprint, available_at, {{job_columns}})
     select id, %(owner)s, %(kind)s, key, decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()),
            {{job_columns}}
-      from said order by key, place
+      from submitted order by key, place
         on conflict (owner_id, key) where key is not null do nothing
  returning id
 ),
 {{tags_without_worker}}
-select said.place, stored.id, {{missing_worker}} as in_the_way, said.action ->> 'type' = 'execution' as is_execution,
+select submitted.place, new_jobs.id, {{missing_worker}} as missing_worker, submitted.action ->> 'type' = 'execution' as is_execution,
        {{waiting_of_owner}} as waiting
-  from stored join said using (id)
+  from new_jobs join submitted using (id)

@@ -67,7 +67,7 @@ with held as materialized (
 -- Pending jobs that were good until a moment that has passed.
 -- takes: only uuid[], batch bigint
 -- returns: state text, jobs bigint, executions uuid[], evaluations uuid[], listed uuid[]
-with late as (
+with jobs_to_expire as (
     select j.id
       from (select id from jobs_workerjob
              where state = 'PENDING' and good_until < clock_timestamp()
@@ -80,29 +80,29 @@ with late as (
            ) j
      limit %(batch)s
 ),
--- due: select id from late
-expired as (
+-- due: select id from jobs_to_expire
+expired_jobs as (
     update jobs_workerjob j
        set state = 'EXPIRED', finished_at = clock_timestamp(),
            error = jsonb_build_object('code', 'EXPIRED', 'message', format('it was good until %%s', j.good_until))
-      from late
-     where j.id = late.id
+      from jobs_to_expire
+     where j.id = jobs_to_expire.id
  returning j.id as job_id, j.state, j.execution_id, j.kind
 )
 select state, count(*) as jobs, {{ends_to_propagate}}
-  from expired group by state
+  from expired_jobs group by state
 
 -- statement: fail_unmatched_jobs
 -- Nobody can run them: they fail; how many, by the tags that nobody has.
--- takes: only uuid[], looked bigint, unmatched_after float8, wait_after_loss bool, batch bigint
+-- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, batch bigint
 -- returns: state text, required_tags text[], reason text, jobs bigint, executions uuid[], evaluations uuid[],
 --   listed uuid[]
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
 -- Unmatched jobs that waited too long, a batch, locked if they wait still and have not waited anew.
-due as materialized (
+overdue_jobs as materialized (
     select j.id, j.pending_observed
-      from unmatched j
+      from unmatched_jobs j
      cross join liveness_clock clock
      where not {{waits_for_worker(j)}}
        and clock.reading - j.pending_observed > %(unmatched_after)s
@@ -110,34 +110,34 @@ due as materialized (
        and not exists (select from liveness_instance where maintenance_since is not null)
      order by j.id
 ),
-hung as (
-    select held.id
-      from due
+jobs_to_fail as (
+    select locked_job.id
+      from overdue_jobs
      cross join lateral (
            select j.id from jobs_workerjob j
-            where j.id = due.id and j.state = 'PENDING' and j.pending_observed = due.pending_observed and {{root_is_locked(j)}}
+            where j.id = overdue_jobs.id and j.state = 'PENDING' and j.pending_observed = overdue_jobs.pending_observed and {{root_is_locked(j)}}
               for no key update skip locked
-           ) held
+           ) locked_job
      limit %(batch)s
 ),
--- due: select id from hung
-given_up as (
+-- due: select id from jobs_to_fail
+failed_jobs as (
     update jobs_workerjob j
        set state = 'FAILED', finished_at = clock_timestamp(),
            error = jsonb_build_object(
                'code', 'NO_MATCHING_WORKER', 'message', 'No active worker with required tags to run this step',
                'required_tags', to_jsonb(j.required_tags))
-      from hung
-     where j.id = hung.id
+      from jobs_to_fail
+     where j.id = jobs_to_fail.id
  returning j.id as job_id, j.state, j.required_tags, j.error ->> 'message' as reason, j.execution_id, j.step, j.kind
 ),
-noted as (
+new_events as (
     insert into jobs_executionevent (execution_id, code, step, line)
     select execution_id, 'NO_MATCHING_WORKER', step, format('%%s: %%s', step, reason)
-      from given_up where execution_id is not null
+      from failed_jobs where execution_id is not null
 )
 select state, required_tags, reason, count(*) as jobs, {{ends_to_propagate}}
-  from given_up group by state, required_tags, reason
+  from failed_jobs group by state, required_tags, reason
 
 -- statement: list_stale_attempts
 -- Live attempts without a sign of life for longer than the thresholds, the most silent first, those after a place in
@@ -145,9 +145,9 @@ select state, required_tags, reason, count(*) as jobs, {{ends_to_propagate}}
 -- before ended though time has passed. Nothing is changed.
 -- takes: claimed_stale_after float8, running_stale_after float8, after uuid, alive float8, limit bigint
 -- returns: id uuid, number int, state text, job uuid, server uuid, server_name text, hostname text, pid int,
---   silence float8, alive float8, heard_at timestamptz
+--   silence float8, alive float8, last_sign_at timestamptz
 select a.id, a.number, a.state, a.job_id as job, s.id as server, s.name as server_name, s.hostname, a.pid,
-       clock.reading - a.alive_observed as silence, a.alive_observed as alive, greatest(a.heartbeat_at, a.started_at, a.claimed_at) as heard_at
+       clock.reading - a.alive_observed as silence, a.alive_observed as alive, greatest(a.heartbeat_at, a.started_at, a.claimed_at) as last_sign_at
 {{silent_attempts}}
    and (%(after)s::uuid is null or (a.alive_observed, a.id) > (%(alive)s::float8, %(after)s::uuid))
  order by a.alive_observed, a.id

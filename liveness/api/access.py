@@ -15,7 +15,7 @@ from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 
 
-def credential(request: Request) -> Credential:
+def request_credential(request: Request) -> Credential:
     """The token a request came with. Raises TokenMissing."""
     if not isinstance(request.auth, Credential):
         raise TokenMissing
@@ -50,7 +50,7 @@ class ServerCall(TokenFirst):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        text = credential(request).text
+        text = request_credential(request).text
         if not text.startswith(tokens.SERVER_PREFIX):
             raise NotYourServer("This call needs the server token that the registration answered with.")
         self.server_token = tokens.read_server_token(text)
@@ -71,7 +71,7 @@ class RoleCall(APIView):
         allowed = self.roles.get("GET" if request.method == "HEAD" else request.method or "")
         if allowed is None:
             return  # no such method: Django REST Framework answers 405
-        self.token = credential(request).api_token
+        self.token = request_credential(request).api_token
         if self.token.role not in allowed:
             names = ", ".join(sorted(allowed))
             raise WrongRole(f"This needs a token of role {names}; this one is of role {self.token.role}.")

@@ -21,7 +21,7 @@ class Credential:
         """Raises TokenRefused, TokenExpired, TokenRevoked."""
         if self.text.startswith(tokens.SERVER_PREFIX):
             raise WrongRole("A server token is good for its own server's calls only; this needs an API token.")
-        return tokens.find(self.text)
+        return tokens.find_token(self.text)
 
     @property
     def submitter(self) -> ApiToken:

@@ -27,7 +27,7 @@ from liveness.states import RestartStrategy, ServerState, ServerType
 CAPABILITIES_SIZE_LIMIT = 16 * 1024
 
 
-def config_of(server: Any) -> dict[str, Any]:
+def describe_config(server: Any) -> dict[str, Any]:
     """What a server is judged by, as the API writes it."""
     return {
         "heartbeat_interval_seconds": server.heartbeat_interval,
@@ -82,10 +82,10 @@ class RegistrationRequest(StrictSerializer):
     capabilities = ObjectField(max_bytes=CAPABILITIES_SIZE_LIMIT, required=False)
     config = Config(required=False)
 
-    def registration(self) -> Registration:
-        said = dict(self.validated_data)
-        config = said.pop("config", {})
-        return Registration(**said, **{key.removesuffix("_seconds"): value for key, value in config.items()})
+    def to_registration(self) -> Registration:
+        fields = dict(self.validated_data)
+        config = fields.pop("config", {})
+        return Registration(**fields, **{key.removesuffix("_seconds"): value for key, value in config.items()})
 
 
 class RegistrationAnswer(serializers.Serializer):
@@ -147,7 +147,7 @@ class ServerDetail(serializers.ModelSerializer):
         return selectors.next_transition(server)
 
     def get_config(self, server: Server) -> dict[str, Any]:
-        return config_of(server)
+        return describe_config(server)
 
 
 class Event(serializers.Serializer):
@@ -177,10 +177,10 @@ class EventFilter(StrictSerializer):
 
     def page(self, events: QuerySet[ServerEvent]) -> dict[str, Any]:
         """The page of these events, with the cursor of the next; null: there is none."""
-        said = self.validated_data
-        found = list(events.filter(pk__gt=said["cursor"]).order_by("pk")[: said["limit"] + 1])
-        items = found[: said["limit"]]
-        return {"items": items, "next": str(items[-1].pk) if len(found) > len(items) else None}
+        filters = self.validated_data
+        rows = list(events.filter(pk__gt=filters["cursor"]).order_by("pk")[: filters["limit"] + 1])
+        items = rows[: filters["limit"]]
+        return {"items": items, "next": str(items[-1].pk) if len(rows) > len(items) else None}
 
 
 class ServerList(serializers.Serializer):
@@ -198,13 +198,13 @@ class ServerFilter(PageFilter):
     search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
 
     def page(self, rows: QuerySet[Server], floor: UUID | None = None) -> dict[str, Any]:
-        said = self.validated_data
-        chosen = {field: said[field] for field in ("cluster", "state", "type") if field in said}
-        if "tag" in said:
-            chosen["tags__contains"] = [said["tag"]]
+        filters = self.validated_data
+        chosen = {field: filters[field] for field in ("cluster", "state", "type") if field in filters}
+        if "tag" in filters:
+            chosen["tags__contains"] = [filters["tag"]]
         servers = rows.filter(**chosen)
-        if "search" in said:
-            text = said["search"]
+        if "search" in filters:
+            text = filters["search"]
             servers = servers.annotate(id_text=Cast("pk", TextColumn())).filter(
                 Q(name__icontains=text) | Q(hostname__icontains=text) | Q(id_text__startswith=text.lower())
             )
@@ -227,10 +227,10 @@ class ReleaseRequest(StrictSerializer):
     reason = TextField(required=False, max_length=1000)
     note = TextField(required=False, max_length=1000)
 
-    def validate(self, said: dict[str, Any]) -> dict[str, Any]:
-        if not said:
+    def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
+        if not fields:
             raise serializers.ValidationError({"reason": ["This field is required."]})
-        return {"reason": said.get("reason") or said["note"]}
+        return {"reason": fields.get("reason") or fields["note"]}
 
 
 class ReleaseAnswer(serializers.Serializer):

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from controlplane.core.rest import StrictSerializer, paged
 from liveness import selectors
-from liveness.api.access import RoleCall, TokenFirst, credential
+from liveness.api.access import RoleCall, TokenFirst, request_credential
 from liveness.api.serializers import (
     ActionRequest,
     DrainRequest,
@@ -24,7 +24,7 @@ from liveness.api.serializers import (
     ServerDetail,
     ServerFilter,
     ServerList,
-    config_of,
+    describe_config,
 )
 from liveness.errors import WrongRole
 from liveness.models import Instance, Role
@@ -39,9 +39,9 @@ class Servers(RoleCall):
     @extend_schema(operation_id="v1_servers_list", parameters=[ServerFilter], responses=ServerList)
     def get(self, request: Request) -> Response:
         """Servers, latest first, a page at a time."""
-        asked = ServerFilter(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        return Response(paged(ServerList, asked.page(selectors.detailed())))
+        query = ServerFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        return Response(paged(ServerList, query.page(selectors.servers_with_attempts())))
 
 
 class Registration(TokenFirst, Servers):
@@ -51,30 +51,30 @@ class Registration(TokenFirst, Servers):
     def post(self, request: Request) -> Response:
         """Register a process; the same instance id again finds the same server."""
         text = self.token_text(request)
-        said = RegistrationRequest(data=request.data)
-        said.is_valid(raise_exception=True)
-        server, is_new = registration.register(text, said.registration())
+        body = RegistrationRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        server, is_new = registration.register_server(text, body.to_registration())
         answer = {
             "id": server.id,
-            "token": tokens.for_server(server.id, server.token_version, server.token_id),
+            "token": tokens.sign_server_token(server.id, server.token_version, server.token_id),
             "state": server.state,
             "fence_after_seconds": server.fence_after,
-            "config": self.config(server),
+            "config": self.registration_config(server),
         }
         return Response(answer, status=201 if is_new else 200)
 
     def token_text(self, request: Request) -> str:
-        text = credential(request).text
+        text = request_credential(request).text
         if not text or text.startswith(tokens.SERVER_PREFIX):
             raise WrongRole("Servers register with an API token of role worker, not with a server token or a session.")
         return text
 
     def judge_token(self, request: Request) -> None:
         if request.method == "POST":
-            registration.refuse_role(tokens.find(self.token_text(request)))
+            registration.refuse_role(tokens.find_token(self.token_text(request)))
 
-    def config(self, server: Any) -> dict[str, Any]:
-        return config_of(server)
+    def registration_config(self, server: Any) -> dict[str, Any]:
+        return describe_config(server)
 
 
 class ServerView(RoleCall):
@@ -85,10 +85,10 @@ class ServerView(RoleCall):
     @extend_schema(responses=ServerDetail)
     def get(self, request: Request, server: UUID) -> Response:
         """One server as it is now."""
-        found = selectors.detailed().filter(pk=server).first()
-        if found is None:
+        row = selectors.servers_with_attempts().filter(pk=server).first()
+        if row is None:
             raise Http404("No server has this id.")
-        return Response(ServerDetail(found).data)
+        return Response(ServerDetail(row).data)
 
 
 class ServerEvents(RoleCall):
@@ -99,9 +99,9 @@ class ServerEvents(RoleCall):
     @extend_schema(parameters=[EventFilter], responses=EventList)
     def get(self, request: Request, server: UUID) -> Response:
         """The transitions of a server and what was done to it, oldest first, a page at a time; they outlive it."""
-        asked = EventFilter(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        return Response(paged(EventList, asked.page(selectors.events_of(server))))
+        query = EventFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        return Response(paged(EventList, query.page(selectors.events_of_server(server))))
 
 
 class OperatorCall(RoleCall):
@@ -109,21 +109,21 @@ class OperatorCall(RoleCall):
 
     roles = {"POST": {Role.OPERATOR}}
 
-    def said(self, request: Request, taken: type[StrictSerializer]) -> dict[str, Any]:
-        said = taken(data=request.data)
-        said.is_valid(raise_exception=True)
-        return said.validated_data
+    def validated_body(self, request: Request, serializer_class: type[StrictSerializer]) -> dict[str, Any]:
+        body = serializer_class(data=request.data)
+        body.is_valid(raise_exception=True)
+        return body.validated_data
 
     @property
     def actor(self) -> str:
-        return operations.actor(self.token.name)
+        return operations.format_actor(self.token.name)
 
 
 class ServerAction(OperatorCall):
     """An action on one server: the server as it is then."""
 
-    def answer(self, server: UUID) -> Response:
-        return Response(ServerDetail(selectors.detailed().get(pk=server)).data)
+    def state_response(self, server: UUID) -> Response:
+        return Response(ServerDetail(selectors.servers_with_attempts().get(pk=server)).data)
 
 
 class Cordon(ServerAction):
@@ -132,8 +132,8 @@ class Cordon(ServerAction):
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server no new work; what it holds goes on."""
-        operations.cordon(server, self.actor, self.said(request, ActionRequest)["note"])
-        return self.answer(server)
+        operations.cordon_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
+        return self.state_response(server)
 
 
 class Uncordon(ServerAction):
@@ -142,8 +142,8 @@ class Uncordon(ServerAction):
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server work again, whoever cordoned it."""
-        operations.uncordon(server, self.actor, self.said(request, ActionRequest)["note"])
-        return self.answer(server)
+        operations.uncordon_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
+        return self.state_response(server)
 
 
 class Drain(ServerAction):
@@ -152,9 +152,9 @@ class Drain(ServerAction):
     @extend_schema(request=DrainRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server no new work, and until the deadline to finish what it holds; then it gives back the rest."""
-        said = self.said(request, DrainRequest)
-        operations.drain(server, self.actor, said["note"], said.get("deadline_seconds"))
-        return self.answer(server)
+        body = self.validated_body(request, DrainRequest)
+        operations.drain_server(server, self.actor, body["note"], body.get("deadline_seconds"))
+        return self.state_response(server)
 
 
 class Undrain(ServerAction):
@@ -163,8 +163,8 @@ class Undrain(ServerAction):
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server work again: its drain and its cordon are lifted."""
-        operations.undrain(server, self.actor, self.said(request, ActionRequest)["note"])
-        return self.answer(server)
+        operations.undrain_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
+        return self.state_response(server)
 
 
 class Disconnect(ServerAction):
@@ -173,12 +173,12 @@ class Disconnect(ServerAction):
     @extend_schema(request=ActionRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Count a server as lost; its running jobs move no sooner than it must have stopped them itself."""
-        operations.disconnect(server, self.actor, self.said(request, ActionRequest)["note"])
-        return self.answer(server)
+        operations.disconnect_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
+        return self.state_response(server)
 
 
 class MaintenanceCall(OperatorCall):
-    def answer(self) -> Response:
+    def state_response(self) -> Response:
         instance = Instance.objects.get()
         shown = None if instance.maintenance_since is None else instance
         return Response(MaintenanceAnswer({"maintenance": shown}).data)
@@ -190,8 +190,8 @@ class EnterMaintenance(MaintenanceCall):
     @extend_schema(request=ActionRequest, responses=MaintenanceAnswer)
     def post(self, request: Request) -> Response:
         """Give nobody new work; running work finishes, submissions queue."""
-        operations.enter_maintenance(self.actor, self.said(request, ActionRequest)["note"])
-        return self.answer()
+        operations.enter_maintenance(self.actor, self.validated_body(request, ActionRequest)["note"])
+        return self.state_response()
 
 
 class ExitMaintenance(MaintenanceCall):
@@ -200,8 +200,8 @@ class ExitMaintenance(MaintenanceCall):
     @extend_schema(request=ActionRequest, responses=MaintenanceAnswer)
     def post(self, request: Request) -> Response:
         """Give out work again."""
-        operations.exit_maintenance(self.actor, self.said(request, ActionRequest)["note"])
-        return self.answer()
+        operations.exit_maintenance(self.actor, self.validated_body(request, ActionRequest)["note"])
+        return self.state_response()
 
 
 class ReleaseBrake(OperatorCall):
@@ -210,5 +210,5 @@ class ReleaseBrake(OperatorCall):
     @extend_schema(request=ReleaseRequest, responses=ReleaseAnswer)
     def post(self, request: Request) -> Response:
         """Let the silent servers that the brake holds be disconnected."""
-        reason = self.said(request, ReleaseRequest)["reason"]
+        reason = self.validated_body(request, ReleaseRequest)["reason"]
         return Response({"released": operations.release_brake(self.actor, reason)})

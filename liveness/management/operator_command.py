@@ -11,7 +11,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from controlplane.agent.clean_text import NOT_CLEAN, is_clean
-from controlplane.core.durations import seconds
+from controlplane.core.durations import parse_duration
 from controlplane.core.problems import Problem
 from liveness.models import Server
 from liveness.services import operations
@@ -23,12 +23,12 @@ class OperatorCommand(BaseCommand):
     @property
     def actor(self) -> str:
         try:
-            return operations.actor(getpass.getuser())
+            return operations.format_actor(getpass.getuser())
         except (KeyError, OSError):  # a container's user without a name
-            return operations.actor(str(os.getuid()))
+            return operations.format_actor(str(os.getuid()))
 
     @contextmanager
-    def refusals(self) -> Iterator[None]:
+    def refusals_as_errors(self) -> Iterator[None]:
         """What is refused is said as the API says it."""
         try:
             yield
@@ -46,28 +46,28 @@ class ServerCommand(OperatorCommand):
         parser.add_argument("--note", type=one_line, default="", help="why; kept with who and when")
 
     def handle(self, *, server: str, note: str, **options: Any) -> None:
-        found = self.find(server)
-        with self.refusals():
-            self.act(found.pk, note, **options)
-        found.refresh_from_db()
-        self.stdout.write(f"{found.name} ({found.pk}, {found.state}) {self.done}")
+        target = self.find_server(server)
+        with self.refusals_as_errors():
+            self.apply_action(target.pk, note, **options)
+        target.refresh_from_db()
+        self.stdout.write(f"{target.name} ({target.pk}, {target.state}) {self.done}")
 
-    def act(self, server: UUID, note: str, **options: Any) -> None:
+    def apply_action(self, server: UUID, note: str, **options: Any) -> None:
         raise NotImplementedError
 
-    def find(self, words: str) -> Server:
+    def find_server(self, id_or_name: str) -> Server:
         try:
-            found = list(Server.objects.filter(pk=UUID(words)))
+            servers = list(Server.objects.filter(pk=UUID(id_or_name)))
         except ValueError:
-            found = list(Server.objects.alive().filter(name=words).order_by("pk"))
-        if not found:
-            raise CommandError(f"No server has the id {words}, and none that is alive this name.")
-        if len(found) > 1:
-            ids = ", ".join(str(one.pk) for one in found)
+            servers = list(Server.objects.alive().filter(name=id_or_name).order_by("pk"))
+        if not servers:
+            raise CommandError(f"No server has the id {id_or_name}, and none that is alive this name.")
+        if len(servers) > 1:
+            ids = ", ".join(str(one.pk) for one in servers)
             raise CommandError(
-                f"{len(found)} servers that are alive have the name {words}; say which by its id: {ids}."
+                f"{len(servers)} servers that are alive have the name {id_or_name}; say which by its id: {ids}."
             )
-        return found[0]
+        return servers[0]
 
 
 def one_line(text: str) -> str:
@@ -77,10 +77,10 @@ def one_line(text: str) -> str:
     return text
 
 
-def duration(written: str) -> float:
+def duration_argument(text: str) -> float:
     """For argparse: 45s, 5m, 24h."""
     try:
-        value = seconds(written)
+        value = parse_duration(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
     if value is None:

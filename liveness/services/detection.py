@@ -1,52 +1,55 @@
-"""Who is not there any more. The steps of the liveness check that need no jobs; jobs/services/check.py joins them."""
+"""Who is not there any more. The steps of the liveness check that need no jobs.
+
+jobs/services/liveness_check.py joins them.
+"""
 
 import structlog
 
 from liveness.conf import conf, witness_window
 from liveness.models import OWN_DIGEST
-from liveness.services.transitions import report
+from liveness.services.transitions import log_transition
 from liveness.sql import sql
 
 log = structlog.get_logger()
 
 
-def tick() -> float:
+def advance_clock() -> float:
     """A check begins: observed time advances, if heartbeats can get in. Seconds by which the database's clock was set
     back, if it was, and what waits for a moment of it has not followed."""
     window = witness_window()
-    clock = sql.row("advance_clock", interval=conf().interval, window=window, own_digest=OWN_DIGEST)
+    clock = sql.fetch_row("advance_clock", interval=conf().interval, window=window, own_digest=OWN_DIGEST)
     if clock is not None and not clock.witnessed:
         log.warning("No heartbeat got in lately: observed time stands still, and nobody is disconnected", window=window)
     return clock.set_back_by if clock is not None else 0
 
 
-def brake() -> None:
+def judge_brake() -> None:
     """Hold each type of server of which too many would be disconnected at once."""
-    found = sql.rows(
+    rows = sql.fetch_rows(
         "judge_brake",
         brake_minimum=conf().brake_minimum,
         brake_share=conf().brake_share,
         initial_delay=conf().initial_delay,
         staleness_multiplier=conf().staleness_multiplier,
     )
-    for row in found:
+    for row in rows:
         if row.changed and row.is_on:
             log.error(f"The brake holds {row.type}", silent=row.silent, alive=row.alive)
         elif row.changed:
             log.info(f"The brake on {row.type} has ended")
 
 
-def finish(took: float) -> None:
+def note_check_finished(took: float) -> None:
     """Note that a check went through, and in how many seconds, for the probes and the pages."""
-    sql.rows("note_check_finished", took=took)
+    sql.fetch_rows("note_check_finished", took=took)
 
 
-def fold() -> None:
+def fold_tallies() -> None:
     """Keep the counters few."""
-    sql.rows("fold_tallies")
+    sql.fetch_rows("fold_tallies")
 
 
-def detect() -> int:
+def disconnect_silent_servers() -> int:
     """Disconnect the alive that were silent for longer than their timeout; how many."""
     if not conf().enabled:
         log.warning("LIVENESS is not enabled: silent servers are not disconnected")
@@ -54,26 +57,26 @@ def detect() -> int:
     # Whoever goes was silent by this reading already, so the brake, judged by one that is no earlier, has counted it;
     # and nobody goes when the brake cannot be judged. No lock is held from one to the other: a process that is
     # suspended in between would stop the checks of all.
-    [judged] = sql.rows("read_observed_time")
-    brake()
-    found = sql.sweep(
+    [observed] = sql.fetch_rows("read_observed_time")
+    judge_brake()
+    disconnected = sql.sweep_rows(
         "disconnect_silent_servers",
-        reading=judged.reading,
+        reading=observed.reading,
         initial_delay=conf().initial_delay,
         brake_max_hold=conf().brake_max_hold,
     )
-    for server in found:
+    for server in disconnected:
         log.warning(
             f"{server.type.capitalize()} {server.name} heartbeat is stale: last seen {server.silence:.0f} seconds ago",
             server=str(server.id),
         )
-        report(server.id, server.name, "alive", "DISCONNECTED", "liveness", server.reason)
-    return len(found)
+        log_transition(server.id, server.name, "alive", "DISCONNECTED", "liveness", server.reason)
+    return len(disconnected)
 
 
-def deactivate() -> int:
+def deactivate_servers() -> int:
     """What an earlier check found NOT_RUNNING becomes INACTIVE; how many."""
-    found = sql.sweep("deactivate_servers")
-    for server in found:
-        report(server.id, server.name, "NOT_RUNNING", "INACTIVE", "liveness", server.reason)
-    return len(found)
+    deactivated = sql.sweep_rows("deactivate_servers")
+    for server in deactivated:
+        log_transition(server.id, server.name, "NOT_RUNNING", "INACTIVE", "liveness", server.reason)
+    return len(deactivated)

@@ -1,6 +1,6 @@
 """What an operator does to servers and to the whole control plane: each with a note, and with exactly one event.
 
-None of it counts as dead, but for `disconnect`. Each raises NoSuchServer, or the 409 that says why it does not
+None of it counts as dead, but for `disconnect_server`. Each raises NoSuchServer, or the 409 that says why it does not
 apply now; nothing is changed then.
 """
 
@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow
-from controlplane.core.transactions import atomic
+from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.errors import (
     AlreadyCordoned,
@@ -35,34 +35,34 @@ OPERATOR = "operator:"
 NO_DRAIN = {"drain_deadline": None, "drain_until_observed": None, "drain_held": None}
 
 
-def actor(name: str) -> str:
+def format_actor(name: str) -> str:
     """An operator as events name him: `operator:NAME`."""
     return f"{OPERATOR}{name}"
 
 
-@atomic
-def cordon(server: UUID, by: str, note: str) -> None:
+@retried_atomic
+def cordon_server(server: UUID, by: str, note: str) -> None:
     """It gets no new work; what it holds goes on. An operator's cordon takes the place of the server's own."""
-    row = locked(server, may_cordon)
+    row = lock_server(server, ensure_may_cordon)
     Server.objects.filter(pk=row.pk).update(cordoned_by=by, cordon_reason=note)
     note_action(row, "cordon", by, note)
 
 
-@atomic
-def uncordon(server: UUID, by: str, note: str) -> None:
+@retried_atomic
+def uncordon_server(server: UUID, by: str, note: str) -> None:
     """It gets work again, whoever cordoned it; a server whose own probe still fails cordons itself again."""
-    row = locked(server, may_uncordon)
+    row = lock_server(server, ensure_may_uncordon)
     Server.objects.filter(pk=row.pk).update(cordoned_by=None, cordon_reason="")
     note_action(row, "uncordon", by, note)
 
 
-@atomic
-def drain(server: UUID, by: str, note: str, deadline: float | None = None) -> None:
+@retried_atomic
+def drain_server(server: UUID, by: str, note: str, deadline: float | None = None) -> None:
     """Cordon it and give it `deadline` seconds, by default its grace period, to finish what it holds.
 
     Then it gives back what is left; what it still holds a timeout later is recovered (`recover_attempts`).
     """
-    row = locked(server, may_drain)
+    row = lock_server(server, ensure_may_drain)
     seconds = row.termination_grace_period if deadline is None else deadline
     Server.objects.filter(pk=row.pk).update(
         cordoned_by=by,
@@ -75,22 +75,22 @@ def drain(server: UUID, by: str, note: str, deadline: float | None = None) -> No
     note_action(row, "drain", by, note)
 
 
-@atomic
-def undrain(server: UUID, by: str, note: str) -> None:
+@retried_atomic
+def undrain_server(server: UUID, by: str, note: str) -> None:
     """It gets work again: the drain and the cordon are lifted."""
-    row = locked(server, may_undrain)
+    row = lock_server(server, ensure_may_undrain)
     Server.objects.filter(pk=row.pk).update(cordoned_by=None, cordon_reason="", **NO_DRAIN)
     note_action(row, "undrain", by, note)
 
 
-@atomic
-def disconnect(server: UUID, by: str, note: str) -> None:
+@retried_atomic
+def disconnect_server(server: UUID, by: str, note: str) -> None:
     """It counts as lost, as if it had been silent for its timeout; `recover_attempts` says when its jobs move."""
-    row = locked(server, may_disconnect)
-    transitions.move(row, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=note)
+    row = lock_server(server, ensure_may_disconnect)
+    transitions.change_state(row, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=note)
 
 
-@atomic
+@retried_atomic
 def enter_maintenance(by: str, note: str) -> None:
     """Nobody gets new work; running work finishes, submissions queue."""
     instance = Instance.objects.select_for_update().get()
@@ -100,7 +100,7 @@ def enter_maintenance(by: str, note: str) -> None:
     note_event("maintenance_enter", by, note)
 
 
-@atomic
+@retried_atomic
 def exit_maintenance(by: str, note: str) -> None:
     """Work is given out again."""
     instance = Instance.objects.select_for_update().get()
@@ -110,7 +110,7 @@ def exit_maintenance(by: str, note: str) -> None:
     note_event("maintenance_exit", by, note)
 
 
-@atomic
+@retried_atomic
 def release_brake(by: str, reason: str, type: str | None = None) -> list[str]:
     """Let the silent servers that the brake holds be disconnected, of one type or of all; the types released."""
     engaged = Brake.objects.filter(released_by=None, **{"type": type} if type else {})
@@ -123,48 +123,48 @@ def release_brake(by: str, reason: str, type: str | None = None) -> list[str]:
     return released
 
 
-def may_cordon(server: Server) -> None:
-    alive(server)
+def ensure_may_cordon(server: Server) -> None:
+    ensure_is_alive(server)
     if server.cordoned_by is not None and server.cordoned_by.startswith(OPERATOR):
         raise AlreadyCordoned(f"This server is cordoned already, by {server.cordoned_by}.", state=server.state)
 
 
-def may_uncordon(server: Server) -> None:
-    alive(server)
+def ensure_may_uncordon(server: Server) -> None:
+    ensure_is_alive(server)
     if server.drain_deadline is not None:
         raise ServerDraining("This server is being drained: undrain it, which also uncordons it.", state=server.state)
     if server.cordoned_by is None:
         raise NotCordoned(state=server.state)
 
 
-def may_drain(server: Server) -> None:
-    alive(server)
+def ensure_may_drain(server: Server) -> None:
+    ensure_is_alive(server)
     if server.drain_deadline is not None:
         raise ServerDraining("This server is being drained already; undrain it first.", state=server.state)
 
 
-def may_undrain(server: Server) -> None:
-    alive(server)
+def ensure_may_undrain(server: Server) -> None:
+    ensure_is_alive(server)
     if server.drain_deadline is None:
         raise NotDraining(state=server.state)
 
 
-def may_disconnect(server: Server) -> None:
-    if not states.legal(ServerState(server.state), ServerState.DISCONNECTED, Mover.OPERATOR):
+def ensure_may_disconnect(server: Server) -> None:
+    if not states.is_legal_transition(ServerState(server.state), ServerState.DISCONNECTED, Mover.OPERATOR):
         raise IllegalTransition(f"A server that is {server.state} cannot become DISCONNECTED.", state=server.state)
 
 
-def alive(server: Server) -> None:
+def ensure_is_alive(server: Server) -> None:
     if server.state not in states.ALIVE:
         raise ServerNotAlive(f"This server is {server.state}, not alive: it gets no work anyway.", state=server.state)
 
 
-def locked(server: UUID, may: Callable[[Server], None]) -> Server:
+def lock_server(server: UUID, guard: Callable[[Server], None]) -> Server:
     """The server, its row locked, if that may be done to it now."""
     row = Server.objects.select_for_update(no_key=True).filter(pk=server).first()
     if row is None:
         raise NoSuchServer
-    may(row)
+    guard(row)
     return row
 
 

@@ -9,21 +9,21 @@ from uuid import uuid4
 
 import structlog
 
-from controlplane.agent.backoff import answer_within
+from controlplane.agent.backoff import heartbeat_answer_timeout
 from controlplane.agent.client import Client, Refused
 from controlplane.core.problems import Problem
 from liveness.conf import conf, witness_window
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
 from liveness.models import OWN_DIGEST, ApiToken, Role
 from liveness.services import heartbeats, registration, tokens
-from liveness.services.heartbeats import Beat
+from liveness.services.heartbeats import ServerHeartbeat
 from liveness.services.registration import Registration
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState, ServerType
 
 log = structlog.get_logger()
 
-FOUND_DEAD = {error.code for error in (ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked)}
+CODES_TO_REGISTER_ANEW = {error.code for error in (ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked)}
 
 
 class Presence:
@@ -50,22 +50,24 @@ class Presence:
         if self.server is None:
             self.register()
         try:
-            self.say(state)
+            self.send_heartbeat(state)
         except (Problem, Refused) as refusal:
-            if refusal.code not in FOUND_DEAD or state != ServerState.RUNNING:
+            if refusal.code not in CODES_TO_REGISTER_ANEW or state != ServerState.RUNNING:
                 raise
             # It holds no jobs, so nothing is lost with its old id; and it lives, so it must not stay dead.
             log.warning(f"{self.name} was given up: it registers anew", was=str(self.server.id), code=refusal.code)
             self.server, self.instance_id = None, uuid4()
             self.register()
-            self.say(state)
+            self.send_heartbeat(state)
         interval: float = self.server.heartbeat_interval
         return interval if self.witness is None else min(interval, witness_window() / 2)
 
     def leave(self) -> None:
         """Say that it has ended; never over HTTP: the web processes may have ended before."""
         if self.server is not None:
-            heartbeats.record(self.token, Beat(ServerState.TERMINATED_GRACEFULLY, reason="it was stopped"))
+            heartbeats.record_heartbeat(
+                self.token, ServerHeartbeat(ServerState.TERMINATED_GRACEFULLY, reason="it was stopped")
+            )
 
     @property
     def token(self) -> ServerToken:
@@ -73,7 +75,7 @@ class Presence:
 
     def register(self) -> None:
         ApiToken.objects.get_or_create(digest=OWN_DIGEST, defaults={"name": "control plane", "role": Role.WORKER})
-        said = Registration(
+        own_registration = Registration(
             type=self.type,
             name=self.name,
             instance_id=self.instance_id,
@@ -82,22 +84,22 @@ class Presence:
             version=self.version,
         )
         try:
-            self.server = registration.enter(OWN_DIGEST, said)
+            self.server = registration.register_by_digest(OWN_DIGEST, own_registration)
         except ServerNotRunning:
             self.instance_id = uuid4()  # the answer to our registration was lost, and it was given up meanwhile
             raise
         if self.server is None:
             raise TokenRevoked("The token of the control plane's own processes was revoked.")
 
-    def say(self, state: ServerState) -> None:
+    def send_heartbeat(self, state: ServerState) -> None:
         if self.witness is None:
-            heartbeats.record(self.token, Beat(state))
+            heartbeats.record_heartbeat(self.token, ServerHeartbeat(state))
             return
         if self.over_http is None:
             self.over_http = self.witness()
-            self.over_http.timeout = answer_within(conf().timeout, conf().heartbeat_interval)
+            self.over_http.timeout = heartbeat_answer_timeout(conf().timeout, conf().heartbeat_interval)
         # All that the beats of workers do. The second, which lists attempts, is the witness of the first as well.
         lists: tuple[dict[str, Any], ...] = ({}, {"claimed": [], "running": []})
-        for said in lists:
-            signed = tokens.for_server(self.server.id, self.server.token_version, self.server.token_id)
-            self.over_http.post(f"/servers/{self.server.id}/heartbeat", {"state": state.value, **said}, signed)
+        for fields in lists:
+            signed = tokens.sign_server_token(self.server.id, self.server.token_version, self.server.token_id)
+            self.over_http.post(f"/servers/{self.server.id}/heartbeat", {"state": state.value, **fields}, signed)

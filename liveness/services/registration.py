@@ -37,24 +37,24 @@ class Registration:
     termination_grace_period: float | None = None
     worker_task_restart_strategy: str | None = None
 
-    def judged_by(self) -> dict[str, Any]:
+    def effective_config(self) -> dict[str, Any]:
         """Its own config, stored with it, so that a change of the defaults moves no running server."""
-        own = {name: getattr(self, name) for name in JUDGED_BY}
+        own = {name: getattr(self, name) for name in CONFIG_FIELDS}
         return {name: getattr(conf(), name) if value is None else value for name, value in own.items()}
 
 
-JUDGED_BY = ("heartbeat_interval", "timeout", "termination_grace_period", "worker_task_restart_strategy")
+CONFIG_FIELDS = ("heartbeat_interval", "timeout", "termination_grace_period", "worker_task_restart_strategy")
 
 
-def register(token: str, registration: Registration) -> tuple[Any, bool]:
+def register_server(token: str, registration: Registration) -> tuple[Any, bool]:
     """The server row of a process and whether it is new. One round trip; the same instance is found again.
 
     Raises TokenRefused, WrongRole, TokenBound or TooManyServers; ServerNotRunning when the server of that instance has
     ended.
     """
-    server = enter(tokens.digest(token), registration)
+    server = register_by_digest(tokens.digest_token(token), registration)
     if server is None:
-        refuse(tokens.find(token), registration)
+        refuse(tokens.find_token(token), registration)
     return server, server.is_new
 
 
@@ -85,19 +85,19 @@ def refuse_role(token: ApiToken) -> None:
         raise WrongRole(f"Servers register with a token of role worker; this one is of role {token.role}.")
 
 
-def enter(digest: bytes, registration: Registration) -> Any | None:
+def register_by_digest(digest: bytes, registration: Registration) -> Any | None:
     """The server row of a process, or None when the API token with this digest lets nobody in.
 
     Raises ServerNotRunning when the server of that instance has ended.
     """
-    said = asdict(registration) | registration.judged_by()
-    said["program"] = said.pop("version")
-    said["reactivate_on_heartbeat"] = conf().reactivate_on_heartbeat
-    said["capabilities"] = orjson.dumps(said["capabilities"]).decode()
-    server = sql.row("lock_registrar", "register_server", digest=digest, **said)
+    parameters = asdict(registration) | registration.effective_config()
+    parameters["program"] = parameters.pop("version")
+    parameters["reactivate_on_heartbeat"] = conf().reactivate_on_heartbeat
+    parameters["capabilities"] = orjson.dumps(parameters["capabilities"]).decode()
+    server = sql.fetch_row("lock_registrar", "register_server", digest=digest, **parameters)
     if server is None:
         return None
-    if server.state in states.FINAL | states.GONE:
+    if server.state in states.TERMINATED | states.RETIRED:
         raise ServerNotRunning(f"The server of this instance id is {server.state}: choose a new instance id.")
     if server.is_new:
         log.info(f"Server {server.name} registered", server=str(server.id), type=server.type, cluster=server.cluster)

@@ -16,7 +16,7 @@ PAUSE = 5
 """Seconds between two beats that take counts along."""
 
 
-class Results:
+class HeartbeatResults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counted: Counter[str] = Counter()
@@ -28,7 +28,7 @@ class Results:
             self._counted[result] += number
 
     @contextmanager
-    def taken(self) -> Iterator[dict[str, Any]]:
+    def take_due_counts(self) -> Iterator[dict[str, Any]]:
         """The parameters of a beat that takes along what is due, which mostly is nothing. If it fails, another will."""
         due: Counter[str] = Counter()
         with self._lock:
@@ -42,4 +42,4 @@ class Results:
             raise
 
 
-results = Results()
+results = HeartbeatResults()

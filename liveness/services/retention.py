@@ -11,7 +11,7 @@ from datetime import datetime
 from uuid import UUID
 
 from controlplane.core.statements import Statements
-from controlplane.core.transactions import atomic
+from controlplane.core.transactions import retried_atomic
 from liveness.sql import sql
 
 BATCH = 10_000
@@ -38,34 +38,34 @@ class Pruning:
     batch: int = BATCH
     """Rows looked at at once."""
 
-    def spans(self) -> Iterator[Span]:
+    def list_due_spans(self) -> Iterator[Span]:
         """Where something is due, from the oldest id on. Changes nothing."""
         if not any(self.before.values()):
             return
         after, has_old = self.first, True
         while has_old:
-            found = self.sql.rows(f"scan_{self.name}", after=after, batch=self.batch, **self.before)[0]
-            if found.due:
-                yield Span(after, found.last, found.due)
-            after, has_old = found.last, found.has_old
+            scan = self.sql.fetch_rows(f"scan_{self.name}", after=after, batch=self.batch, **self.before)[0]
+            if scan.due:
+                yield Span(after, scan.last, scan.due)
+            after, has_old = scan.last, scan.has_old
 
-    @atomic
+    @retried_atomic
     def delete(self, span: Span) -> int:
         """Delete what is due there; how many. What someone else has deleted meanwhile is not counted again."""
-        return self.sql.rows(f"delete_{self.name}", after=span.after, last=span.last, **self.before)[0].deleted
+        return self.sql.fetch_rows(f"delete_{self.name}", after=span.after, last=span.last, **self.before)[0].deleted
 
 
 class EventPruning(Pruning):
-    @atomic
+    @retried_atomic
     def delete(self, span: Span) -> int:
         names = ("allow_event_deletion", "delete_events", "forbid_event_deletion")
-        return self.sql.sets(*names, after=span.after, last=span.last, **self.before)[1][0].deleted
+        return self.sql.fetch_result_sets(*names, after=span.after, last=span.last, **self.before)[1][0].deleted
 
 
-def heartbeats(servers: datetime | None, attempts: datetime | None) -> Pruning:
+def heartbeat_pruning(servers: datetime | None, attempts: datetime | None) -> Pruning:
     """The heartbeats of servers before the one moment, and those of attempts before the other."""
     return Pruning("heartbeats", sql, 0, {"servers": servers, "attempts": attempts})
 
 
-def events(before: datetime | None) -> Pruning:
+def event_pruning(before: datetime | None) -> Pruning:
     return EventPruning("events", sql, 0, {"events": before})

@@ -7,6 +7,6 @@ clock, and a scheduler whose clock is slow would stop every check without a word
 from liveness.sql import sql
 
 
-def begins(task: str, after: float) -> bool:
+def try_begin_task(task: str, after: float) -> bool:
     """Whether this task begins now: it was not begun within the last `after` seconds."""
-    return sql.row("begin_task", task=task, after=after) is not None
+    return sql.fetch_row("begin_task", task=task, after=after) is not None

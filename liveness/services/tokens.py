@@ -15,7 +15,7 @@ from django.db.models import F, Q
 from django.utils.crypto import salted_hmac
 
 from controlplane.core.model_fields import ClockTimestamp
-from controlplane.core.transactions import atomic
+from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import ApiToken, Role, Server
@@ -45,31 +45,35 @@ class Bounds:
     max_servers: int | None = None
 
 
-def create(name: str, role: str, expires_in: float | None = None, bounds: Bounds = Bounds()) -> str:
+def create_token(name: str, role: str, expires_in: float | None = None, bounds: Bounds = Bounds()) -> str:
     """A new API token; its text is shown this once. `expires_in` is in seconds."""
     text = API_PREFIX + secrets.token_urlsafe(32)
     expires_at = None if expires_in is None else ClockTimestamp() + timedelta(seconds=expires_in)
     ApiToken.objects.create(
-        name=name, role=Role(role), prefix=text[:11], digest=digest(text), expires_at=expires_at, **vars(bounds)
+        name=name, role=Role(role), prefix=text[:11], digest=digest_token(text), expires_at=expires_at, **vars(bounds)
     )
     return text
 
 
-def of_session(user: int, name: str, role: str) -> ApiToken:
+def get_session_token(user: int, name: str, role: str) -> ApiToken:
     """Whose the jobs are that somebody submits who is signed in: a token that nobody can say, for its digest is that of
     no text."""
-    unsaid = salted_hmac("liveness.session", str(user), algorithm="sha256").digest()
-    token, _ = ApiToken.objects.get_or_create(digest=unsaid, defaults={"name": name, "role": role, "prefix": "session"})
+    session_digest = salted_hmac("liveness.session", str(user), algorithm="sha256").digest()
+    token, _ = ApiToken.objects.get_or_create(
+        digest=session_digest, defaults={"name": name, "role": role, "prefix": "session"}
+    )
     return token
 
 
-def digest(text: str) -> bytes:
+def digest_token(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def find(text: str) -> ApiToken:
+def find_token(text: str) -> ApiToken:
     """The API token with this text. Raises TokenRefused, TokenExpired or TokenRevoked."""
-    token = ApiToken.objects.annotate(expired=Q(expires_at__lte=ClockTimestamp())).filter(digest=digest(text)).first()
+    token = (
+        ApiToken.objects.annotate(expired=Q(expires_at__lte=ClockTimestamp())).filter(digest=digest_token(text)).first()
+    )
     if token is None:
         raise TokenRefused
     if token.revoked_at:
@@ -79,12 +83,12 @@ def find(text: str) -> ApiToken:
     return token
 
 
-def revoke(prefix: str) -> int:
+def revoke_tokens(prefix: str) -> int:
     """Revoke the API tokens that begin with `prefix`, from the next request on; how many. Their servers live on."""
     return ApiToken.objects.filter(prefix__startswith=prefix, revoked_at=None).update(revoked_at=ClockTimestamp())
 
 
-@atomic
+@retried_atomic
 def end_servers(prefix: str, by: str) -> int:
     """End the tokens of all servers that were registered with the revoked tokens that begin with `prefix`; how many.
 
@@ -92,17 +96,17 @@ def end_servers(prefix: str, by: str) -> int:
     brake takes their silence for an outage.
     """
     servers = Server.objects.filter(token__prefix__startswith=prefix, token__revoked_at__isnull=False)
-    ending = servers.exclude(state__in=states.GONE).select_for_update(no_key=True, of=("self",)).order_by("pk")
+    ending = servers.exclude(state__in=states.RETIRED).select_for_update(no_key=True, of=("self",)).order_by("pk")
     ended = list(ending)
     Server.objects.filter(pk__in=[server.pk for server in ended]).update(token_version=F("token_version") + 1)
     for server in ended:
         if server.state in states.ALIVE:
             reason = "the token that it registered with was revoked"
-            transitions.move(server, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=reason)
+            transitions.change_state(server, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=reason)
     return len(ended)
 
 
-def for_server(server: UUID, version: int, registrar: UUID) -> str:
+def sign_server_token(server: UUID, version: int, registrar: UUID) -> str:
     """The server token of a registration: the same for the same."""
     return SERVER_PREFIX + signing.Signer(salt=SALT).sign(f"{server.hex}.{version}.{registrar.hex}")
 

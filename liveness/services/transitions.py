@@ -12,20 +12,20 @@ from liveness.states import Mover, ServerState
 log = structlog.get_logger()
 
 
-def move(server: Server, to: ServerState, mover: Mover, *, actor: str, reason: str) -> None:
+def change_state(server: Server, to: ServerState, mover: Mover, *, actor: str, reason: str) -> None:
     """Take a server, whose row the caller has locked, to another state. Its event is written by a trigger.
 
     Raises IllegalTransition when the table does not allow it.
     """
     from_ = ServerState(server.state)
-    if not states.legal(from_, to, mover, reactivates=server.reactivate_on_heartbeat):
+    if not states.is_legal_transition(from_, to, mover, reactivates=server.reactivate_on_heartbeat):
         raise IllegalTransition(f"A server that is {from_} cannot become {to}.", state=from_.value)
     Server.objects.filter(pk=server.pk).update(state=to.value, state_actor=actor, state_reason=reason)
     server.state = to.value
-    report(server.pk, server.name, from_, to, actor, reason)
+    log_transition(server.pk, server.name, from_, to, actor, reason)
 
 
-def report(server: UUID, name: str, from_: str, to: str, actor: str, reason: str) -> None:
+def log_transition(server: UUID, name: str, from_: str, to: str, actor: str, reason: str) -> None:
     """The log line of a transition."""
     log.info(
         f"Server {name}: {from_} → {to}",

@@ -1,15 +1,15 @@
 """The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
 
-from controlplane.core.sql_book import define
+from controlplane.core.sql_book import define_states
 from controlplane.core.statements import Statements
 from liveness import states
 
-define(
+define_states(
     ALIVE=states.ALIVE,
-    BEATING=states.BEATING,
-    FINAL=states.FINAL,
-    GONE=states.GONE,
-    LEAVING=states.LEAVING,
+    MAY_HEARTBEAT=states.MAY_HEARTBEAT,
+    TERMINATED=states.TERMINATED,
+    RETIRED=states.RETIRED,
+    TO_RECOVER=states.TO_RECOVER,
     STOPPED=states.STOPPED,
 )
 

@@ -8,9 +8,9 @@ liveness_clock as (select tick, %(reading)s::float8 as reading from liveness_clo
 let_go as (
     select id from (
         select s.id, row_number() over same_type as place, count(*) over (partition by s.type) as of_all,
-               (select count(*) from liveness_server gone
-                 where gone.type = s.type and gone.disconnected_observed is not null
-                   and gone.state = 'DISCONNECTED' and gone.state_changed_tick = clock.tick) as gone
+               (select count(*) from liveness_server already_let_go
+                 where already_let_go.type = s.type and already_let_go.disconnected_observed is not null
+                   and already_let_go.state = 'DISCONNECTED' and already_let_go.state_changed_tick = clock.tick) as already_let_go
           from liveness_server s, liveness_clock clock
          where {{is_overdue(s)}}
            and s.type in (select brake.type from liveness_brake brake
@@ -18,14 +18,14 @@ let_go as (
                              and brake.engaged_observed + %(brake_max_hold)s <= clock.reading)
         window same_type as (partition by s.type order by s.heard_observed, s.id)
     ) ranked
-     where place + gone <= greatest(1, ceil((of_all + gone) / 10.0))
+     where place + already_let_go <= greatest(1, ceil((of_all + already_let_go) / 10.0))
 )
 
--- step: servers_to_disconnect(let_go) -> silent
+-- step: servers_to_disconnect(let_go) -> silent_servers
 -- Alive servers that were silent for longer than their own timeout, but for those the brake holds.
 -- A heartbeat that holds its row is skipped; one that has just committed fails the condition, which is
 -- judged again on the row as it is then. Either way the heartbeat wins.
-silent as (
+silent_servers as (
     select s.id, clock.reading - s.heard_observed as silence
       from liveness_server s, liveness_clock clock
      where {{is_overdue(s)}}
@@ -80,7 +80,7 @@ select reading from liveness_clock
 -- timeout count: else whoever may register a few, and leaves them, would keep the dead of others from being disconnected.
 -- takes: initial_delay float8, staleness_multiplier float8, brake_minimum bigint, brake_share bigint
 -- returns: type text, silent int, alive int, is_on bool, changed bool
-with counted as (
+with counts_by_type as (
     select s.type,
            count(*) as alive,
            count(*) filter (where s.state not in {{ALIVE}} or {{is_overdue(s)}} or {{is_falling_silent(s)}}) as silent,
@@ -90,17 +90,17 @@ with counted as (
        and s.heard_observed - s.created_observed > s.timeout
      group by s.type
 ),
-held as (
-    select type, alive, silent from counted
+types_to_hold as (
+    select type, alive, silent from counts_by_type
      where silent >= %(brake_minimum)s and silent >= %(brake_share)s * alive
        and (overdue > 0 or type in (select type from liveness_brake))
 ),
-ended as (
-    delete from liveness_brake b where b.type not in (select type from held) returning b.type
+ended_brakes as (
+    delete from liveness_brake b where b.type not in (select type from types_to_hold) returning b.type
 ),
-engaged as (
+engaged_brakes as (
     insert into liveness_brake as b (type, engaged_observed, silent, alive)
-    select held.type, clock.reading, held.silent, held.alive from held, liveness_clock clock order by held.type
+    select types_to_hold.type, clock.reading, types_to_hold.silent, types_to_hold.alive from types_to_hold, liveness_clock clock order by types_to_hold.type
         -- A release is for those who were silent then: when more are, it is another incident.
         on conflict (type) do update
            set silent = excluded.silent, alive = excluded.alive,
@@ -109,16 +109,16 @@ engaged as (
                released_by = case when excluded.silent > b.silent then null else b.released_by end
  returning type, silent, alive, xmax = 0 as is_new
 ),
-noted as (
+new_events as (
     insert into liveness_serverevent (server_name, action, actor, reason)
     select type, 'brake_engaged', 'liveness', format('%%s of %%s would be disconnected at once', silent, alive)
-      from engaged where is_new
+      from engaged_brakes where is_new
     union all
-    select type, 'brake_ended', 'liveness', 'fewer are silent' from ended
+    select type, 'brake_ended', 'liveness', 'fewer are silent' from ended_brakes
 )
-select type, silent, alive, true as is_on, is_new as changed from engaged
+select type, silent, alive, true as is_on, is_new as changed from engaged_brakes
 union all
-select type, null, null, false, true from ended
+select type, null, null, false, true from ended_brakes
 
 -- statement: disconnect_silent_servers
 -- The silent become DISCONNECTED.
@@ -127,42 +127,42 @@ select type, null, null, false, true from ended
 with {{clock_of_this_check}},
 {{servers_let_go_by_brake}},
 {{servers_to_disconnect}},
--- due: select id from silent
-disconnected as (
+-- due: select id from silent_servers
+disconnected_servers as (
     update liveness_server s
        set state = 'DISCONNECTED',
-           disconnected_observed = s.heard_observed + silent.silence,
+           disconnected_observed = s.heard_observed + silent_servers.silence,
            state_actor = 'liveness',
-           state_reason = format('silent for %%s s, its timeout is %%s s', round(silent.silence::numeric, 1), s.timeout)
-      from silent
-     where s.id = silent.id
- returning s.id, s.type, s.name, s.state_reason as reason, silent.silence as seconds
+           state_reason = format('silent for %%s s, its timeout is %%s s', round(silent_servers.silence::numeric, 1), s.timeout)
+      from silent_servers
+     where s.id = silent_servers.id
+ returning s.id, s.type, s.name, s.state_reason as reason, silent_servers.silence as seconds
 ),
-counted as (
+detection_tallies as (
     insert into liveness_tally (name, labels, number)
-    select 'detection_seconds', array[{{histogram_bucket}}], count(*) from disconnected group by 2
+    select 'detection_seconds', array[{{histogram_bucket}}], count(*) from disconnected_servers group by 2
     union all
-    select 'detection_seconds_sum', '{}', sum(seconds) from disconnected having count(*) > 0
+    select 'detection_seconds_sum', '{}', sum(seconds) from disconnected_servers having count(*) > 0
 )
-select id, type, name, reason, seconds as silence from disconnected
+select id, type, name, reason, seconds as silence from disconnected_servers
 
 -- statement: deactivate_servers
 -- What was seen NOT_RUNNING becomes INACTIVE.
 -- NOT_RUNNING since an earlier check: it was to be seen for one interval.
 -- takes: only uuid[]
 -- returns: id uuid, name text, reason text
-with seen as (
+with servers_to_deactivate as (
     select s.id from liveness_server s, liveness_clock clock
      where s.state = 'NOT_RUNNING' and s.state_changed_tick < clock.tick
        and (%(only)s::uuid[] is null or s.id = any(%(only)s))
      order by s.id
        for no key update of s skip locked
 )
--- due: select id from seen
+-- due: select id from servers_to_deactivate
 update liveness_server s
    set state = 'INACTIVE', state_actor = 'liveness', state_reason = 'NOT_RUNNING since an earlier check'
-  from seen
- where s.id = seen.id
+  from servers_to_deactivate
+ where s.id = servers_to_deactivate.id
 returning s.id, s.name, s.state_reason as reason
 
 -- statement: note_check_finished
@@ -174,11 +174,11 @@ update liveness_clock set finished_at = clock_timestamp(), took = %(took)s retur
 -- statement: fold_tallies
 -- What was counted since becomes one row for each counter. Who reads meanwhile sees all of it before or after.
 -- returns: id bigint
-with counted as (
+with deleted_tallies as (
     delete from liveness_tally
      where id in (select id from liveness_tally order by id limit 100000 for update skip locked)
  returning name, labels, number
 )
 insert into liveness_tally (name, labels, number)
-select name, labels, sum(number) from counted group by name, labels
+select name, labels, sum(number) from deleted_tallies group by name, labels
 returning id

@@ -20,7 +20,7 @@ with registrar as materialized (
        and (t.cluster is null or t.cluster = %(cluster)s)
        and (t.max_servers is null
             or exists (select from liveness_server s where s.token_id = t.id and s.instance_id = %(instance_id)s)
-            or (select count(*) from liveness_server s where s.token_id = t.id and s.state in {{BEATING}}) < t.max_servers)
+            or (select count(*) from liveness_server s where s.token_id = t.id and s.state in {{MAY_HEARTBEAT}}) < t.max_servers)
        -- Who revokes the token waits for this one, and ends its server with the others; or this one for him, in vain.
        for share
 )

@@ -2,10 +2,10 @@
 -- A row could not be written: by what step, which, why and when last; and once more in the tally. What was mended long
 -- ago is forgotten.
 -- takes: step text, row text, error text
-with counted as (
+with new_tally as (
     insert into liveness_tally (name, labels, number) values ('rows_left_out', array[%(step)s::text], 1)
 ),
-forgotten as (
+deleted_rows as (
     delete from liveness_leftout where id in (
         select l.id from liveness_leftout l
          where l.at < clock_timestamp() - interval '1 day' and (l.step, l.row) <> (%(step)s, %(row)s)
@@ -16,7 +16,7 @@ insert into liveness_leftout as l (step, row, error) values (%(step)s, %(row)s, 
    set error = excluded.error, at = clock_timestamp(), times = l.times + 1
 
 -- statement: allow_event_deletion
--- From here to prune_close, or to the end of the transaction, the trigger lets events go.
+-- From here to `forbid_event_deletion`, or to the end of the transaction, the trigger lets events go.
 -- returns: set_config text
 select set_config('controlplane.retention', 'on', true)
 
@@ -30,14 +30,14 @@ select (array_agg(e.id order by e.id desc))[1] as last,
   from (select id, at from liveness_serverevent where id > %(after)s order by id limit %(batch)s) e
 
 -- statement: delete_events
--- Delete the events of a span that are past their retention, between prune_open and prune_close.
+-- Delete the events of a span that are past their retention, between `allow_event_deletion` and `forbid_event_deletion`.
 -- takes: after bigint, last bigint, events timestamptz
 -- returns: deleted bigint
-with gone as (
+with deleted_events as (
     delete from liveness_serverevent e where e.id > %(after)s and e.id <= %(last)s and e.at < %(events)s
     returning 1
 )
-select count(*) as deleted from gone
+select count(*) as deleted from deleted_events
 
 -- statement: forbid_event_deletion
 -- Events are append-only again, even where the transaction goes on.
@@ -57,8 +57,8 @@ select (array_agg(h.id order by h.id desc))[1] as last,
 -- Delete the heartbeats of a span that are past their retention. Nobody else ever touches them again.
 -- takes: after bigint, last bigint, servers timestamptz, attempts timestamptz
 -- returns: deleted bigint
-with gone as (
+with deleted_heartbeats as (
     delete from liveness_heartbeat h where h.id > %(after)s and h.id <= %(last)s and {{heartbeat_is_past_retention(h)}}
     returning 1
 )
-select count(*) as deleted from gone
+select count(*) as deleted from deleted_heartbeats

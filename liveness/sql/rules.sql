@@ -40,7 +40,7 @@ end)
 -- or failed, has stopped its code itself
 (case
     when s.worker_task_restart_strategy = 'NEVER' then 'infinity'::float8
-    when s.state = 'TERMINATED_GRACEFULLY' or s.state in {{GONE}} then s.state_changed_observed
+    when s.state = 'TERMINATED_GRACEFULLY' or s.state in {{RETIRED}} then s.state_changed_observed
     when s.worker_task_restart_strategy = 'IMMEDIATELY' then {{lost_if_silent_at(s)}}
     -- The grace period counts from the state in which it can finish what it holds: from TERMINATING, or from its loss.
     when s.state = 'TERMINATING' then greatest({{lost_if_silent_at(s)}}, s.state_changed_observed + s.termination_grace_period)

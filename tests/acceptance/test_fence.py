@@ -87,7 +87,7 @@ def test_frozen_its_jobs_stop_before_they_are_given_away_and_thawed_it_ends_by_i
     agent.send_signal(signal.SIGSTOP)
     given = eventually(lambda: given_away_at(running, job), why="the job is given away")
     stopped = last_line(ledger)
-    # The warden stops the code though the agent cannot; a moment after the agent would have.
+    # The reaper stops the code though the agent cannot; a moment after the agent would have.
     assert stopped - frozen_at < FENCE[strategy] + 0.1 * TIMEOUT
     margin = given - stopped
     assert margin > 0, f"the job was given away {-margin:.2f} s before its code stopped"

@@ -74,7 +74,7 @@ class Standalone:
     def processes(self) -> list[psutil.Process]:
         """All that were ever started, with the database, which is nobody's child."""
         found = psutil.Process(self.process.pid).children(recursive=True)
-        if server := postgres.Server(self.data_dir).pid():
+        if server := postgres.PostgresServer(self.data_dir).pid():
             found += [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
         self.seen |= {process.pid: process for process in found}
         return list(self.seen.values())
@@ -118,7 +118,7 @@ def start(data_dir: Path) -> Iterator[object]:
     for one in started:
         if one.process.poll() is None:
             one.end(signal.SIGTERM, within=30)
-    postgres.Server(data_dir).stop()
+    postgres.PostgresServer(data_dir).stop()
 
 
 def running(processes: list[psutil.Process]) -> list[psutil.Process]:
@@ -186,7 +186,7 @@ cat {data_dir}/secret_key {data_dir}/tokens/* 2>/dev/null | wc -c
 
 def looked_around(one: Standalone, data_dir: Path) -> list[str]:
     """What a job sees, line by line: its user, umask, how much of our settings, $MINE, bytes of our secrets."""
-    with postgres.running(data_dir) as url:
+    with postgres.running_server(data_dir) as url:
         env = {**os.environ, "DATABASE_URL": url, "CONTROLPLANE_DATA_DIR": str(data_dir)}
         command = [sys.executable, "manage.py", "create_token", "--role", "client", "a stranger"]
         token = subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True).stdout.strip()
@@ -277,7 +277,7 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(star
     one = start("--workers", "1")
     registered(one, 1)
     processes = one.processes()
-    database = postgres.Server(one.data_dir).pid()
+    database = postgres.PostgresServer(one.data_dir).pid()
     one.process.kill()
     one.process.wait(10)
     eventually(
@@ -285,7 +285,7 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(star
     )
     second = start("--workers", "1", port=one.port)
     registered(second, 1)
-    assert postgres.Server(one.data_dir).pid() == database
+    assert postgres.PostgresServer(one.data_dir).pid() == database
     assert second.end() == 0, second.said
     assert running(processes) == []
 
@@ -297,7 +297,7 @@ def test_the_demo_kills_a_worker_and_tells_how_its_job_is_completed_and_its_trig
         one.wait_for(rf"demo +\| worker-\d is {state}", within=30)
     one.wait_for(r"Attempt 1 is RESUBMITTED")
     one.wait_for(r"The job is COMPLETED, in attempt 2", within=60)
-    with postgres.running(data_dir) as url, psycopg.connect(url, autocommit=True) as database:
+    with postgres.running_server(data_dir) as url, psycopg.connect(url, autocommit=True) as database:
         fired = "select count(*) from jobs_triggerslot where outcome = 'FIRED'"
         failed = "select count(*) from jobs_execution where state = 'FAILED' and parent_step_id is null"
         for some in (fired, failed):

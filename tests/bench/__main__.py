@@ -61,7 +61,7 @@ def database() -> Iterator[Path]:
     data_dir = Path(tempfile.mkdtemp(prefix="controlplane-bench-"))
     data_dir.chmod(0o755)  # PostgreSQL runs as another user than root
     try:
-        with postgres.running(data_dir) as url:
+        with postgres.running_server(data_dir) as url:
             os.environ |= {"DATABASE_URL": url, "CONTROLPLANE_DATA_DIR": str(data_dir)}
             os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
             django.setup()
@@ -72,7 +72,7 @@ def database() -> Iterator[Path]:
                 call_command("migrate", verbosity=0)
                 yield data_dir
     finally:
-        shutil.rmtree(postgres.Server(data_dir).home, ignore_errors=True)
+        shutil.rmtree(postgres.PostgresServer(data_dir).home, ignore_errors=True)
         shutil.rmtree(data_dir, ignore_errors=True)
 
 

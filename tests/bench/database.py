@@ -49,12 +49,14 @@ def begin(servers: int = 0) -> list[tuple[Server, str]]:
     """Empty it, and make API tokens and running servers with their server tokens."""
     run(EMPTY)
     for role in ("worker", "client"):
-        tokens.create(f"bench {role}", role)
+        tokens.create_token(f"bench {role}", role)
     run(RESTORE.format(SERVERS), [servers])
     if servers > 1000:
         return []
     registrar = ApiToken.objects.get(name="bench worker").pk
-    return [(server, tokens.for_server(server.pk, 1, registrar)) for server in Server.objects.filter(token=registrar)]
+    return [
+        (server, tokens.sign_server_token(server.pk, 1, registrar)) for server in Server.objects.filter(token=registrar)
+    ]
 
 
 def add_jobs(number: int, tags: list[str], priority: int = 0) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobs.models import Attempt
 from jobs.services import claiming, recovery
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
 from liveness.services import tokens
 from tests.bench.database import add_jobs, bare_copy, begin, run, run_all_jobs, settle_down
@@ -34,7 +34,7 @@ def dead_server(data_dir: Path, step: Step) -> Row:
         prepared()
         run("update liveness_server set state = 'ERROR', state_actor = 'server'")
         settle_down()
-        took = seconds(recovery.recover)
+        took = seconds(recovery.recover_attempts)
         assert Attempt.objects.filter(state="RESUBMITTED").count() == MANY
         return took
 
@@ -60,7 +60,7 @@ def claim(data_dir: Path, step: Step) -> Row:
         add_jobs(200, ["script"])
         settle_down()
         said = tokens.read_server_token(token)
-        took = [seconds(lambda: claiming.claim(said, 1)) for _ in range(200)]
+        took = [seconds(lambda: claiming.claim_jobs(said, 1)) for _ in range(200)]
         assert Attempt.objects.count() == 200
         return statistics.median(took) * 1000
 
@@ -78,7 +78,7 @@ def check_of_many(due: int) -> Callable[[], float]:
         )
         run("update liveness_clock set tick_at = 'epoch'")
         settle_down()
-        took = seconds(check)
+        took = seconds(check_liveness)
         assert Server.objects.filter(state="DISCONNECTED").count() == due
         return took
 

@@ -130,7 +130,7 @@ def submission(data_dir: Path, step: Step) -> Row:
 
     def over_http() -> float:
         begin()
-        clients = [tokens.create(f"client {number}", "client") for number in range(2)]
+        clients = [tokens.create_token(f"client {number}", "client") for number in range(2)]
         said = [request(f"{API}/jobs", client, [JOB] * 1000) for client in clients]
         settle_down()
 

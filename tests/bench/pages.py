@@ -34,8 +34,8 @@ def pages_at_scale(data_dir: Path, step: Step) -> list[Row]:
 def measured(name: str, servers: int, jobs: int, goal: str, step: Step) -> list[Row]:
     """In this process, through all of Django; the page that a reader opens, not the smaller part that a poll asks."""
     begin()
-    seeding.seed(servers, jobs, force=True)
-    seeding.tidy()
+    seeding.seed_database(servers, jobs, force=True)
+    seeding.vacuum_tables()
     settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
     reader, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
     client = Client(SERVER_NAME="localhost")

@@ -40,7 +40,7 @@ def clock(db):
 @pytest.fixture
 def api(db):
     """Calls the API with a fresh token of a role: `api("client").post("/jobs", {...})`."""
-    return lambda role: Caller(tokens.create(f"a {role}", role))
+    return lambda role: Caller(tokens.create_token(f"a {role}", role))
 
 
 @pytest.fixture

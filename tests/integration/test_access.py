@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.test import Client
 from django.urls import get_resolver
 
-from jobs.api.sessions import operating
+from jobs.api.sessions import operator_permissions
 from jobs.models import WorkerJob
 from jobs.permissions import VIEWS
 from liveness.models import Role
@@ -185,7 +185,7 @@ def credentials(line, things):
     if roles:
         yield "staff", {"session": things.staff()}, False
         yield "staff who views", {"session": things.staff(*VIEWS.values())}, "viewer" in roles
-        both = {"session": things.staff(*VIEWS.values(), *sorted(operating()))}
+        both = {"session": things.staff(*VIEWS.values(), *sorted(operator_permissions()))}
         yield "staff who acts", both, "operator" in roles
         return
     yield "staff", {"session": things.staff()}, who == "staff"

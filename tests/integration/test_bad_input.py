@@ -283,7 +283,7 @@ def test_without_a_known_token_every_call_is_a_401_that_says_how(calls, call):
 @pytest.mark.parametrize("call", [call for call in (*POSTS, *GETS) if call not in OF_SERVERS])
 def test_an_ended_token_is_a_401_that_says_how_it_ended(calls, call, ended, code):
     caller, path, body = calls[call]
-    ApiToken.objects.filter(digest=tokens.digest(caller.token)).update(**{ended: ClockTimestamp()})
+    ApiToken.objects.filter(digest=tokens.digest_token(caller.token)).update(**{ended: ClockTimestamp()})
     assert_problem(caller.call("GET" if call in GETS else "POST", path, body), 401, code)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from tests.support.http import Worker
 
@@ -28,7 +28,7 @@ def silence(clock, fleet, silent, seconds=46):
     clock.advance(seconds)
     for one in fleet[silent:]:
         one.beat()
-    check()
+    check_liveness()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_those_that_fall_silent_together_are_counted_before_the_first_of_them_go
         one.beat()
     for _ in range(60):
         clock.advance(1)
-        check()
+        check_liveness()
     assert disconnected() == 0
     assert Brake.objects.get().silent == count
 
@@ -129,7 +129,7 @@ def test_those_heard_for_longer_engage_it_and_new_ones_do_not_dilute_their_share
     clock.advance(46)
     for one in [*living, *(worker(name=f"new-{number}") for number in range(10))]:
         one.beat()
-    check()
+    check_liveness()
     brake = Brake.objects.get()
     assert (brake.silent, brake.alive, disconnected()) == (3, 5, 0)
 
@@ -152,7 +152,7 @@ def test_a_beat_frees_the_server_that_beats_alone(clock, fleet):
     workers = fleet(6)
     silence(clock, workers, 6)
     workers[0].beat()
-    check()
+    check_liveness()
     assert Server.objects.filter(state="RUNNING").count() == 6
     assert Brake.objects.get().silent == 5
 
@@ -162,7 +162,7 @@ def test_it_ends_when_the_share_falls_below(clock, fleet):
     silence(clock, workers, 6)
     for one in workers[1:]:
         one.beat()
-    check()
+    check_liveness()
     assert actions() == ["brake_engaged", "brake_ended"]
     assert not Brake.objects.exists()
     assert disconnected() == 1
@@ -171,24 +171,24 @@ def test_it_ends_when_the_share_falls_below(clock, fleet):
 def test_released_by_an_operator_it_holds_nobody_any_more(clock, fleet):
     silence(clock, fleet(6), 6)
     Brake.objects.update(released_by="operator:ann", release_reason="the rack burnt down")
-    check()
+    check_liveness()
     assert disconnected() == 6
 
 
 def test_after_its_longest_hold_ten_per_cent_at_least_one_go_per_check(clock, fleet):
     silence(clock, fleet(12), 12)
     clock.advance(299)
-    check()
+    check_liveness()
     assert disconnected() == 0
     gone = []
     for _ in range(4):
         clock.advance(INTERVAL)
-        check()
+        check_liveness()
         gone.append(disconnected())
     assert gone == [2, 3, 4, 5]
     for _ in range(10):
         clock.advance(INTERVAL)
-        check()
+        check_liveness()
     assert disconnected() == 12
 
 
@@ -200,7 +200,7 @@ def test_a_real_loss_of_six_of_eight_takes_the_longest_hold_and_then_a_check_eac
         clock.advance(INTERVAL)
         for one in workers[6:]:
             one.beat()
-        check()
+        check_liveness()
         checks += 1
         assert checks < 60
     # 300 s of hold, then one per check until so few are left that the brake ends of itself.

@@ -8,7 +8,7 @@ from django.db import connection
 
 from jobs.models import Trigger, WorkerJob
 from jobs.services import triggers
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Clock as ClockRow
 from liveness.models import ServerEvent
 from tests.support.executions import SCRIPT, step
@@ -22,14 +22,14 @@ INTERVAL, HOUR = 10, 3600
 def live(clock):
     """Time goes on as observed, with a check each interval."""
     ClockRow.objects.update(witnessed=True)
-    check()
+    check_liveness()
 
     def live(seconds, *beating):
         for _ in range(int(seconds // INTERVAL)):
             clock.step(INTERVAL)
             for worker in beating:
                 worker.beat()
-            check()
+            check_liveness()
 
     return live
 
@@ -106,7 +106,7 @@ def test_jobs_follow_once_for_each_time_the_clock_is_set_back(worker, submit, cl
     clock.step(-HOUR)
     live(3 * INTERVAL, one)
     once = WorkerJob.objects.get().available_at
-    check()
+    check_liveness()
     assert WorkerJob.objects.get().available_at == once
     assert ServerEvent.objects.filter(action="clock_set_back").count() == 1
 
@@ -129,7 +129,7 @@ def trigger(api, clock):
         body = {"name": "one", "action": SCRIPT, "execution": {"name": "r", "steps": [step("a")]}, **schedule}
         answer = api("operator").post("/triggers", body)
         assert answer.status_code == 201, answer.json()
-        check()
+        check_liveness()
 
     return trigger
 
@@ -139,7 +139,7 @@ def evaluations(worker, live, seconds):
     count = 0
     for _ in range(seconds // INTERVAL):
         live(INTERVAL, worker)
-        if triggers.evaluate_due():
+        if triggers.evaluate_due_triggers():
             worker.complete(worker.hold(), {"fire": False})
             count += 1
     return count

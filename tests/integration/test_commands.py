@@ -3,7 +3,7 @@
 import pytest
 from django.core.management import CommandError, call_command
 
-from jobs.services import check as checking
+from jobs.services import liveness_check as checking
 from liveness.models import ApiToken
 from liveness.services import tokens
 from tests.support.http import Caller, Worker
@@ -29,9 +29,9 @@ def test_create_token_prints_only_the_token_and_keeps_only_its_digest(run, role)
     assert len(text) >= 43 and not set(text) & set(" \n")
     assert (token.name, token.role, token.expires_at, token.revoked_at) == ("for tests", role, None, None)
     assert text.startswith(token.prefix)
-    assert bytes(token.digest) == tokens.digest(text)
+    assert bytes(token.digest) == tokens.digest_token(text)
     assert not any(text in str(value) for value in vars(token).values())
-    assert tokens.find(text) == token
+    assert tokens.find_token(text) == token
 
 
 def test_tokens_differ(run):
@@ -88,10 +88,10 @@ def test_revoke_token_says_when_there_is_none_and_revokes_no_other(run, api, pre
 def test_a_token_is_revoked_once(run, api):
     client = api("client")
     run("revoke_token", client.token[:11])
-    first = ApiToken.objects.get(digest=tokens.digest(client.token)).revoked_at
+    first = ApiToken.objects.get(digest=tokens.digest_token(client.token)).revoked_at
     with pytest.raises(CommandError):
         run("revoke_token", client.token[:11])
-    assert ApiToken.objects.get(digest=tokens.digest(client.token)).revoked_at == first
+    assert ApiToken.objects.get(digest=tokens.digest_token(client.token)).revoked_at == first
 
 
 @pytest.mark.parametrize(("option", "status"), [([], 200), (["--with-servers"], 401)])
@@ -118,7 +118,9 @@ def test_check_liveness_says_what_it_did(run, worker, submit, clock):
 
 
 def test_check_liveness_fails_when_a_step_does(run, monkeypatch):
-    monkeypatch.setattr(checking, "check", lambda: (_ for _ in ()).throw(checking.CheckFailed("Failed steps: detect")))
+    monkeypatch.setattr(
+        checking, "check_liveness", lambda: (_ for _ in ()).throw(checking.CheckFailed("Failed steps: detect"))
+    )
     with pytest.raises(CommandError, match="detect"):
         run("check_liveness")
 

@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from jobs.models import Attempt
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Server, ServerEvent
 
 INTERVAL, TIMEOUT, GRACE = 10, 45, 105
@@ -73,7 +73,7 @@ def test_each_end_takes_its_strategy(worker, submit, clock, end, strategy, holds
     ended, not_running, inactive = None, None, None
     for number in range(1, 20):
         clock.advance(INTERVAL)
-        check()
+        check_liveness()
         attempt, server = Attempt.objects.first(), Server.objects.get()
         if ended is None and attempt is not None and attempt.state not in ENDS:
             assert attempt.state == ENDS[holds]
@@ -103,7 +103,7 @@ def test_disconnected_and_heard_again_it_may_only_finish_what_it_still_owns(work
         submit()
         attempt = one.hold(running=holds == "RUNNING")
     clock.advance(TIMEOUT + 1)
-    check()
+    check_liveness()
     assert one.beat(state="RUNNING").json()["code"] == "server_disconnected"
     assert one.post(f"/servers/{one.id}/claims", {"limit": 1}).json()["code"] == "server_disconnected"
     assert one.beat(state="TERMINATING").json()["state"] == "TERMINATING"
@@ -115,5 +115,5 @@ def test_disconnected_and_heard_again_it_may_only_finish_what_it_still_owns(work
     assert one.beat(state="TERMINATED_GRACEFULLY").status_code == 200
     for _ in range(3):
         clock.advance(INTERVAL)
-        check()
+        check_liveness()
     assert Server.objects.get().state == "INACTIVE"

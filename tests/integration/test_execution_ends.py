@@ -8,7 +8,7 @@ from django.db import connection
 from django.utils import timezone
 
 from jobs.models import WorkerJob
-from jobs.services import check, sweep
+from jobs.services import liveness_check, sweep
 from tests.support.executions import SCRIPT, step
 
 pytestmark = pytest.mark.django_db
@@ -67,8 +67,8 @@ def test_a_job_killed_with_its_execution_is_not_resubmitted_ten_minutes_later(be
     assert run.state == "CANCELLED"
     before = run.read()
     clock.advance(600)
-    sweep.sweep()
-    check.check()
+    sweep.run_sweep()
+    liveness_check.check_liveness()
     assert run.read() == before
     assert WorkerJob.objects.count() == 1
 
@@ -129,7 +129,7 @@ def test_an_execution_at_its_timeout_is_cancelled_with_its_children(begin, do, c
     assert attempt["job"]["step"] == "x"
     clock.advance(100)
     do.crew.beat(running=[{"attempt": attempt["id"], "pid": 1}])
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.read()["error"]["code"] == "EXECUTION_TIMEOUT"
     assert run.state == "CANCELLING"
     assert run.states()["a"] == "CANCELLED"
@@ -150,7 +150,7 @@ def test_the_timeout_of_an_execution_runs_its_hooks_which_are_told_of_it(begin, 
     do.crew.start(attempt)
     clock.advance(100)
     do.crew.beat()
-    sweep.sweep()
+    sweep.run_sweep()
     assert (run.state, run.step("tell")["state"]) == ("CANCELLING", "BLOCKED")
     do.crew.report({"attempt": attempt["id"], "event": "CANCELLED"})
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
@@ -166,7 +166,7 @@ def test_the_timeout_of_an_execution_runs_its_hooks_which_are_told_of_it(begin, 
 def test_the_timeout_of_an_execution_of_which_nothing_runs_runs_its_hooks_at_once(begin, do, clock):
     run = begin(step("a", unmatched="wait", tags=["rare"]), on_error=[TELL], timeout_seconds=100)
     clock.advance(100)
-    sweep.sweep()
+    sweep.run_sweep()
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
     do("tell")
 
@@ -176,9 +176,9 @@ def test_a_hook_survives_a_repair_of_the_execution_that_timed_out(begin, do, clo
     attempt = do.take()["a"]
     do.crew.start(attempt)
     clock.advance(100)
-    sweep.sweep()
+    sweep.run_sweep()
     sql("update jobs_workerjob set state = 'CANCELLED', attempt_id = null, finished_at = now() where step = 'a'")
-    sweep.sweep()
+    sweep.run_sweep()
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
 
 
@@ -189,7 +189,7 @@ def test_when_a_person_cancels_no_hook_runs_nor_those_of_children_when_a_parent_
     inner = {"type": "execution", "name": "inner", "steps": [step("x", unmatched="wait")], "on_error": [TELL]}
     run = begin(step("child", action=inner), timeout_seconds=100)
     clock.advance(100)
-    sweep.sweep()
+    sweep.run_sweep()
     child = type(run)(run.client, run.step("child")["child"])
     assert (run.state, child.state, child.step("tell")["state"]) == ("CANCELLED", "CANCELLED", "CANCELLED")
 
@@ -197,7 +197,7 @@ def test_when_a_person_cancels_no_hook_runs_nor_those_of_children_when_a_parent_
 def test_an_execution_just_before_its_timeout_runs_on(begin, clock):
     run = begin(step("a", unmatched="wait"), timeout_seconds=100)
     clock.advance(99.9)
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.state == "RUNNING"
 
 
@@ -207,7 +207,7 @@ def test_an_execution_just_before_its_timeout_runs_on(begin, clock):
 def lose_worker(clock):
     for _ in range(2):
         clock.advance(1000)
-        check.check()
+        liveness_check.check_liveness()
 
 
 def test_a_step_of_a_lost_worker_is_resubmitted_and_the_event_says_so(begin, do, clock, worker):
@@ -232,7 +232,7 @@ def test_a_step_that_fails_with_its_worker_cascades_in_the_same_pass(begin, do, 
 def test_a_step_that_nobody_can_run_fails_and_cascades(begin, clock):
     run = begin(step("a", tags=["nobody"]), step("b", "a"))
     clock.advance(31)
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.states() == {"a": "FAILED", "b": "SKIPPED"}
     assert run.step("a")["error"]["message"] == "No active worker with required tags to run this step"
     assert {event["code"] for event in run.events()} == {"NO_MATCHING_WORKER", "STEP_SKIPPED"}
@@ -248,7 +248,7 @@ def test_a_retry_is_an_event(begin, do):
 def test_a_child_is_never_unmatched(begin, clock, worker):
     run = begin(step("child", action={"type": "execution", "name": "inner", "steps": [step("x", unmatched="wait")]}))
     clock.advance(10_000)
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.states() == {"child": "RUNNING"}
 
 
@@ -261,12 +261,12 @@ def test_a_step_that_ended_without_moving_its_execution_on_is_passed_on_once(beg
         "update jobs_workerjob set state = 'CANCELLED', finished_at = now() where id = %s and state = 'PENDING'",
         run.step("a")["job"],
     )
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.states() == {"a": "CANCELLED", "b": "SKIPPED"}
     assert run.state == "FAILED"
     codes = [event["code"] for event in run.events()]
     assert codes.count("EXECUTION_REPAIRED") == 1
-    sweep.sweep()
+    sweep.run_sweep()
     assert [event["code"] for event in run.events()] == codes
 
 
@@ -275,7 +275,7 @@ def test_a_step_that_is_blocked_though_all_before_it_has_ended_is_freed(begin, d
     sql("update jobs_workerjob set waits_for = 2 where id = %s", run.step("b")["job"])
     do("a")
     assert run.states()["b"] == "BLOCKED"
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.states() == {"a": "COMPLETED", "b": "PENDING", "c": "BLOCKED"}
     do("b")
     do("c")
@@ -287,7 +287,7 @@ def test_an_execution_that_is_open_though_all_of_its_steps_have_ended_is_closed(
     sql("update jobs_execution set open_steps = 5 where id = %s", run.id)
     do("a")
     assert run.state == "RUNNING"
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.state == "COMPLETED"
 
 
@@ -295,7 +295,7 @@ def test_a_parent_step_whose_child_has_ended_is_ended(begin, do):
     run = begin(step("child", action={"type": "execution", "name": "inner", "steps": [step("x")]}), step("z", "child"))
     child = run.step("child")["child"]
     sql("update jobs_execution set state = 'FAILED', open_steps = 0, finished_at = now() where id = %s", child)
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.step("child")["error"] == {
         "code": "WORKER_CRASHED", "message": "Child execution inner failed", "child": child,
     }  # fmt: skip
@@ -307,7 +307,7 @@ def test_a_child_that_never_began_begins(begin, do):
     run = begin(step("a"), step("child", "a", action={"type": "execution", "name": "inner", "steps": [step("x")]}))
     do.take()
     sql("update jobs_workerjob set state = 'PENDING' where id = %s", run.step("child")["job"])
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.step("child")["child"] is not None
     assert run.states()["child"] == "RUNNING"
 
@@ -316,7 +316,7 @@ def test_a_cancellation_that_was_cut_short_is_finished(begin, do):
     run = begin(step("a"), step("b"))
     attempt = do.crew.hold()
     sql("update jobs_execution set state = 'CANCELLING' where id = %s", run.id)
-    sweep.sweep()
+    sweep.run_sweep()
     assert do.crew.beat(running=[{"attempt": attempt["id"], "pid": 1}]).json()["cancel"] == [attempt["id"]]
     do.crew.report({"attempt": attempt["id"], "event": "CANCELLED"})
     assert set(run.states().values()) == {"CANCELLED"}
@@ -334,7 +334,7 @@ def test_an_execution_that_has_ended_is_not_touched(begin, do, ended):
             do("b")
     before = run.read()
     assert before["state"] == ended
-    sweep.sweep()
+    sweep.run_sweep()
     assert run.read() == before
 
 
@@ -473,11 +473,11 @@ def test_a_rerun_with_a_key_is_one_however_often_it_is_asked_for(begin, do, subm
 def test_a_rerun_does_not_expire_by_a_moment_that_has_passed(begin, do, submitter, clock):
     soon = (timezone.now() + timedelta(hours=1)).isoformat()
     run = begin(step("a", good_until=soon), step("b", good_until="2000-01-01T00:00:00Z"))
-    sweep.sweep()
+    sweep.run_sweep()
     do("a")
     assert run.state == "FAILED"
     again = submitter.post(f"/executions/{run.id}/rerun", {}).json()
-    sweep.sweep()
+    sweep.run_sweep()
     seen = submitter.get(f"/executions/{again['id']}").json()
     assert [step["state"] for step in seen["steps"]] == ["PENDING", "PENDING"]
 
@@ -505,7 +505,7 @@ def test_a_step_that_is_blocked_in_a_cancelled_execution_ends_and_is_mended_once
     run = begin(step("a"), step("b", "a"))
     sql("update jobs_execution set state = 'CANCELLING' where id = %s", run.id)
     for _ in range(3):
-        sweep.sweep()
+        sweep.run_sweep()
     assert run.states() == {"a": "CANCELLED", "b": "CANCELLED"}
     assert run.state == "CANCELLED"
     assert [event["code"] for event in run.events()].count("EXECUTION_REPAIRED") <= 1

@@ -85,7 +85,7 @@ def test_cancelling_its_execution_cancels_it(job):
 def test_the_timeout_of_its_execution_ends_it(job, clock):
     one = job(step("a", unmatched="wait"), action={"timeout_seconds": 10})
     clock.advance(10)
-    sweep.sweep()
+    sweep.run_sweep()
     assert one.state == "CANCELLED"
     assert one.child.read()["error"]["code"] == "EXECUTION_TIMEOUT"
 
@@ -94,7 +94,7 @@ def test_no_agent_may_claim_it_and_it_is_never_unmatched_nor_placed(job, worker,
     one = job(step("a", unmatched="wait"), tags=["gpu"])
     assert all(attempt["job"]["step"] == "a" for attempt in worker(tags=["gpu", "script"]).claim())
     clock.advance(1000)
-    sweep.sweep()
+    sweep.run_sweep()
     assert (one.state, one.read()["flags"], one.read()["attempts"]) == ("RUNNING", [], [])
     assert submitter.get(f"/jobs/{one.id}/placement").json()["code"] == "job_not_waiting"
 
@@ -168,7 +168,7 @@ def test_one_that_a_crash_left_waiting_begins_with_the_next_sweep(job):
     one = job(step("a"))
     Execution.objects.all().delete()
     WorkerJob.objects.filter(pk=one.id).update(state="PENDING")
-    assert sweep.sweep()["repaired"] == {"REPAIRED": 1}
+    assert sweep.run_sweep()["repaired"] == {"REPAIRED": 1}
     assert (one.state, one.child.state) == ("RUNNING", "RUNNING")
 
 
@@ -183,9 +183,9 @@ def test_one_that_did_not_hear_the_end_of_its_execution_hears_it_with_the_next_s
             "update jobs_execution set state = 'CANCELLED', finished_at = now(), passed_on = true, open_steps = 0"
         )
     assert one.state == "RUNNING"
-    assert sweep.sweep()["repaired"] == {"REPAIRED": 1}
+    assert sweep.run_sweep()["repaired"] == {"REPAIRED": 1}
     assert one.state == "CANCELLED"
-    assert sweep.sweep()["repaired"] == {}
+    assert sweep.run_sweep()["repaired"] == {}
 
 
 def test_its_page_and_that_of_its_execution_lead_to_each_other(job, admin_client):

@@ -21,7 +21,7 @@ committed, threads = hot.committed, hot.threads
 
 @pytest.fixture
 def begin(committed):
-    client = Caller(tokens.create("a client", "client"))
+    client = Caller(tokens.create_token("a client", "client"))
 
     def begin(*steps, **said):
         answer = client.post("/executions", {"name": "race", "steps": list(steps), **said})
@@ -75,14 +75,14 @@ def test_a_cancellation_in_the_middle_of_it_all_ends_everything_and_nothing_begi
     crew = [committed(name=f"w{n}") for n in range(4)]
     work = [threads(work_off, worker, is_over(run)) for worker in crew]
     time.sleep(random.Random(seed).random() / 4)  # wherever it falls, all must end
-    cancellation.cancel(run.id, "client:ann")
+    cancellation.cancel_execution(run.id, "client:ann")
     for future in work:
         future.result(60)
     assert run.state == "CANCELLED"
     states = set(WorkerJob.objects.values_list("state", flat=True))
     assert states <= {"COMPLETED", "CANCELLED", "SKIPPED"}
     assert not Execution.objects.filter(finished_at__isnull=True).exists()
-    assert sweep.sweep()["repaired"] == {}
+    assert sweep.run_sweep()["repaired"] == {}
 
 
 def test_between_the_two_transactions_of_a_cancelling_nothing_is_given_out_or_begins(committed, begin, threads):
@@ -105,10 +105,10 @@ def test_between_the_two_transactions_of_a_cancelling_nothing_is_given_out_or_be
     until = time.monotonic() + 30
     while not WorkerJob.objects.filter(state="COMPLETED").exists():
         assert time.monotonic() < until
-    cancellation.stop([run.id], "CANCELLED", "by hand")
+    cancellation.stop_executions([run.id], "CANCELLED", "by hand")
     is_cancelling.set()
     assert committed().claim() == []
-    cancellation.halt_all()
+    cancellation.halt_all_trees()
     for future in crew:
         future.result(60)
     assert wrong == [] and run.state == "CANCELLED"
@@ -116,12 +116,12 @@ def test_between_the_two_transactions_of_a_cancelling_nothing_is_given_out_or_be
 
 
 def test_four_schedulers_at_the_same_moment_double_nothing(committed, threads):
-    operator = Caller(tokens.create("an operator", "operator"))
+    operator = Caller(tokens.create_token("an operator", "operator"))
     template = {"name": "report", "steps": [step("a")]}
     body = {"name": "t", "interval_seconds": 3600, "action": SCRIPT, "execution": template}
     trigger = operator.post("/triggers", body).json()
     Trigger.objects.update(next_slot_at=ClockTimestamp())
-    evaluations = [threads(triggers.evaluate_due) for _ in range(4)]
+    evaluations = [threads(triggers.evaluate_due_triggers) for _ in range(4)]
     assert sorted(evaluation.result(30) for evaluation in evaluations) == [0, 0, 0, 1]
     assert len(operator.get(f"/triggers/{trigger['id']}").json()["slots"]) == 1
 
@@ -139,9 +139,9 @@ def test_a_hand_on_a_step_that_is_not_its_to_move_waits_for_nobody_who_moves_its
         if attempt["job"]["step"] == "done":
             worker.complete(attempt)
     job = run.step(key)["job"]
-    operator = Caller(tokens.create("an operator", "operator"))
+    operator = Caller(tokens.create_token("an operator", "operator"))
     with transaction.atomic():
-        sql.rows("lock_roots", executions=[run.id])
+        sql.fetch_rows("lock_roots", executions=[run.id])
         by_hand = threads(operator.post, f"/jobs/{job}/{call}", {})
         if (key, call) in [("child", "cancel"), ("blocked", "cancel")]:
             assert hot.someone_waits()
@@ -152,7 +152,7 @@ def test_a_hand_on_a_step_that_is_not_its_to_move_waits_for_nobody_who_moves_its
 
 
 def test_of_two_triggers_of_one_name_at_the_same_moment_the_second_is_refused(committed, threads):
-    operator = Caller(tokens.create("an operator", "operator"))
+    operator = Caller(tokens.create_token("an operator", "operator"))
     body = {"name": "t", "interval_seconds": 3600, "action": SCRIPT, "execution": {"name": "x", "steps": [step("a")]}}
     with transaction.atomic():
         assert operator.post("/triggers", body).status_code == 201

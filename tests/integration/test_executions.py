@@ -188,9 +188,9 @@ def test_inputs_that_every_step_would_be_handed_are_not_multiplied_beyond_measur
     steps = [step("a"), step("b", payload=1), step("c", action=child)]
     stored = {"type": "execution", "name": "inner", "steps": [{**step("x"), "action": {**SCRIPT, "runner": "local"}}]}
     copies = 3 * size_of({"text": "x" * 100}) + 1 + 2 * size_of(stored)
-    monkeypatch.setattr(executions, "HANDED_ON_LIMIT", copies)
+    monkeypatch.setattr(executions, "PAYLOAD_BYTES_LIMIT", copies)
     begin(*steps, inputs={"text": "x" * 100})
-    monkeypatch.setattr(executions, "HANDED_ON_LIMIT", copies - 1)
+    monkeypatch.setattr(executions, "PAYLOAD_BYTES_LIMIT", copies - 1)
     answer = submitter.post("/executions", {"name": "x", "steps": steps, "inputs": {"text": "x" * 100}})
     assert answer.status_code == 400
     assert list(answer.json()["errors"]) == ["inputs"]

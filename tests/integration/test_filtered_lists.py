@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs import reach
+from jobs import scan_window
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.services import seeding
 from liveness.models import Server, ServerEvent
@@ -22,7 +22,7 @@ AT = "/admin/instance/"
 @pytest.fixture
 def looked(monkeypatch):
     """Lists look through so many at once: `looked(2)`."""
-    return lambda number: monkeypatch.setattr(reach, "LOOKED", number)
+    return lambda number: monkeypatch.setattr(scan_window, "SCAN_LIMIT", number)
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def test_activity_is_searched_so_far_at_once_and_goes_on(pages, db, looked):
 @pytest.mark.parametrize("query", ["who=liveness", "kind=action", "kind=action&who=live", "server=a&who=live", ""])
 def test_the_pages_of_activity_hold_everything_once(pages, db, looked, monkeypatch, query, number):
     looked(number)
-    monkeypatch.setattr("controlplane.console.views.activity.HAPPENINGS_A_PAGE", 2)
+    monkeypatch.setattr("controlplane.console.views.activity.ENTRIES_A_PAGE", 2)
     events(*"aabbaa")
     names = [name for page in happened(pages("activity", f"?{query}")) for name in page]
     assert names == list("aaaa" if "server" in query else "aabbaa")
@@ -291,7 +291,7 @@ def test_interrupted_attempts_and_refused_reports_are_found_by_server_however_ma
 
 
 def test_a_filtered_page_is_at_most_eight_queries(admin_client, db, looked):
-    seeding.seed(3, 400)
+    seeding.seed_database(3, 400)
     looked(20)
     name = Server.objects.order_by("pk").values_list("name", flat=True).first()
     everything = f"server={name}&tag=gpu&q=none&state=COMPLETED&before={WorkerJob.objects.order_by('-pk')[5].pk}"

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from jobs.models import WorkerJob
 from jobs.services import sweep
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
 from tests.integration.test_hot_paths import submit_many
 from tests.integration.test_transitions import put
@@ -51,7 +51,7 @@ def first_page(client, db):
 def lose(one, clock):
     """A worker falls silent, is lost, and what it held is given away."""
     clock.advance(60)
-    check(), sweep.sweep()
+    check_liveness(), sweep.run_sweep()
 
 
 def test_a_job_that_runs_on_a_lost_server_under_never_is_flagged(worker, submit, flags, metric, first_page, clock):
@@ -63,7 +63,7 @@ def test_a_job_that_runs_on_a_lost_server_under_never_is_flagged(worker, submit,
     assert (flags(job), metric("held_by_lost_server")) == (["held_by_lost_server"], 1)
     assert "held_by_lost_server" in first_page()
     for _ in range(3):  # NOT_RUNNING, INACTIVE: it is held still
-        clock.advance(10), check()
+        clock.advance(10), check_liveness()
     assert Server.objects.get(pk=one.id).state == "INACTIVE"
     assert (flags(job), metric("held_by_lost_server")) == (["held_by_lost_server"], 1)
 
@@ -119,7 +119,7 @@ def test_a_job_that_every_matching_worker_refused_is_unmatched(worker, submit, f
     for _ in range(8):
         clock.advance(5), one.beat()
     assert flags(refused) == []  # it fails by itself
-    assert sweep.sweep()["unmatched"] == {"FAILED": 1}
+    assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
     assert WorkerJob.objects.get(pk=refused["id"]).error["code"] == "NO_MATCHING_WORKER"
     assert WorkerJob.objects.get(pk=beside["id"]).state == "PENDING"
 
@@ -129,7 +129,7 @@ def test_a_job_that_one_of_two_workers_refused_waits_for_the_other(worker, submi
     one, _ = worker(), worker(name="other")
     refuse(one)
     clock.advance(40)
-    assert sweep.sweep()["unmatched"] == {}
+    assert sweep.run_sweep()["unmatched"] == {}
     assert flags(job) == []
 
 
@@ -142,7 +142,7 @@ def test_a_job_that_was_lost_with_its_worker_waits_for_another_and_is_flagged(
     one.hold(running=running)
     lose(one, clock)
     clock.advance(1000)
-    sweep.sweep()
+    sweep.run_sweep()
     assert (flags(job), metric("waits_after_loss")) == (["waits_after_loss"], 1)
     worker(tags=GPU, name="another").hold()
     assert flags(job) == []
@@ -156,7 +156,7 @@ def test_during_the_deployment_of_a_pool_what_its_workers_gave_back_waits(worker
     one.report({"attempt": attempt["id"], "event": "RELEASED", "reason": "stopped"})
     one.beat(state="TERMINATED_FORCED")
     clock.advance(1000)
-    assert sweep.sweep()["unmatched"] == {}
+    assert sweep.run_sweep()["unmatched"] == {}
     assert flags(job) == ["waits_after_loss"]
 
 
@@ -167,7 +167,7 @@ def test_without_wait_after_loss_a_lost_job_fails_as_any_other(worker, submit, c
     one.hold()
     lose(one, clock)
     clock.advance(40)
-    assert sweep.sweep()["unmatched"] == {"FAILED": 1}
+    assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
 
 
 def test_a_refusal_is_no_loss(worker, submit, clock):
@@ -176,7 +176,7 @@ def test_a_refusal_is_no_loss(worker, submit, clock):
     refuse(one)
     put(Server.objects.get(), "ERROR")
     clock.advance(40)
-    assert sweep.sweep()["unmatched"] == {"FAILED": 1}
+    assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
 
 
 def test_the_step_that_is_an_execution_is_never_flagged(begin, metric, settings):

@@ -38,7 +38,7 @@ def test_no_consumer_ever_sees_half_a_message_and_each_is_taken_once_in_order(tm
 
 
 def test_filesystem_means_this_transport():
-    folder_broker.install()
+    folder_broker.install_transport()
     assert resolve_transport("filesystem") is folder_broker.Transport
     assert issubclass(folder_broker.Transport, filesystem.Transport)
 

@@ -5,7 +5,7 @@ from django.db import transaction
 
 from jobs.models import Attempt, Execution, WorkerJob
 from jobs.services import recovery, sweep
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
 from tests.integration.test_hot_paths import committed, run, someone_waits, submit_many, threads
 from tests.support.clock import Clock
@@ -39,10 +39,10 @@ def test_what_an_operator_disconnects_moves_no_sooner_than_it_must_have_fenced_i
     clock.advance(1)
     assert api("operator").post(f"/servers/{one.id}/disconnect", {"note": "a test"}).status_code == 200
     clock.advance(fence + 45 * 0.2 - 1.002)
-    check()
+    check_liveness()
     assert Attempt.objects.get().state == "RUNNING"
     clock.advance(0.003)
-    check()
+    check_liveness()
     assert Attempt.objects.get().state == "RESUBMITTED"
 
 
@@ -55,7 +55,7 @@ def test_a_heartbeat_that_is_being_stored_keeps_its_attempt_from_the_sweep(commi
     one.beat()
     with transaction.atomic():
         one.beat(running=[{"attempt": attempt}])
-        swept = threads(sweep.end_overdue)
+        swept = threads(sweep.end_overdue_attempts)
         if not someone_waits(deadline=1):
             assert swept.result(30) == {}
     assert swept.result(30) == {}
@@ -74,7 +74,7 @@ def test_code_that_begins_while_its_loss_is_recovered_is_not_requeued_as_if_it_h
 
     def recover():
         run("set test.pauses = 'on'")
-        return recovery.recover()
+        return recovery.recover_attempts()
 
     run(PAUSED_CLOCK)
     try:
@@ -100,5 +100,5 @@ def test_a_lost_step_of_an_execution_that_is_being_cancelled_is_not_run_again(wo
     one.hold()
     Execution.objects.update(state="CANCELLING", cancel_requested_at="2026-01-01T00:00:00Z")
     one.beat(state="ERROR")
-    recovery.recover()
+    recovery.recover_attempts()
     assert WorkerJob.objects.get().state == "CANCELLED"

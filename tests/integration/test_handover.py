@@ -10,10 +10,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from controlplane.agent.fence import Fence
-from controlplane.agent.registration import Config
+from controlplane.agent.registration import ServerConfig
 from jobs.models import Attempt, TakenAttempt, WorkerJob
 from jobs.services import sweep
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from liveness.services import operations
 from tests.support.clock import Clock
@@ -30,7 +30,7 @@ def pass_time(clock, seconds, *workers, **said):
         seconds -= 10
         for one in workers:
             one.beat(**said)
-        check()
+        check_liveness()
 
 
 # Item 1: a stale runner is one whose server was heard since
@@ -48,7 +48,7 @@ def test_the_runner_of_a_silent_server_is_never_stale_whatever_keeps_that_server
     others = [worker(name=f"other-{n}", old=True) for n in range(5)]
     silent = others[3:] if why == "the brake" else []
     pass_time(clock, 800, *[other for other in others if other not in silent])
-    assert sweep.sweep()["overdue"] == {}
+    assert sweep.run_sweep()["overdue"] == {}
     assert Server.objects.get(pk=one.id).state == "RUNNING"
     assert Brake.objects.exists() == (why == "the brake")
     assert submit.client.get(f"/jobs/{job['id']}").json()["state"] == "RUNNING"
@@ -59,11 +59,11 @@ def test_a_runner_is_stale_when_its_server_was_heard_since_for_so_long(worker, s
     one = worker()
     one.hold()
     pass_time(clock, RUNNING_STALE, one)
-    assert sweep.sweep()["overdue"] == {}
+    assert sweep.run_sweep()["overdue"] == {}
     clock.advance(5)
-    assert sweep.sweep()["overdue"] == {}
+    assert sweep.run_sweep()["overdue"] == {}
     one.beat()
-    assert sweep.sweep()["overdue"] == {"RESUBMITTED": 1}
+    assert sweep.run_sweep()["overdue"] == {"RESUBMITTED": 1}
 
 
 # What was taken from a living server
@@ -75,13 +75,13 @@ def moved_by_an_operator(job, api, clock):
 
 def moved_as_stale(job, api, clock):
     Attempt.objects.update(alive_observed=-1000)
-    assert sweep.sweep()["overdue"] == {"RESUBMITTED": 1}
+    assert sweep.run_sweep()["overdue"] == {"RESUBMITTED": 1}
 
 
 def timed_out(job, api, clock):
     WorkerJob.objects.update(timeout_seconds=0.001, max_retries=1, retry_on=["STEP_TIMEOUT"])
     Attempt.objects.update(started_observed=-1000)
-    assert sweep.sweep()["overdue"] == {"FAILED": 1}
+    assert sweep.run_sweep()["overdue"] == {"FAILED": 1}
 
 
 def failed_and_submitted_again(job, api, clock):
@@ -172,11 +172,11 @@ def test_a_silent_worker_keeps_the_next_attempt_waiting_until_its_fence_has_pass
     _, heir, _ = taken(config=config)
     clock.advance(stops - 0.002)
     heir.beat()
-    check()
+    check_liveness()
     assert heir.claim() == []
     clock.advance(0.002)
     heir.beat()
-    check()
+    check_liveness()
     assert len(heir.claim()) == 1
 
 
@@ -196,7 +196,7 @@ def test_a_worker_that_beats_but_does_not_obey_delays_the_job_for_the_cancel_tim
 def test_a_worker_that_has_ended_holds_nobody_back(taken, end):
     one, heir, _ = taken()
     one.beat(state=end)
-    check()
+    check_liveness()
     assert len(heir.claim()) == 1
 
 
@@ -226,7 +226,7 @@ class Agent:
     def __init__(self, one, attempt):
         self.one, self.attempt, self.now = one, attempt, 0.0
         self.fence = Fence(clock=lambda: self.now)
-        self.config = Config.from_answer(one.registration["config"])
+        self.config = ServerConfig.from_answer(one.registration["config"])
         self.state, self.has_stopped, self.stopped_at, self.has_said_so = "RUNNING", False, None, False
         self.beat()
 
@@ -235,7 +235,7 @@ class Agent:
             self.has_stopped, self.stopped_at = True, at
 
     def look(self):
-        if self.fence.passed():
+        if self.fence.has_passed():
             self.stop(self.fence.deadline)
 
     def beat(self, *, is_answered=True):
@@ -245,7 +245,7 @@ class Agent:
             return
         said = answer.json()
         if answer.status_code == 200:
-            self.fence.renew(self.now, said["fence_after_seconds"], lifts=said["state"] == "TERMINATING")
+            self.fence.renew_deadline(self.now, said["fence_after_seconds"], lifts=said["state"] == "TERMINATING")
             if self.attempt in said["lost"]:
                 self.stop(self.now)
         elif said["code"] == "server_not_running":
@@ -254,8 +254,8 @@ class Agent:
             self.terminate()
 
     def terminate(self):
-        if self.config.last_fence is not None:
-            self.fence.shorten(self.config.last_fence)
+        if self.config.last_fence_seconds is not None:
+            self.fence.shorten_deadline(self.config.last_fence_seconds)
         self.state = "TERMINATING"
 
 
@@ -328,13 +328,13 @@ def test_the_next_attempt_never_begins_before_the_one_before_has_stopped(
                 seconds -= 9
                 agent.look()
                 heir.beat()
-                check()
-                sweep.sweep()
+                check_liveness()
+                sweep.run_sweep()
                 if attempts := heir.claim():
                     if strategy == NEVER:  # without a fence it is enough that it is lost
                         assert agent.has_stopped or agent.now >= agent.heard_at + timeout
                         return True
-                    assert agent.has_stopped, (attempts, agent.fence.remaining(), history())
+                    assert agent.has_stopped, (attempts, agent.fence.remaining_seconds(), history())
                     if agent.stopped_at == agent.fence.deadline and not agent.has_said_so:
                         assert agent.now >= agent.stopped_at + timeout * 0.2 - 0.01, history()
                     return True

@@ -9,11 +9,11 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.core.sql_book import composed
-from controlplane.core.statements import by_key
+from controlplane.core.sql_book import compose_statement
+from controlplane.core.statements import prefer_key_lookups
 from jobs.models import Attempt, WorkerJob
 from jobs.services import claiming, executions, recovery, submission
-from jobs.services.check import CheckFailed, check
+from jobs.services.liveness_check import CheckFailed, check_liveness
 from jobs.sql import sql
 from liveness.models import ApiToken, Server, ServerEvent
 from liveness.services import tokens
@@ -47,7 +47,7 @@ def committed(django_db_setup, django_db_blocker):
     with django_db_blocker.unblock():
         try:
             Clock().begin()
-            registrar = Caller(tokens.create("registrar", "worker"))
+            registrar = Caller(tokens.create_token("registrar", "worker"))
             yield lambda **said: Worker.register(registrar, **said).running()
         finally:
             run(EMPTY)
@@ -69,8 +69,8 @@ def threads():
 
 
 def submit_many(number, **said):
-    owner = ApiToken.objects.filter(role="client").first() or tokens.find(tokens.create("owner", "client"))
-    return [job for job, _ in submission.submit(owner, [{"action": SCRIPT, **said}] * number)]
+    owner = ApiToken.objects.filter(role="client").first() or tokens.find_token(tokens.create_token("owner", "client"))
+    return [job for job, _ in submission.submit_jobs(owner, [{"action": SCRIPT, **said}] * number)]
 
 
 def someone_waits(deadline=10):
@@ -143,12 +143,12 @@ def test_a_claim_walks_over_none_of_the_jobs_that_it_may_not_have(worker):
 
 def test_the_search_for_torn_executions_reads_no_table_as_a_whole(db):
     steps = [{"key": f"s{n}", "action": SCRIPT, "depends_on": [f"s{n - 1}"] if n else []} for n in range(10)]
-    executions.begin([executions.Plan({"name": "x", "steps": steps}, None, {})] * 1000)
+    executions.begin_executions([executions.ExecutionPlan({"name": "x", "steps": steps}, None, {})] * 1000)
     submit_many(40_000)  # a step among many, as after a month
     run("update jobs_workerjob set state = 'CANCELLED', finished_at = clock_timestamp() where execution_id is null")
     run("analyze jobs_execution, jobs_workerjob, jobs_stepdependency")
     said = {"batch": 100, "after": uuid.UUID(int=0)}
-    (plan,) = run("explain (format json) " + composed("jobs", "find_torn_executions"), said)
+    (plan,) = run("explain (format json) " + compose_statement("jobs", "find_torn_executions"), said)
     whole = [node["Relation Name"] for node in nodes(plan["Plan"]) if "Seq Scan" in node["Node Type"]]
     assert not {"jobs_workerjob", "jobs_stepdependency"} & set(whole)
 
@@ -161,10 +161,10 @@ def test_a_batch_of_the_recovery_reads_what_it_ends_and_not_all_that_is_lost(wor
     run("analyze jobs_workerjob, jobs_attempt")
     Server.objects.update(state="ERROR", state_actor="server")
     with CaptureQueriesContext(connection) as queries:
-        (counted,) = sql.sweep("recover_attempts", batch=100, max_resubmissions=3)
+        (counted,) = sql.sweep_rows("recover_attempts", batch=100, max_resubmissions=3)
     assert counted.jobs == 100
     statement = next(query["sql"] for query in queries if "jobs_attempt" in query["sql"])
-    with by_key():
+    with prefer_key_lookups():
         (plan,) = run(f"explain (analyze, format json) {statement}")
     reads = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") in ("jobs_workerjob", "jobs_attempt")]
     read = [node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) for node in reads]
@@ -178,14 +178,14 @@ def test_claims_of_one_server_at_once_never_exceed_its_capacity_and_the_same_is_
 ):
     submit_many(100)
     token = tokens.read_server_token(committed(max_concurrent=7).token)
-    claims = [future.result(30) for future in [threads(claiming.claim, token, 5, request_id) for _ in range(8)]]
+    claims = [future.result(30) for future in [threads(claiming.claim_jobs, token, 5, request_id) for _ in range(8)]]
     assert len({attempt.id for claim in claims for attempt in claim}) == Attempt.objects.count() == given
     assert request_id is None or {len(claim) for claim in claims} == {5}
 
 
 @pytest.mark.parametrize("path", ["/servers", "/jobs"])
 def test_the_same_thing_made_twice_at_once_is_made_once(committed, threads, path):
-    caller = Caller(tokens.create("a racer", "worker" if path == "/servers" else "client"))
+    caller = Caller(tokens.create_token("a racer", "worker" if path == "/servers" else "client"))
     server, job = {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4())}, {"action": SCRIPT, "key": "k"}
     body = server if path == "/servers" else job
     with transaction.atomic():
@@ -201,8 +201,8 @@ def test_a_heartbeat_that_is_being_written_beats_the_check(committed, threads):
     Clock().advance(46)
     with transaction.atomic():
         one.beat()
-        threads(check).result(10)
-    check()
+        threads(check_liveness).result(10)
+    check_liveness()
     assert Server.objects.get().state == "RUNNING"
     assert not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
 
@@ -216,14 +216,14 @@ def test_of_a_completion_and_a_recovery_the_first_written_wins(committed, thread
     with transaction.atomic():
         if first == "completion":
             assert one.complete(attempt, 42)["accepted"]
-            assert threads(recovery.recover).result(10) == {}
+            assert threads(recovery.recover_attempts).result(10) == {}
         else:
-            assert recovery.recover() == {"RESUBMITTED": 1}
+            assert recovery.recover_attempts() == {"RESUBMITTED": 1}
             late = threads(Worker(one.token, id=one.id).complete, attempt, 42)
             assert someone_waits()
     if first == "recovery":
         assert (late.result(10)["accepted"], late.result()["code"]) == (False, "attempt_superseded")
-    assert recovery.recover() == {}
+    assert recovery.recover_attempts() == {}
     expected = ("COMPLETED", 42) if first == "completion" else ("PENDING", None)
     assert WorkerJob.objects.values_list("state", "output").get() == expected
 
@@ -237,7 +237,7 @@ def test_ten_checks_at_once_do_what_one_does(committed, threads, settings):
             one.start(attempt)
     for wait, state in ((46, "DISCONNECTED"), (10, "NOT_RUNNING"), (10, "INACTIVE")):
         Clock().advance(wait)
-        done = [future.result(30) for future in [threads(check) for _ in range(10)]]
+        done = [future.result(30) for future in [threads(check_liveness) for _ in range(10)]]
         assert set(Server.objects.values_list("state", flat=True)) == {state}
         if state == "DISCONNECTED":
             assert sum(one["disconnected"] for one in done) == 4
@@ -259,7 +259,7 @@ def test_a_bad_row_delays_only_itself(committed, table):
     rows = {"jobs_workerjob": attempt["job"]["id"], "jobs_attempt": attempt["id"], "liveness_server": bad.id}
     run(BROKEN.format(table), [rows[table]])
     with suppress(CheckFailed):
-        check()
+        check_liveness()
     assert Server.objects.get(pk=good.id).state == "DISCONNECTED"
     assert Attempt.objects.get(pk=other["id"]).state == "RESUBMITTED"
 
@@ -298,7 +298,7 @@ def waiting():
 
 
 def assert_finished_by_one_clean_check():
-    check()
+    check_liveness()
     assert sorted(Attempt.objects.values_list("state", flat=True)) == ["REQUEUED"] + ["RESUBMITTED"] * 3
     assert Server.objects.get().state == "DISCONNECTED"
     assert ServerEvent.objects.filter(actor="liveness").count() == 1
@@ -308,7 +308,7 @@ def test_a_check_that_meets_a_deadlock_is_finished_by_the_next(lost, threads):
     run(HOLD_UP)
     with suppress(DatabaseError), transaction.atomic():  # either of the two is the victim
         run("select pg_advisory_xact_lock(42)")
-        interrupted = threads(check)
+        interrupted = threads(check_liveness)
         waiting()  # it holds the server, and waits for us
         run("select id from liveness_server for update")  # and we wait for it
     with suppress(CheckFailed):

@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from controlplane.core.statements import Statements
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services import claiming, recovery, submission, sweep
-from jobs.services.check import CheckFailed, check
+from jobs.services.liveness_check import CheckFailed, check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from liveness.models import Clock as ClockRow
 from liveness.services import detection, tokens
@@ -37,12 +37,12 @@ def test_a_longer_check_interval_after_a_restart_disconnects_nobody_who_beats(wo
     for _ in range(6):
         clock.step(10)
         one.beat()
-        check()
+        check_liveness()
     settings.LIVENESS = {"INTERVAL": 60, "TIMEOUT": 150}
     for _ in range(23):
         clock.step(3)
         one.beat()
-    check()
+    check_liveness()
     assert state(one) == "RUNNING"
 
 
@@ -53,9 +53,9 @@ def test_a_brake_that_cannot_be_judged_lets_nobody_go(worker, clock, monkeypatch
     for number in range(6):
         worker(name=f"w{number}", old=True)
     clock.advance(50)
-    monkeypatch.setattr(detection, "brake", broken)
+    monkeypatch.setattr(detection, "judge_brake", broken)
     with pytest.raises(CheckFailed):
-        check()
+        check_liveness()
     assert disconnected() == 0
 
 
@@ -63,11 +63,11 @@ def test_many_checks_of_one_tick_let_go_after_the_longest_hold_what_one_lets_go(
     for number in range(20):
         worker(name=f"w{number}", old=True)
     clock.advance(50)
-    check()
+    check_liveness()
     assert Brake.objects.exists()
     clock.advance(301)
     for _ in range(5):
-        check()
+        check_liveness()
     assert disconnected() == 2
 
 
@@ -76,14 +76,14 @@ def test_a_released_brake_engages_anew_when_more_fall_silent(worker, clock, api)
     clock.advance(46)
     for one in fleet[3:]:
         one.beat()
-    check()
+    check_liveness()
     api("operator").post("/brake/release", {"reason": "those are dead"})
-    check()
+    check_liveness()
     assert disconnected() == 3
     clock.advance(44)
-    check()
+    check_liveness()
     clock.advance(3)
-    check()
+    check_liveness()
     assert disconnected() == 3
 
 
@@ -121,7 +121,7 @@ def test_a_drain_that_the_worker_may_not_have_heard_of_gives_nothing_away(worker
     clock.advance(2)
     one.beat()  # stored; the answer, the first to tell of the drain, may be lost
     clock.advance(44.5)
-    check()
+    check_liveness()
     assert (state(one), Attempt.objects.get().state) == ("RUNNING", "RUNNING")
 
 
@@ -134,7 +134,7 @@ def test_a_terminating_worker_is_told_to_stop_its_code_before_its_jobs_move(work
         clock.advance(10)
         told = one.beat(state="TERMINATING").json()["fence_after_seconds"]
     clock.advance(46)
-    check()
+    check_liveness()
     assert Attempt.objects.get().state == "RESUBMITTED"
     assert told < 46
 
@@ -153,7 +153,7 @@ def test_the_same_late_report_is_kept_once(worker, submit, clock):
     one = worker(config={"worker_task_restart_strategy": "IMMEDIATELY"})
     attempt = one.hold()
     clock.advance(46)
-    check()
+    check_liveness()
     for output in (1, 1, 2, 1):
         one.complete(attempt, output)
     assert [late.body["output"] for late in LateReport.objects.all()] == [1, 2]
@@ -161,8 +161,8 @@ def test_the_same_late_report_is_kept_once(worker, submit, clock):
 
 def test_a_key_whose_job_is_pruned_at_that_moment_is_no_fault(submit, monkeypatch):
     class Racing:
-        def rows(self, *names, **params):
-            found = submission_sql.rows(*names, **params)
+        def fetch_rows(self, *names, **params):
+            found = submission_sql.fetch_rows(*names, **params)
             WorkerJob.objects.all().delete()
             return found
 
@@ -211,8 +211,8 @@ def test_a_finished_job_is_never_re_run(worker, submit, clock, end):
     assert one.claim(request_id=request) == []
     for _ in range(3):  # its worker is found dead, and forgotten
         clock.advance(400)
-        check()
-        sweep.sweep()
+        check_liveness()
+        sweep.run_sweep()
     assert state(one) == "INACTIVE"
     assert worker(name="heir").claim() == []
     assert submit.client.get(f"/jobs/{job['id']}").json() == finished
@@ -226,7 +226,7 @@ def test_two_workers_cannot_finish_one_job(committed, threads, first):
     held = loser.hold()
     Clock().advance(46)
     heir = committed(name="heir")
-    check()
+    check_liveness()
     inherited = heir.hold()
     start = threading.Barrier(2)
 
@@ -269,7 +269,7 @@ def slowly(step):
 @pytest.mark.parametrize("step", ["recovery of the lost", "sweep of the stale"])
 def test_a_completion_between_search_and_write_wins(committed, threads, monkeypatch, step, completed):
     # Once, so that it does not win only because a trigger refused the write and the sweep was tried again.
-    monkeypatch.setattr(Statements, "sweep", lambda self, name, **said: self.rows(name, only=None, **said))
+    monkeypatch.setattr(Statements, "sweep_rows", lambda self, name, **said: self.fetch_rows(name, only=None, **said))
     submit_many(1)
     one = committed(config=AT_ONCE)
     attempt = one.hold()
@@ -281,7 +281,9 @@ def test_a_completion_between_search_and_write_wins(committed, threads, monkeypa
     run(SLOW)
     try:
         run("select pg_advisory_lock(42)")
-        found = threads(slowly, recovery.recover if step == "recovery of the lost" else sweep.end_overdue)
+        found = threads(
+            slowly, recovery.recover_attempts if step == "recovery of the lost" else sweep.end_overdue_attempts
+        )
         waiting()
         assert not completed or one.complete(attempt, 42)["accepted"]
     finally:
@@ -297,7 +299,7 @@ def test_a_completion_between_search_and_write_wins(committed, threads, monkeypa
 def test_a_crash_between_marking_a_server_and_recovering_its_jobs_orphans_nothing(lost, threads):
     with transaction.atomic():
         run("lock table jobs_attempt in access exclusive mode")
-        interrupted = threads(check)
+        interrupted = threads(check_liveness)
         run("select pg_terminate_backend(%s)", [waiting()])
     with pytest.raises((CheckFailed, DatabaseError)):
         interrupted.result(20)
@@ -323,7 +325,7 @@ def test_8_connections_claim_20_000_jobs_and_none_twice(committed, threads):
         start.wait(10)
         taken, empty = [], 0
         while empty < 3:
-            found = [attempt.job for attempt in claiming.claim(token, 200)]
+            found = [attempt.job for attempt in claiming.claim_jobs(token, 200)]
             taken += found
             empty = 0 if found else empty + 1
         return taken

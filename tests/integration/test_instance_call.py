@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from jobs.states import JobState
 from liveness.conf import conf
 
@@ -56,9 +56,9 @@ def test_jobs_are_counted_and_the_oldest_that_could_be_claimed_is_timed(told, wo
 def test_the_clock_that_stands_still_shows_by_its_lag(told, worker, clock):
     conf_interval = conf().interval
     worker()
-    check()
+    check_liveness()
     clock.step(conf_interval)
-    check()
+    check_liveness()
     assert told()["observed_clock"]["moves"] is False
     clock.step(100)
     seen = told()
@@ -89,7 +89,7 @@ def test_maintenance_and_brake_are_told(told, api, worker, clock):
     silent = [worker(name=name, old=True) for name in "abc"]
     api("operator").post("/maintenance/enter", {"note": "a new switch"})
     clock.advance(60)
-    check()
+    check_liveness()
     seen = told()
     assert seen["maintenance"]["note"] == "a new switch"
     assert [(brake["type"], brake["silent"], brake["alive"]) for brake in seen["brakes"]] == [

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services import interventions, recovery, submission
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from jobs.states import TERMINAL, JobState
 from liveness.models import ApiToken
 from liveness.services import tokens
@@ -25,8 +25,8 @@ AT_ONCE = {"worker_task_restart_strategy": "IMMEDIATELY"}
 
 def submitter():
     """A client with a name of its own, and its owner."""
-    text = tokens.create("ann", "client")
-    return Caller(text), tokens.find(text)
+    text = tokens.create_token("ann", "client")
+    return Caller(text), tokens.find_token(text)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def put(worker):
     class Put:
         def __init__(self, state, config=None, **said):
             self.client, owner = submitter()
-            ((self.id, _),) = submission.submit(owner, [{"action": {**SCRIPT, "runner": "local"}, **said}])
+            ((self.id, _),) = submission.submit_jobs(owner, [{"action": {**SCRIPT, "runner": "local"}, **said}])
             self.worker = worker(config=config or {})
             self.attempt = None
             if state in ("CLAIMED", "RUNNING", "COMPLETED", "FAILED"):
@@ -122,7 +122,7 @@ def test_each_call_is_one_round_trip_whatever_the_job_is(put, call, state):
     job = put(state)
     with CaptureQueriesContext(connection) as queries:
         try:
-            getattr(interventions, call)(job.id, "operator:o")
+            getattr(interventions, f"{call}_job")(job.id, "operator:o")
         except Exception as refused:
             assert refused.status == 409
     assert len(queries) == 1
@@ -195,7 +195,7 @@ def test_after_a_cancel_the_loss_of_the_worker_cancels_the_job(put, clock, state
     job = put(state, config=AT_ONCE, on_worker_lost=on_worker_lost)
     job.call("cancel")
     clock.advance(46)
-    check()
+    check_liveness()
     assert ends(job)[:2] == ("CANCELLED", "CANCELLED")
 
 
@@ -214,7 +214,7 @@ def test_after_a_cancel_a_completion_still_wins(put):
 @pytest.mark.parametrize("role", ["client", "operator"])
 def test_a_live_job_moves_now_and_its_old_worker_is_told(put, state, end, role):
     job = put(state)
-    answer = job.call("resubmit", None if role == "client" else Caller(tokens.create("olaf", "operator")))
+    answer = job.call("resubmit", None if role == "client" else Caller(tokens.create_token("olaf", "operator")))
     said = answer.json()
     name = {"client": "ann", "operator": "olaf"}[role]
     assert (answer.status_code, said["id"], said["state"]) == (200, str(job.id), "PENDING")
@@ -378,7 +378,7 @@ def test_a_job_that_was_cancelled_while_it_ran_is_submitted_anew(put):
 @pytest.mark.parametrize("role", ["client", "operator"])
 def test_a_job_that_has_not_ended_is_failed_for_good(put, state, role):
     job = put(state, max_retries=5, retry_on=["FAILED_BY_OPERATOR"])
-    caller = None if role == "client" else Caller(tokens.create("olaf", "operator"))
+    caller = None if role == "client" else Caller(tokens.create_token("olaf", "operator"))
     answer = job.call("fail", caller, reason="it is wrong")
     said = answer.json()
     name = {"client": "ann", "operator": "olaf"}[role]
@@ -411,7 +411,7 @@ def test_a_job_that_is_being_cancelled_may_still_be_failed(put):
 
 def refused(call, job):
     try:
-        getattr(interventions, call)(job, "operator:olaf")
+        getattr(interventions, f"{call}_job")(job, "operator:olaf")
     except Exception as refusal:
         return refusal.code, refusal.facts["state"]
 
@@ -480,7 +480,7 @@ def test_a_recovery_that_is_being_written_leaves_a_waiting_job(committed, thread
     one.hold()
     one.beat(state="ERROR")
     with transaction.atomic():
-        assert recovery.recover() == {"RESUBMITTED": 1}
+        assert recovery.recover_attempts() == {"RESUBMITTED": 1}
         later = threads(refused, "resubmit", job)
         assert hot.someone_waits()
     assert later.result(10) == ("job_waiting", "PENDING")
@@ -489,7 +489,7 @@ def test_a_recovery_that_is_being_written_leaves_a_waiting_job(committed, thread
 def test_of_ten_at_once_with_one_key_all_are_told_the_same_new_job(committed, threads):
     (job,) = hot.submit_many(1)
     WorkerJob.objects.update(state="EXPIRED", finished_at="2026-01-01T00:00:00Z")
-    calls = [threads(interventions.resubmit, job, "operator:olaf", None, "k") for _ in range(10)]
+    calls = [threads(interventions.resubmit_job, job, "operator:olaf", None, "k") for _ in range(10)]
     answers = [call.result(20) for call in calls]
     assert len({new for new, _ in answers}) == 1 and sum(is_new for _, is_new in answers) == 1
     assert WorkerJob.objects.count() == 2

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.models import LateReport
-from jobs.services.judging import KEPT
+from jobs.services.rejected_reports import KEPT
 from liveness.models import Tally
 from tests.integration.test_reports import brief, held, said  # noqa: F401 - held is a fixture
 

@@ -9,8 +9,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, Execution, TakenAttempt, WorkerJob
-from jobs.services import cancellation, recovery, repair, retention, sweep, taken
-from jobs.services.check import check, retire
+from jobs.services import cancellation, execution_repair, recovery, retention, sweep, taken_attempts
+from jobs.services.liveness_check import check_liveness, retire_servers
 from liveness.models import LeftOut, Server
 from liveness.services import detection, tokens
 from tests.integration import test_hot_paths as hot
@@ -74,7 +74,7 @@ def test_lines_that_were_stored_before_one_could_not_be_are_stored_once(committe
 
 @pytest.fixture
 def begin(committed):
-    client = Caller(tokens.create("a client", "client"))
+    client = Caller(tokens.create_token("a client", "client"))
 
     def begin(*steps, **more):
         answer = client.post("/executions", {"name": "torn", "steps": list(steps), **more})
@@ -117,7 +117,7 @@ def test_a_sweep_goes_on_in_whole_batches_past_what_it_cannot_write(committed, b
     break_row("jobs_workerjob", *[held[200 * n]["job"]["id"] for n in range(bad_ones)])
     one.beat(state="ERROR")
     with CaptureQueriesContext(connection) as queries:
-        recovery.recover(batch=100)
+        recovery.recover_attempts(batch=100)
     assert WorkerJob.objects.filter(state="PENDING").count() == 600 - bad_ones
     writes = [query for query in queries if "update jobs_attempt" in query["sql"]]
     assert len(writes) < 10 + bad_ones * 20  # halves of what the bad one is in, and no row alone but that
@@ -131,8 +131,8 @@ def test_every_sweep_of_jobs_goes_on_past_a_bad_row(committed, monkeypatch, what
         committed(max_concurrent=100).claim(limit=30)
     break_row("jobs_workerjob", jobs[0])
     Clock().advance(400)
-    monkeypatch.setattr(recovery.in_batches, "__defaults__", (7, lambda count: None))
-    {"expire": sweep.expire, "give_up": sweep.give_up, "stale": sweep.end_overdue}[what]()
+    monkeypatch.setattr(recovery.sweep_in_batches, "__defaults__", (7, lambda count: None))
+    {"expire": sweep.expire_jobs, "give_up": sweep.fail_unmatched_jobs, "stale": sweep.end_overdue_attempts}[what]()
     untouched = "CLAIMED" if what == "stale" else "PENDING"
     ended = WorkerJob.objects.exclude(pk=jobs[0])
     assert WorkerJob.objects.get(pk=jobs[0]).state == untouched
@@ -148,11 +148,11 @@ def test_the_steps_of_a_check_go_on_past_a_server_that_cannot_be_written(committ
     break_row("liveness_server", bad.id)
     for seconds, state in ((46, "DISCONNECTED"), (10, "NOT_RUNNING"), (10, "INACTIVE")):
         Clock().advance(seconds)
-        check()
+        check_liveness()
         assert set(Server.objects.exclude(pk=bad.id).values_list("state", flat=True)) == {state}
     assert Server.objects.get(pk=bad.id).state == "RUNNING"
     assert LeftOut.objects.get().times == 3 and len(good) == 7
-    assert (retire(), detection.deactivate()) == (0, 0)
+    assert (retire_servers(), detection.deactivate_servers()) == (0, 0)
 
 
 @pytest.mark.parametrize("what", ["timeouts", "halts", "repairs"])
@@ -162,12 +162,16 @@ def test_executions_are_ended_and_mended_each_for_itself(committed, begin, what)
     if what == "repairs":
         run("update jobs_workerjob set state = 'CANCELLED', finished_at = clock_timestamp() where step = 'a'")
     if what == "halts":
-        cancellation.stop([bad, *good], "CANCELLED", "by hand")
+        cancellation.stop_executions([bad, *good], "CANCELLED", "by hand")
         break_row("jobs_workerjob", WorkerJob.objects.get(execution=bad, step="a").pk)
     else:
         break_row("jobs_execution", bad)
     Clock().advance(11)
-    {"timeouts": cancellation.time_out, "halts": cancellation.halt_all, "repairs": repair.repair}[what]()
+    {
+        "timeouts": cancellation.cancel_overdue_executions,
+        "halts": cancellation.halt_all_trees,
+        "repairs": execution_repair.repair_executions,
+    }[what]()
     open_ones = Execution.objects.filter(state="CANCELLING" if what != "repairs" else "RUNNING")
     if what == "timeouts":
         assert {str(it.pk) for it in open_ones} == set(good)
@@ -217,7 +221,7 @@ def test_pruning_leaves_only_the_bad_row(committed, settings):
     run("update jobs_workerjob set state = 'CANCELLED', finished_at = clock_timestamp()")
     break_row("jobs_workerjob", jobs[7], when="delete")
     with pytest.raises(retention.PruneFailed, match="jobs") as failed:
-        retention.prune()
+        retention.prune_old_rows()
     assert failed.value.done["jobs"] == 19
     assert WorkerJob.objects.get().pk == jobs[7]
     assert LeftOut.objects.get().row == str(jobs[7])
@@ -226,8 +230,8 @@ def test_pruning_leaves_only_the_bad_row(committed, settings):
 def test_what_is_left_out_is_on_the_pages_and_in_the_metrics(committed):
     (job,) = submit_many(1, good_until="2000-01-01T00:00:00Z")
     break_row("jobs_workerjob", job)
-    sweep.expire()
-    sweep.expire()
+    sweep.expire_jobs()
+    sweep.expire_jobs()
     User.objects.all().delete()
     reader = Client()
     reader.force_login(User.objects.create_superuser("ann"))
@@ -240,8 +244,8 @@ def test_what_is_left_out_is_on_the_pages_and_in_the_metrics(committed):
         assert "could not be written" not in reader.get("/admin/instance/").content.decode()
     finally:
         User.objects.all().delete()
-    metrics = Caller(tokens.create("a viewer", "viewer")).client.get(
-        "/metrics", headers={"Authorization": f"Bearer {tokens.create('viewer', 'viewer')}"}
+    metrics = Caller(tokens.create_token("a viewer", "viewer")).client.get(
+        "/metrics", headers={"Authorization": f"Bearer {tokens.create_token('viewer', 'viewer')}"}
     )
     assert 'controlplane_rows_left_out_total{step="expire"} 2.0' in metrics.content.decode()
 
@@ -249,12 +253,12 @@ def test_what_is_left_out_is_on_the_pages_and_in_the_metrics(committed):
 def test_what_was_mended_long_ago_is_forgotten(committed):
     (first,) = submit_many(1, good_until="2000-01-01T00:00:00Z")
     break_row("jobs_workerjob", first)
-    sweep.expire()
+    sweep.expire_jobs()
     mend_rows()
     (second,) = submit_many(1, good_until="2000-01-01T00:00:00Z")
     break_row("jobs_workerjob", second)
     Clock().step(86_401)
-    sweep.expire()
+    sweep.expire_jobs()
     assert LeftOut.objects.get().row == str(second)
 
 
@@ -263,12 +267,12 @@ def test_nothing_of_an_execution_that_is_being_cancelled_is_given_out_or_begins(
     it = begin(step("a"), step("b"), on_error=[{"key": "h", "action": SCRIPT}])
     one = committed()
     held = one.hold(running=False)
-    cancellation.stop([it.id], "CANCELLED", "by hand")
+    cancellation.stop_executions([it.id], "CANCELLED", "by hand")
     assert one.claim() == []
     assert reported(one, *said("STARTED", held)) == [(False, "execution_stopped")]
     assert it.states()[held["job"]["step"]] == "CANCELLED"
     assert Attempt.objects.get().state == "CANCELLED"
-    cancellation.halt_all()
+    cancellation.halt_all_trees()
     assert it.state == "CANCELLED"
 
 
@@ -283,7 +287,7 @@ def test_a_table_that_is_locked_is_no_fault_of_its_rows(committed, threads):
     def recover():
         run("set lock_timeout = '100ms'")
         try:
-            return recovery.recover()
+            return recovery.recover_attempts()
         finally:
             run("reset lock_timeout")
 
@@ -300,12 +304,12 @@ def test_a_taken_attempt_that_cannot_be_let_go_keeps_no_other_job_waiting(commit
     one = committed()
     held = one.claim(limit=3)
     one.report(*said("STARTED", *held))
-    operator = Caller(tokens.create("an operator", "operator"))
+    operator = Caller(tokens.create_token("an operator", "operator"))
     for attempt in held:
         assert operator.post(f"/jobs/{attempt['job']['id']}/resubmit", {}).status_code == 200
     bad = TakenAttempt.objects.get(attempt_id=held[1]["id"])
     break_row("jobs_takenattempt", bad.pk, when="delete")
     one.beat(state="TERMINATED_GRACEFULLY")
-    assert taken.release() == 2
+    assert taken_attempts.release_taken_attempts() == 2
     assert list(TakenAttempt.objects.all()) == [bad]
     assert LeftOut.objects.get().row == str(bad.pk)

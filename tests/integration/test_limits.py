@@ -10,7 +10,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
 from controlplane.core import database_limits, transactions
-from controlplane.core.model_fields import Beside, BuildIndex, BuildUnique
+from controlplane.core.model_fields import BuildIndex, BuildUnique, ConcurrentBuild
 from liveness.services import detection
 from tests.integration import test_hot_paths as hot
 
@@ -29,7 +29,7 @@ def connected():
         given = {name: connection.settings_dict[name.upper()] for name in ("user", "host", "port")}
         return psycopg.connect(
             dbname=connection.settings_dict["NAME"], password=connection.settings_dict["PASSWORD"] or None,
-            **{name: value for name, value in given.items() if value}, **database_limits.options(),
+            **{name: value for name, value in given.items() if value}, **database_limits.connection_options(),
         )  # fmt: skip
 
     return connected
@@ -56,19 +56,19 @@ def test_the_environment_sets_the_limits_and_what_makes_no_sense_is_refused(monk
     monkeypatch.setattr(database_limits, "role", database_limits.COMMAND)
     monkeypatch.setenv("DATABASE_LOCK_TIMEOUT", "90s")
     monkeypatch.setenv("DATABASE_IDLE_TIMEOUT", "none")
-    assert database_limits.limits() == (None, 90, None)
-    assert "-c lock_timeout=90000 " in database_limits.options()["options"]
+    assert database_limits.read_limits() == (None, 90, None)
+    assert "-c lock_timeout=90000 " in database_limits.connection_options()["options"]
     for nonsense in ("soon", "0", "-1"):
         monkeypatch.setenv("DATABASE_LOCK_TIMEOUT", nonsense)
         with pytest.raises(ValueError, match="DATABASE_LOCK_TIMEOUT"):
-            database_limits.limits()
+            database_limits.read_limits()
 
 
 def test_what_the_address_of_the_database_says_counts_and_without_limits_nothing_is_asked(monkeypatch):
-    assert database_limits.options("-c lock_timeout=1")["options"].endswith(" -c lock_timeout=1")
+    assert database_limits.connection_options("-c lock_timeout=1")["options"].endswith(" -c lock_timeout=1")
     for variable in database_limits.VARIABLES:
         monkeypatch.setenv(variable, "none")
-    assert "options" not in database_limits.options()
+    assert "options" not in database_limits.connection_options()
 
 
 def test_a_transaction_that_stands_still_is_ended_and_its_locks_with_it(db, connected, monkeypatch):
@@ -85,7 +85,7 @@ def test_a_transaction_that_stands_still_is_ended_and_its_locks_with_it(db, conn
 def test_a_check_that_waits_for_the_brake_keeps_no_other_from_advancing_the_clock(committed, threads):
     with transaction.atomic():
         hot.run("lock table liveness_brake in access exclusive mode")
-        check = threads(detection.detect)
+        check = threads(detection.disconnect_silent_servers)
         assert hot.someone_waits()
         other = threads(hot.run, "update liveness_clock set tick = tick")
         other.result(5)
@@ -102,7 +102,7 @@ def test_a_transaction_that_was_suspended_for_too_long_is_a_lost_connection_like
 
     with pytest.raises(OperationalError) as ended:
         threads(suspended).result(30)
-    assert transactions.is_cut_off(ended.value)
+    assert transactions.is_transient_error(ended.value)
 
 
 def later_operations(app):
@@ -136,7 +136,7 @@ def test_no_migration_after_the_first_set_builds_an_index_that_others_wait_for(a
     operations = list(later_operations(app))
     assert not [(name, operation.describe()) for name, _, operation in operations if builds_an_index(operation)]
     for name, migration, operation in operations:
-        assert isinstance(operation, Beside) != migration.atomic, f"{name}: indexes alone, and not atomic"
+        assert isinstance(operation, ConcurrentBuild) != migration.atomic, f"{name}: indexes alone, and not atomic"
 
 
 def test_an_index_whose_building_was_interrupted_is_built_anew(committed):

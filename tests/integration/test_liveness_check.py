@@ -4,9 +4,9 @@ import pytest
 from django.db import DatabaseError
 
 from jobs.models import Attempt
-from jobs.services import check as checking
+from jobs.services import liveness_check as checking
 from jobs.services import recovery
-from jobs.services.check import CheckFailed, check
+from jobs.services.liveness_check import CheckFailed, check_liveness
 from liveness.models import Server, ServerEvent
 from liveness.services import detection
 from tests.integration.test_transitions import put
@@ -22,7 +22,7 @@ def later(clock):
 
     def later(seconds=INTERVAL):
         clock.advance(seconds)
-        return check()
+        return check_liveness()
 
     return later
 
@@ -48,10 +48,10 @@ def test_silence_of_exactly_the_timeout_is_endured_and_any_longer_is_not(api, cl
     clock.advance(60)
     one.beat()
     clock.advance(timeout)
-    check()
+    check_liveness()
     assert state(one) == was
     clock.advance(0.001)
-    check()
+    check_liveness()
     assert state(one) == "DISCONNECTED"
     assert last_move(one) == (was, "DISCONNECTED", "liveness")
     assert f"its timeout is {timeout} s" in ServerEvent.objects.last().reason
@@ -62,17 +62,17 @@ def test_a_young_server_is_spared_until_its_initial_delay_has_passed(worker, clo
     settings.LIVENESS = {"INITIAL_DELAY": delay}
     one = worker()
     clock.advance(age - 0.001)
-    check()
+    check_liveness()
     assert state(one) == "RUNNING"
     clock.advance(0.002)
-    check()
+    check_liveness()
     assert state(one) == "DISCONNECTED"
 
 
 def test_a_server_that_was_never_heard_is_silent_since_it_registered(api, clock):
     one = Worker.register(api("worker"))
     clock.advance(45.001)
-    check()
+    check_liveness()
     assert last_move(one) == ("CREATED", "DISCONNECTED", "liveness")
 
 
@@ -89,7 +89,7 @@ def test_only_the_alive_are_disconnected(worker, clock, was):
     one = worker()
     put(Server.objects.get(pk=one.id), was)
     clock.advance(46)
-    assert check()["disconnected"] == 0
+    assert check_liveness()["disconnected"] == 0
     assert not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
 
 
@@ -157,9 +157,9 @@ def test_a_terminating_server_is_lost_when_it_falls_silent(worker, submit, clock
     one.hold(), one.hold(running=False)
     one.beat(state="TERMINATING")
     clock.advance(44.999)
-    assert check()["recovered"] == {}
+    assert check_liveness()["recovered"] == {}
     clock.advance(0.002)
-    assert check()["recovered"] == {"RESUBMITTED": 1, "REQUEUED": 1}
+    assert check_liveness()["recovered"] == {"RESUBMITTED": 1, "REQUEUED": 1}
 
 
 def test_a_terminating_server_that_outstays_its_grace_period_and_timeout_is_lost_though_it_beats(worker, submit, clock):
@@ -169,10 +169,10 @@ def test_a_terminating_server_that_outstays_its_grace_period_and_timeout_is_lost
     one.beat(state="TERMINATING")
     clock.advance(144.999)
     one.beat()
-    assert check()["recovered"] == {}
+    assert check_liveness()["recovered"] == {}
     clock.advance(0.002)
     one.beat()
-    assert check()["recovered"] == {"RESUBMITTED": 1}
+    assert check_liveness()["recovered"] == {"RESUBMITTED": 1}
 
 
 def test_a_server_is_not_retired_while_an_attempt_is_left_to_recover(worker, submit, later, monkeypatch):
@@ -180,7 +180,7 @@ def test_a_server_is_not_retired_while_an_attempt_is_left_to_recover(worker, sub
     one = configured(worker, "IMMEDIATELY")
     one.hold()
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "recover", lambda: {})
+        patch.setattr(recovery, "recover_attempts", lambda: {})
         later(46), later(), later()
         assert state(one) == "DISCONNECTED"
     later()
@@ -198,7 +198,7 @@ def test_checks_at_one_moment_do_what_one_does(worker, submit, clock, times):
     for expected in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE"):
         clock.advance(46 if expected == "DISCONNECTED" else INTERVAL)
         for _ in range(times):
-            check()
+            check_liveness()
             assert state(one) == expected
     assert ServerEvent.objects.filter(actor="liveness").count() == 3
     assert Attempt.objects.count() == 1
@@ -208,7 +208,10 @@ def explode(*args, **more):
     raise DatabaseError("canceling statement due to lock timeout")
 
 
-@pytest.mark.parametrize("failing", ["tick", "detect", "recover", "deactivate", "retire"])
+@pytest.mark.parametrize(
+    "failing",
+    ["advance_clock", "disconnect_silent_servers", "recover_attempts", "deactivate_servers", "retire_servers"],
+)
 def test_a_failing_step_does_not_silence_the_others(worker, submit, later, monkeypatch, failing):
     submit()
     silent, lost, idle, gone = (configured(worker, "IMMEDIATELY") for _ in range(4))
@@ -216,16 +219,18 @@ def test_a_failing_step_does_not_silence_the_others(worker, submit, later, monke
     idle.beat(state="ERROR")
     lost.hold()
     lost.beat(state="ERROR")
-    monkeypatch.setattr({"recover": recovery, "retire": checking}.get(failing, detection), failing, explode)
+    monkeypatch.setattr(
+        {"recover_attempts": recovery, "retire_servers": checking}.get(failing, detection), failing, explode
+    )
     with pytest.raises(CheckFailed):
         later(46)
     did = {
-        "detect": state(silent) == "DISCONNECTED",
-        "recover": Attempt.objects.get().state == "RESUBMITTED",
+        "disconnect_silent_servers": state(silent) == "DISCONNECTED",
+        "recover_attempts": Attempt.objects.get().state == "RESUBMITTED",
     }
     assert did == {step: step != failing for step in did}
-    if failing not in ("tick", "recover"):  # retiring and deactivating wait for a later tick
+    if failing not in ("advance_clock", "recover_attempts"):  # retiring and deactivating wait for a later tick
         with pytest.raises(CheckFailed):
             later()
-        did = {"deactivate": state(gone) == "INACTIVE", "retire": state(idle) == "NOT_RUNNING"}
+        did = {"deactivate_servers": state(gone) == "INACTIVE", "retire_servers": state(idle) == "NOT_RUNNING"}
         assert did == {step: step != failing for step in did}

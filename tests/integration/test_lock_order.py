@@ -14,8 +14,8 @@ from psycopg.errors import DeadlockDetected
 from controlplane.core import transactions
 from controlplane.core.problems import Problem
 from jobs.models import Trigger, WorkerJob
-from jobs.services import cancellation, recovery, repair, retention, sweep, triggers
-from jobs.services.check import retire
+from jobs.services import cancellation, execution_repair, recovery, retention, sweep, triggers
+from jobs.services.liveness_check import retire_servers
 from liveness.services import detection, tokens
 from tests.integration import test_hot_paths as hot
 from tests.integration.test_hot_paths import run
@@ -69,7 +69,7 @@ class Scene:
             "execution": {"name": "f", "steps": [step("s")]},
         }
         self.trigger = operator.post("/triggers", body).json()["id"]
-        triggers.evaluate(self.trigger, "operator:x")
+        triggers.evaluate_trigger(self.trigger, "operator:x")
         self.held = {}
         plain = iter(["p1", "p2", "p3"])
         for attempt in worker.claim(limit=20):
@@ -133,7 +133,7 @@ class Scene:
 
     def recover(self):
         run("update liveness_server set state = 'ERROR', state_actor = 'server' where state = 'RUNNING'")
-        recovery.recover()
+        recovery.recover_attempts()
 
     def reactivate(self):
         run("update liveness_server set state = 'DISCONNECTED', state_actor = 'x', reactivate_on_heartbeat = true")
@@ -146,21 +146,21 @@ class Scene:
 
     def sweep_waiting(self):
         run("update jobs_workerjob set good_until = '2000-01-01' where step = 'e' and state = 'PENDING'")
-        sweep.expire()
-        sweep.give_up()
+        sweep.expire_jobs()
+        sweep.fail_unmatched_jobs()
 
     def repair(self):
-        repair.mend(self.run.id)
-        repair.repair()
+        execution_repair.mend_execution(self.run.id)
+        execution_repair.repair_executions()
 
     def halt(self):
-        cancellation.stop([self.run.id], "CANCELLED", "x")
-        cancellation.halt_all()
+        cancellation.stop_executions([self.run.id], "CANCELLED", "x")
+        cancellation.halt_all_trees()
 
     def detect_and_retire(self):
-        detection.detect()
-        detection.deactivate()
-        retire()
+        detection.disconnect_silent_servers()
+        detection.deactivate_servers()
+        retire_servers()
 
     def submit_keys(self):
         self.client.post("/jobs", [{"action": SCRIPT, "key": key} for key in "kl"])
@@ -170,11 +170,11 @@ class Scene:
 
     def evaluate(self):
         Trigger.objects.update(next_slot_at="2020-01-01T00:00:00Z")
-        triggers.evaluate_due()
+        triggers.evaluate_due_triggers()
 
     def prune(self):
         WorkerJob.objects.filter(state__in=["COMPLETED", "FAILED"]).update(finished_at="2000-01-01T00:00:00Z")
-        retention.prune()
+        retention.prune_old_rows()
 
 
 ALL = [name for name in vars(Scene) if not name.startswith("_") and name not in ("say", "job")]
@@ -182,7 +182,7 @@ ALL = [name for name in vars(Scene) if not name.startswith("_") and name not in 
 
 @pytest.fixture
 def scene(committed):
-    client, operator = (Caller(tokens.create(role, role)) for role in ("client", "operator"))
+    client, operator = (Caller(tokens.create_token(role, role)) for role in ("client", "operator"))
     run(STEPPED)
 
     def scene():
@@ -228,7 +228,7 @@ def until_done_or_waiting(future, waiting):
 @pytest.mark.parametrize("first", ALL)
 def test_no_two_transactions_ever_wait_for_each_other_in_a_ring(scene, threads, monkeypatch, first):
     monkeypatch.setattr(transactions, "TRIES", 1)
-    monkeypatch.setattr(retention, "prunings", lambda: [retention.jobs(run("select now()"))])
+    monkeypatch.setattr(retention, "list_prunings", lambda: [retention.job_pruning(run("select now()"))])
     rings = {}
     own = ALL.index(first)
     # Each pair once: which of the two stops, and before which row, is told by their places.
@@ -256,7 +256,7 @@ def test_no_two_transactions_ever_wait_for_each_other_in_a_ring(scene, threads, 
 def test_a_transaction_that_was_ended_to_break_a_ring_is_begun_anew(committed, threads):
     """What locks in another order all the same, as a hand in the database may."""
     (first,) = hot.submit_many(1)
-    operator = Caller(tokens.create("an operator", "operator"))
+    operator = Caller(tokens.create_token("an operator", "operator"))
     run("create function broken() returns trigger language plpgsql as $$"
         " begin perform pg_advisory_xact_lock(42); return new; end $$;"
         " create trigger broken before update on jobs_workerjob for each row execute function broken()")  # fmt: skip

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.models import LateReport, LogLine
 from jobs.services import reporting
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from tests.integration import test_hot_paths
 from tests.integration.test_hot_paths import someone_waits, submit_many
 from tests.support.http import Worker
@@ -114,7 +114,7 @@ def test_lines_of_a_lost_attempt_are_refused_and_spoil_nothing(held, worker, clo
     one = held(config={"worker_task_restart_strategy": "IMMEDIATELY"})
     one.write("before", sequence=1)
     clock.advance(46)
-    check()
+    check_liveness()
     heir = worker(name="heir")
     clock.advance(5)
     heir.beat()

@@ -1,6 +1,6 @@
 """The main job, one step at a time: a worker is lost, its job finishes elsewhere."""
 
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 
 
 def states(job):
@@ -14,11 +14,11 @@ def test_a_job_of_a_lost_worker_completes_on_another_and_its_timeline_shows_how(
 
     clock.advance(46)
     heir.beat()
-    check()
+    check_liveness()
     assert submit.client.get(f"/jobs/{job['id']}").json()["state"] == "RUNNING"
     clock.advance(301)
     heir.beat()
-    check()
+    check_liveness()
 
     second = heir.hold()
     assert second["number"] == 2

@@ -8,9 +8,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from controlplane.core.sql_book import composed
+from controlplane.core.sql_book import compose_statement
 from jobs.models import LateReport, WorkerJob
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness import selectors
 from liveness.models import Server, ServerEvent, Tally
 from liveness.services import detection
@@ -46,7 +46,7 @@ def story(worker, submit, clock):
     attempt = lost.hold()
     clock.advance(47)
     heir.beat()
-    check()
+    check_liveness()
     heir.complete(heir.hold())
     lost.complete(attempt, "late")
 
@@ -62,7 +62,7 @@ def test_what_is_there_is_told(read, worker, submit, clock):
     clock.advance(20)
     worker(cluster="north")
     clock.advance(4)
-    check()
+    check_liveness()
     seen = read()
     assert seen["servers", "north", "RUNNING", "WORKER"] == 1
     assert seen["jobs", "PENDING"] == 1
@@ -125,13 +125,13 @@ def test_beats_write_no_row_each_to_be_counted_and_none_is_counted_twice(worker,
 
 def test_counts_that_could_not_be_taken_along_are_by_another_beat(results):
     results.count("accepted", 2)
-    with pytest.raises(OSError), results.taken() as counts:
+    with pytest.raises(OSError), results.take_due_counts() as counts:
         assert counts == {"results": ["accepted"], "counts": [2]}
         results.count("accepted")
         raise OSError
-    with results.taken() as counts:
+    with results.take_due_counts() as counts:
         assert counts == {"results": ["accepted"], "counts": [3]}
-    with results.taken() as counts:
+    with results.take_due_counts() as counts:
         assert counts == {"results": [], "counts": []}
 
 
@@ -148,10 +148,10 @@ def test_a_counter_stays_when_what_it_counted_is_deleted(read, story):
         return {name: value for name, value in read().items() if re.search("_(total|count|sum|bucket)$", name[0])}
 
     ages = {name: value for name, value in counters().items() if not name[0].startswith("heartbeat_age")}
-    sql.rows("allow_event_deletion")
+    sql.fetch_rows("allow_event_deletion")
     ServerEvent.objects.all().delete()
     WorkerJob.objects.all().delete()
-    detection.fold()
+    detection.fold_tallies()
     assert {name: counters()[name] for name in ages} == ages
     assert not WorkerJob.objects.exists()
 
@@ -162,7 +162,7 @@ def test_a_check_folds_what_was_counted_into_one_row_for_each_counter(story, wor
         submit()
         one.complete(one.hold())
     before, rows = read(), Tally.objects.count()
-    detection.fold()
+    detection.fold_tallies()
     names = list(Tally.objects.values_list("name", "labels"))
     assert len(names) == len({(name, *labels) for name, labels in names}) < rows
     after = read()
@@ -172,7 +172,9 @@ def test_a_check_folds_what_was_counted_into_one_row_for_each_counter(story, wor
 def test_the_buckets_are_the_same_in_both_places(db):
     with connection.cursor() as cursor:
         for le in selectors.BUCKETS:
-            bucket = f"select {composed('liveness', 'histogram_bucket')} from (values (%s::float8)) as v (seconds)"  # noqa: S608
+            bucket = (
+                f"select {compose_statement('liveness', 'histogram_bucket')} from (values (%s::float8)) as v (seconds)"  # noqa: S608
+            )
             cursor.execute(bucket, [le])
             assert cursor.fetchone()[0] == str(le)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness import selectors
 from liveness.models import Server
 from tests.integration.test_transitions import put
@@ -43,7 +43,7 @@ def test_after_inactive_there_is_nothing(worker, seen):
 def test_a_server_that_the_brake_holds_goes_nowhere(worker, seen, clock):
     fleet = [worker(name=f"w{number}", old=True) for number in range(4)]
     clock.advance(46)
-    check()
+    check_liveness()
     assert seen(fleet[0])["next_transition"] is None
 
 
@@ -60,7 +60,7 @@ def test_the_attempts_it_holds_are_told(worker, submit, seen, api):
 
 
 def late(server):
-    found = selectors.servers().get(pk=server.id)
+    found = selectors.servers_with_silence().get(pk=server.id)
     return found.late, found.fresh
 
 

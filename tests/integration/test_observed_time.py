@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Clock as ClockRow
 from liveness.models import Server, ServerEvent
 from tests.support.clock import heartbeats_get_in
@@ -40,7 +40,7 @@ def live(clock, seconds, beating=(), every=INTERVAL):
         passed += every
         if beating:
             heard(*beating)
-        check()
+        check_liveness()
 
 
 def test_time_passes_as_on_the_wall_while_heartbeats_get_in(worker, clock):
@@ -69,7 +69,7 @@ def test_an_outage_of_the_web_tier_of_ten_timeouts_disconnects_nobody(worker, cl
     for one in fleet:
         clock.step(timeout / 4 / len(fleet))
         heard(one)
-        check()
+        check_liveness()
     live(clock, 60, fleet, every)
     assert set(states().values()) == {"RUNNING"}
     assert not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
@@ -81,11 +81,11 @@ def test_an_outage_of_the_database_or_of_the_executor_disconnects_nobody(worker,
     live(clock, 60, fleet)
     clock.step(10 * timeout)  # no beat is stored and no check runs
     heard(fleet[0])
-    check()
+    check_liveness()
     for one in fleet:
         clock.step(timeout / 4 / len(fleet))
         heard(one)
-    check()
+    check_liveness()
     live(clock, 60, fleet)
     assert set(states().values()) == {"RUNNING"}
 
@@ -118,7 +118,7 @@ def test_late_checks_count_no_more_than_one_and_a_half_intervals(worker, clock):
     began = reading()
     clock.step(10 * INTERVAL)
     heard(one)
-    check()
+    check_liveness()
     assert reading() - began == pytest.approx(1.5 * INTERVAL)
 
 
@@ -132,7 +132,7 @@ def test_a_beat_through_the_service_layer_proves_that_heartbeats_get_in_only_if_
     for _ in range(5):
         clock.step(INTERVAL)
         heartbeats_get_in(witness)
-        check()
+        check_liveness()
     assert (reading() > began) is passes
 
 
@@ -161,7 +161,7 @@ def test_the_clock_never_goes_back_for_a_server(worker, clock):
     heard(one)
     before = Server.objects.get(name="one").heard_observed
     clock.step(20)
-    check()  # no heartbeat got in: the reading is still what it was before that beat
+    check_liveness()  # no heartbeat got in: the reading is still what it was before that beat
     heard(one)
     assert Server.objects.get(name="one").heard_observed == before > reading()
 
@@ -174,11 +174,11 @@ def test_the_first_check_after_an_outage_counts_nothing_against_those_who_are_no
     clock.step(3)
     heard(first)
     clock.step(9.9)
-    check()
+    check_liveness()
     live(clock, 10 * TIMEOUT, every=1.5 * INTERVAL)
     clock.step(1.5 * INTERVAL)
     heard(first)
-    check()
+    check_liveness()
     assert states() == {"first": "RUNNING", "last": "RUNNING"}
     clock.step(23 / 4)  # the cap of its back-off
     heard(last)

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from controlplane.console.actions.servers import SERVER_ACTIONS
 from jobs.models import Attempt
 from jobs.services import recovery
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Instance, Server, ServerEvent
 from tests.integration.test_transitions import put
 from tests.support.http import Caller, Worker
@@ -349,10 +349,10 @@ def test_what_a_drained_server_still_holds_a_timeout_after_its_deadline_is_recov
     operator("drain", one, deadline_seconds=60)
     clock.advance(102)
     one.beat()
-    assert recovery.recover() == {}
+    assert recovery.recover_attempts() == {}
     clock.advance(4)
     one.beat()
-    assert recovery.recover() == {"RESUBMITTED" if running else "REQUEUED": 1}
+    assert recovery.recover_attempts() == {"RESUBMITTED" if running else "REQUEUED": 1}
     job = submit.client.get(f"/jobs/{job['id']}").json()
     assert (job["state"], job["timeline"][-1]["reason"]) == ("PENDING", "drain deadline passed")
     assert one.beat(claimed=[attempt["id"]]).json()["lost"] == [attempt["id"]]
@@ -368,7 +368,7 @@ def test_a_drained_server_that_may_not_have_heard_of_it_is_recovered_only_as_one
     one.hold()
     operator("drain", one, deadline_seconds=1)
     clock.advance(47)
-    assert recovery.recover() == {}
+    assert recovery.recover_attempts() == {}
 
 
 def test_running_attempts_stay_with_a_drained_server_whose_strategy_is_never(operator, worker, submit, clock):
@@ -378,7 +378,7 @@ def test_running_attempts_stay_with_a_drained_server_whose_strategy_is_never(ope
     operator("drain", one, deadline_seconds=0)
     clock.advance(46)
     one.beat()
-    assert recovery.recover() == {"REQUEUED": 1}
+    assert recovery.recover_attempts() == {"REQUEUED": 1}
     assert Attempt.objects.get(pk=running["id"]).state == "RUNNING"
     assert Attempt.objects.get(pk=claimed["id"]).state == "REQUEUED"
 
@@ -391,7 +391,7 @@ def test_an_undrained_server_keeps_what_it_holds(operator, worker, submit, clock
     operator("undrain", one)
     clock.advance(1000)
     one.beat()
-    assert recovery.recover() == {}
+    assert recovery.recover_attempts() == {}
 
 
 @pytest.mark.parametrize("name", ["cordon", "drain", "maintenance_enter"])
@@ -401,7 +401,7 @@ def test_none_of_it_counts_as_dead(operator, worker, clock, name):
     for _ in range(5):
         clock.advance(20)
         one.beat()
-        check()
+        check_liveness()
     assert Server.objects.get().state == "RUNNING"
 
 
@@ -410,7 +410,7 @@ def test_a_running_job_of_a_disconnected_server_does_not_move_at_once_but_a_clai
     one = worker()
     one.hold(), one.hold(running=False)
     operator("disconnect", one)
-    assert recovery.recover() == {"REQUEUED": 1}
+    assert recovery.recover_attempts() == {"REQUEUED": 1}
 
 
 # The list

@@ -9,7 +9,7 @@ from django.test import Client
 
 from controlplane.console.actions import bulk_actions
 from jobs.models import WorkerJob
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Server, ServerEvent
 from tests.support.people import viewing
 
@@ -234,7 +234,7 @@ def test_servers_that_ended_are_offered_no_action(staff, worker, clock):
     worker(name="gone").beat(state="TERMINATED_GRACEFULLY")
     for _ in range(2):
         clock.advance(10)
-        check()
+        check_liveness()
     client = staff("cordon_server", "drain_server", "disconnect_server")
     for query, offered, name in (("", True, "here"), ("?state=ended", False, "gone")):
         page = client.get(f"{PAGES}servers/{query}").content.decode()

@@ -6,9 +6,9 @@ from html import unescape
 import pytest
 
 from controlplane.console.views.page import TABS
-from jobs.api.sessions import operating
+from jobs.api.sessions import operator_permissions
 from jobs.permissions import VIEWS
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from jobs.states import AttemptState
 from tests.support.executions import step
 from tests.support.people import employ, permissions
@@ -55,7 +55,7 @@ def secrets(worker, api, submit, clock):
     for seconds in (46, 301):
         clock.advance(seconds)
         heir.beat()
-        check()
+        check_liveness()
     lost.complete(attempt)
     done, *failed = heir.claim()
     heir.start(done)
@@ -91,7 +91,7 @@ def crawled(client, *starts):
 
 @pytest.mark.parametrize("what", VIEWS)
 def test_who_may_view_one_thing_and_take_every_action_reads_of_that_thing_alone(client, secrets, what):
-    client.force_login(employ(VIEWS[what], *operating()))
+    client.force_login(employ(VIEWS[what], *operator_permissions()))
     pages = crawled(client, HOME)
     assert {address: status for address, (status, _) in pages.items() if status not in (200, 302)} == {}
     read = {word for _, content in pages.values() for word in secrets.findall(content)}
@@ -100,7 +100,7 @@ def test_who_may_view_one_thing_and_take_every_action_reads_of_that_thing_alone(
 
 
 def test_who_may_view_everything_reads_of_everything(client, secrets):
-    client.force_login(employ(*VIEWS.values(), *operating()))
+    client.force_login(employ(*VIEWS.values(), *operator_permissions()))
     pages = crawled(client, HOME)
     read = {word for _, content in pages.values() for word in secrets.findall(content)}
     assert read >= {

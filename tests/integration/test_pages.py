@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from controlplane.console.charts import layouts, machine
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from jobs.states import AttemptState, JobState
 from liveness import states
 from liveness.selectors import database_time
@@ -39,7 +39,7 @@ def story(worker, submit, clock):
     for seconds in (46, 301):
         clock.advance(seconds)
         heir.beat()
-        check()
+        check_liveness()
     second = heir.hold()
     clock.advance(5)
     heir.beat()
@@ -63,7 +63,7 @@ def test_before_anything_is_there_the_page_teaches_how_to_begin(reader):
 
 def test_the_verdict_says_that_all_is_well(reader, worker):
     worker()
-    check()
+    check_liveness()
     assert "1 of 1 server alive. Every heartbeat is fresh." in text(reader.get("/admin/instance/"))
 
 
@@ -76,7 +76,7 @@ def test_the_verdict_says_who_is_silent_and_what_follows_when(reader, worker, su
     silent.beat()
     clock.advance(31)
     well.beat()
-    check()
+    check_liveness()
     seen = text(reader.get("/admin/instance/"))
     assert re.search(
         r"1 of 2 servers alive\. worker-2 silent for 31 s: DISCONNECTED in 1[34] s, 1 job then waits 5", seen
@@ -90,7 +90,7 @@ def test_the_first_page_shows_twelve_servers_those_that_need_attention_first(rea
     clock.advance(31)
     for number in range(well):
         worker(name=f"well-{number}")
-    check()
+    check_liveness()
     answer = reader.get("/admin/instance/")
     page, seen = answer.content.decode(), text(answer)
     rows = re.findall(r'<tr role="row" id="server-.*?>((?:silent|well)-\d+)</a>', page, re.DOTALL)
@@ -112,7 +112,7 @@ def test_the_first_page_shows_the_gaps_in_the_heartbeats_of_every_server_on_it(r
     for _ in range(5):
         clock.advance(3)
         well.beat()
-    check()
+    check_liveness()
     page = reader.get("/admin/instance/").content.decode()
     strips = dict(re.findall(r'/">(silent|well)</a>.*?<svg class="strip" .*?aria-label="([^"]+)"', page, re.DOTALL))
     assert strips == {
@@ -145,7 +145,7 @@ def test_a_worker_that_is_late_and_not_yet_stale_takes_work_still(reader, worker
 def test_a_check_that_does_not_run_is_said_aloud(reader, worker, clock):
     server = worker()
     assert "The liveness check has never run" in text(reader.get("/admin/instance/"))
-    check()
+    check_liveness()
     clock.advance(31)
     server.beat()
     assert "The last liveness check was 31 s ago" in text(reader.get("/admin/instance/"))
@@ -165,7 +165,7 @@ def test_a_server_page_says_what_happens_next(reader, worker, submit, clock):
     assert "After 45 s of silence: DISCONNECTED." in text(reader.get(page))
     clock.advance(46)
     assert "DISCONNECTED at the next liveness check" in text(reader.get(page))
-    check()
+    check_liveness()
     assert "In 5 min its grace period of 5 min has passed" in text(reader.get(page))
     clock.advance(301)
     assert "What it still holds moves at the next liveness check" in text(reader.get(page))
@@ -176,7 +176,7 @@ def test_every_age_and_countdown_has_its_moment_in_the_title(reader, worker, sub
     submit()
     silent = worker()
     silent.hold()
-    check()
+    check_liveness()
     clock.advance(31)
     found = Counter()
     for page in ("", "servers/", f"servers/{silent.id}/", f"jobs/{job['id']}/", "recovery/?claimed=0&running=0"):
@@ -310,7 +310,7 @@ def test_servers_are_found_by_what_the_filter_says_which_stands_in_the_address(r
     clock.advance(46)
     for other in others:
         other.beat()
-    check()
+    check_liveness()
     assert found("attention=1") == found("state=DISCONNECTED&cluster=west") == {"west-gpu"}
     page = reader.get("/admin/instance/servers/?cluster=north&tag=gpu")
     assert "No server matches: cluster north, tag gpu." in text(page) and "Clear: show all" in text(page)
@@ -329,7 +329,7 @@ def test_ended_servers_fold_under_history_unless_they_are_asked_for(reader, work
     for _ in range(8):
         clock.advance(10)
         here.beat()
-        check()
+        check_liveness()
     page = reader.get("/admin/instance/servers/").content.decode()
     table, _, history = page.partition('<details id="history">')
     assert (">gone</a>" in table, ">gone</a>" in history) == (False, True)
@@ -350,7 +350,7 @@ def test_all_that_ended_are_listed_a_page_at_a_time_and_keep_what_else_is_filter
     for _ in range(3):
         clock.advance(10)
         here.beat()
-        check()
+        check_liveness()
     page = reader.get("/admin/instance/servers/?cluster=east").content.decode()
     assert len(re.findall(r">east-\d+</a>", page)) == 1 + 10 and 'href="?cluster=east&amp;state=ended"' in page
     names = set()
@@ -371,7 +371,7 @@ def test_a_version_that_others_do_not_have_is_marked(reader, worker):
 def test_the_state_machine_shows_the_present_state_and_the_way_it_came_with_its_times(reader, worker, clock):
     lost = worker()
     clock.advance(46)
-    check()
+    check_liveness()
     page = reader.get(f"/admin/instance/servers/{lost.id}/").content.decode()
     wide, tall = re.findall(r'<svg class="is-(?:wide|tall)".*?</svg>', page, re.DOTALL)
     for drawing in (wide, tall):
@@ -385,8 +385,8 @@ def test_the_state_machine_shows_the_present_state_and_the_way_it_came_with_its_
 @pytest.mark.parametrize("layout", [layouts.WIDE, layouts.TALL])
 def test_every_legal_transition_is_drawn(layout):
     assert set(layout.places) == set(ServerState)
-    assert set(layout.ways) == {machine.key(*pair) for pair in states.pairs()}
-    assert set(layout.back) == {machine.key(*pair) for pair in states.reactivations()}
+    assert set(layout.ways) == {machine.find_edge(*pair) for pair in states.legal_transitions()}
+    assert set(layout.back) == {machine.find_edge(*pair) for pair in states.reactivation_transitions()}
 
 
 def test_jobs_are_found_by_what_the_filter_says(reader, worker, submit):

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, WorkerJob
-from jobs.selectors import placement
+from jobs.selectors import job_placement
 from liveness.models import Instance, Server
 from tests.support.http import Worker
 
@@ -157,6 +157,6 @@ def test_a_placement_is_one_query_however_many_servers(submit, worker):
     for number in range(5):
         worker(name=f"w{number}")
     with CaptureQueriesContext(connection) as queries:
-        assert len(placement(uuid.UUID(job["id"]), None)["eligible"]) == 5
+        assert len(job_placement(uuid.UUID(job["id"]), None)["eligible"]) == 5
     assert len(queries) == 1
     assert not Attempt.objects.exists()

@@ -80,9 +80,9 @@ def private_dir(tmp_path: Path) -> Iterator[Path]:
 def user_like(user: pwd.struct_passwd, data_dir: Path) -> User:
     """A process of another user, wherever we are: where others may not go it gets a copy of the sources."""
     sources, python = ROOT, python_for_others()
-    if not postgres_binaries.open_to_others(Path(sysconfig.get_path("purelib"))):
+    if not postgres_binaries.is_open_to_others(Path(sysconfig.get_path("purelib"))):
         pytest.skip("the packages lie in a folder that is closed to other users")
-    if not postgres_binaries.open_to_others(ROOT / "controlplane"):
+    if not postgres_binaries.is_open_to_others(ROOT / "controlplane"):
         sources = data_dir.parent / "sources"
         shutil.copytree(ROOT / "controlplane", sources / "controlplane")
     return User(data_dir, python, sources, user=user.pw_uid, group=user.pw_gid, extra_groups=[])
@@ -90,7 +90,7 @@ def user_like(user: pwd.struct_passwd, data_dir: Path) -> User:
 
 def server_of(data_dir: Path) -> int | None:
     """The process id of the server that runs for a data directory."""
-    pid = postgres.Server(data_dir).pid()
+    pid = postgres.PostgresServer(data_dir).pid()
     return pid if pid and psutil.pid_exists(pid) else None
 
 
@@ -100,10 +100,10 @@ def ask(url: str, question: str) -> object:
 
 
 def test_a_server_runs_while_it_is_used_and_keeps_its_data(data_dir):
-    with postgres.running(data_dir, throwaway=True) as url, psycopg.connect(url) as connection:
+    with postgres.running_server(data_dir, throwaway=True) as url, psycopg.connect(url) as connection:
         connection.execute("create table kept ()")
     assert server_of(data_dir) is None
-    with postgres.running(data_dir, throwaway=True) as url:
+    with postgres.running_server(data_dir, throwaway=True) as url:
         assert ask(url, "select count(*) from kept") == 0
         assert ask(url, "show server_encoding") == "UTF8"
         assert ask(url, "select upper('é')") == "É"
@@ -111,12 +111,12 @@ def test_a_server_runs_while_it_is_used_and_keeps_its_data(data_dir):
 
 def test_fsync_is_off_only_where_the_data_may_be_thrown_away(data_dir):
     for throwaway, fsync in ((False, "on"), (True, "off")):
-        with postgres.running(data_dir, throwaway=throwaway) as url:
+        with postgres.running_server(data_dir, throwaway=throwaway) as url:
             assert ask(url, "show fsync") == fsync
 
 
 def test_nothing_listens_on_tcp_and_the_socket_is_in_a_private_directory(data_dir):
-    with postgres.running(data_dir, throwaway=True) as url:
+    with postgres.running_server(data_dir, throwaway=True) as url:
         assert ask(url, "show listen_addresses") == ""
         socket_dir = Path(str(ask(url, "show unix_socket_directories")))
         assert stat.S_IMODE(socket_dir.stat().st_mode) == 0o700
@@ -125,7 +125,7 @@ def test_nothing_listens_on_tcp_and_the_socket_is_in_a_private_directory(data_di
 def test_a_second_user_joins_and_the_last_one_stops_the_server(data_dir):
     first, second = User(data_dir), User(data_dir)
     server = server_of(data_dir)
-    assert first.url == second.url == postgres.url(data_dir)
+    assert first.url == second.url == postgres.database_url(data_dir)
     assert first.leave() == ""
     assert server_of(data_dir) == server
     assert ask(second.url, "select 1") == 1
@@ -151,56 +151,56 @@ def test_a_server_whose_owner_was_killed_is_joined_and_stopped_by_the_next(data_
     owner.kill()
     server = server_of(data_dir)
     assert server is not None
-    with postgres.running(data_dir, throwaway=True) as url:
+    with postgres.running_server(data_dir, throwaway=True) as url:
         assert server_of(data_dir) == server
         assert ask(url, "select 1") == 1
     assert server_of(data_dir) is None
 
 
 def test_a_server_that_was_killed_itself_is_started_again(data_dir):
-    with postgres.running(data_dir, throwaway=True) as url, psycopg.connect(url):
+    with postgres.running_server(data_dir, throwaway=True) as url, psycopg.connect(url):
         killed = server_of(data_dir)
         os.kill(killed, signal.SIGKILL)
         eventually(lambda: not psutil.pid_exists(killed) or psutil.Process(killed).status() == "zombie")
-        with postgres.running(data_dir, throwaway=True) as again:
+        with postgres.running_server(data_dir, throwaway=True) as again:
             assert ask(again, "select 1") == 1
     assert server_of(data_dir) is None
 
 
 def test_a_server_that_died_needs_no_stop(data_dir):
-    with postgres.running(data_dir, throwaway=True):
+    with postgres.running_server(data_dir, throwaway=True):
         os.kill(server_of(data_dir), signal.SIGKILL)
-        eventually(lambda: not postgres.Server(data_dir).runs())
+        eventually(lambda: not postgres.PostgresServer(data_dir).is_running())
 
 
 def test_a_server_whose_socket_was_deleted_is_started_again(data_dir):
     owner = User(data_dir)
     deaf = server_of(data_dir)
-    (postgres_server.home_of(data_dir) / postgres_server.SOCKET_NAME).unlink()
-    with postgres.running(data_dir, throwaway=True) as url:
+    (postgres_server.database_home(data_dir) / postgres_server.SOCKET_NAME).unlink()
+    with postgres.running_server(data_dir, throwaway=True) as url:
         assert ask(url, "select 1") == 1
         assert server_of(data_dir) != deaf
         assert owner.leave() == ""
 
 
 def test_a_pid_file_that_names_a_stranger_is_no_obstacle(data_dir):
-    with postgres.running(data_dir, throwaway=True):
-        pid_file = postgres_server.home_of(data_dir) / "postmaster.pid"
+    with postgres.running_server(data_dir, throwaway=True):
+        pid_file = postgres_server.database_home(data_dir) / "postmaster.pid"
         lines = pid_file.read_text().splitlines()
     pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
-    with postgres.running(data_dir, throwaway=True) as url:
+    with postgres.running_server(data_dir, throwaway=True) as url:
         assert ask(url, "select 1") == 1
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "with space, comma and 'quote'", "Übung"])
 def test_any_name_of_a_data_directory_will_do(data_dir, name):
     try:
-        with postgres.running(data_dir / name, throwaway=True) as url:
+        with postgres.running_server(data_dir / name, throwaway=True) as url:
             assert ask(url, "select 1") == 1
             socket = Path(str(ask(url, "show unix_socket_directories"))) / postgres_server.SOCKET_NAME
             assert len(os.fsencode(socket)) < 100
         assert not socket.exists()
-        assert socket.parent == postgres_server.home_of(data_dir / name) or not socket.parent.exists()
+        assert socket.parent == postgres_server.database_home(data_dir / name) or not socket.parent.exists()
     finally:
         forget(data_dir / name)
 
@@ -209,29 +209,29 @@ def test_a_half_made_database_is_not_taken_for_a_whole_one(data_dir):
     draft = data_dir / "postgres.half"
     draft.mkdir(parents=True)
     (draft / "PG_VERSION").write_text("18\n")
-    with postgres.running(data_dir, throwaway=True) as url:
+    with postgres.running_server(data_dir, throwaway=True) as url:
         assert ask(url, "select 1") == 1
 
 
 @as_root
 def test_root_runs_it_as_another_user_and_opens_no_directory(private_dir):
     modes = {place: place.stat().st_mode for place in (private_dir.parent, *private_dir.parent.parents)}
-    with postgres.running(private_dir, throwaway=True) as url:
+    with postgres.running_server(private_dir, throwaway=True) as url:
         assert ask(url, "select 1") == 1
         assert psutil.Process(server_of(private_dir)).username() == postgres_binaries.USER
         home = Path((private_dir / "postgres.location").read_text().strip())
         assert home.is_relative_to(postgres_server.SYSTEM_HOME)
-        assert postgres.url(private_dir) == url
+        assert postgres.database_url(private_dir) == url
     assert modes == {place: place.stat().st_mode for place in modes}
     assert server_of(private_dir) is None
 
 
 def test_the_data_directory_is_closed_to_others_and_so_is_one_of_an_earlier_time_whose_database_goes_on(open_dir):
-    with postgres.running(open_dir, throwaway=True) as url, psycopg.connect(url) as connection:
+    with postgres.running_server(open_dir, throwaway=True) as url, psycopg.connect(url) as connection:
         connection.execute("create table kept ()")
-    assert postgres_server.home_of(open_dir) == open_dir / "postgres"
+    assert postgres_server.database_home(open_dir) == open_dir / "postgres"
     (open_dir / "kept").unlink()
-    with postgres.running(open_dir, throwaway=True) as url:
+    with postgres.running_server(open_dir, throwaway=True) as url:
         assert ask(url, "select count(*) from kept") == 0
     assert open_dir.stat().st_mode & 0o777 == (0o711 if os.geteuid() == 0 else 0o700)
 
@@ -239,18 +239,18 @@ def test_the_data_directory_is_closed_to_others_and_so_is_one_of_an_earlier_time
 @as_root
 def test_root_copies_programs_that_others_cannot_read(tmp_path, private_dir, monkeypatch):
     wheel = tmp_path / "wheel"
-    package = postgres_binaries.package()
+    package = postgres_binaries.find_wheel()
     for part in (Path(package.name, "pginstall18"), Path(f"{package.name}.libs")):
         shutil.copytree(package.parent / part, wheel / part, symlinks=True)
     place = Path(tempfile.mkdtemp(prefix="controlplane-test-"))
     place.chmod(0o755)
-    monkeypatch.setattr(postgres_binaries, "package", lambda: wheel / package.name)
+    monkeypatch.setattr(postgres_binaries, "find_wheel", lambda: wheel / package.name)
     monkeypatch.setattr(postgres_binaries, "COPIES", place)
     try:
-        with postgres.running(private_dir, throwaway=True) as url:
+        with postgres.running_server(private_dir, throwaway=True) as url:
             assert ask(url, "select 1") == 1
             assert Path(psutil.Process(server_of(private_dir)).exe()).is_relative_to(place)
-        assert [copy.name for copy in place.iterdir()] == [f"postgresql-18-{postgres_binaries.version()}"]
+        assert [copy.name for copy in place.iterdir()] == [f"postgresql-18-{postgres_binaries.wheel_version()}"]
     finally:
         shutil.rmtree(place)
 
@@ -261,7 +261,7 @@ def test_an_ordinary_user_needs_no_help(data_dir):
     data_dir.mkdir()
     os.chown(data_dir, nobody.pw_uid, nobody.pw_gid)
     user = user_like(nobody, data_dir)
-    assert user.url == postgres.url(data_dir)
+    assert user.url == postgres.database_url(data_dir)
     assert psutil.Process(server_of(data_dir)).username() == "nobody"
     assert user.leave() == ""
     assert server_of(data_dir) is None
@@ -275,7 +275,7 @@ def test_root_runs_the_database_of_an_ordinary_user_as_that_user(data_dir):
     user_like(nobody, data_dir).leave()
     for lock in data_dir.glob("*.lock"):
         assert lock.stat().st_uid == nobody.pw_uid
-    with postgres.running(data_dir, throwaway=True) as url:
+    with postgres.running_server(data_dir, throwaway=True) as url:
         assert psutil.Process(server_of(data_dir)).username() == "nobody"
         assert ask(url, "select 1") == 1
 
@@ -284,22 +284,22 @@ def test_a_data_directory_that_cannot_be_written_is_named_in_the_error(data_dir)
     data_dir.parent.joinpath("file").write_text("")
     with (
         pytest.raises(SystemExit, match=r"file/var cannot be used: Not a directory\. Set CONTROLPLANE_DATA_DIR"),
-        postgres.running(data_dir.parent / "file" / "var"),
+        postgres.running_server(data_dir.parent / "file" / "var"),
     ):
         pass
 
 
 def test_a_server_that_does_not_start_shows_the_end_of_its_log(data_dir):
-    with postgres.running(data_dir, throwaway=True):
+    with postgres.running_server(data_dir, throwaway=True):
         pass
-    with (postgres_server.home_of(data_dir) / "postgresql.conf").open("a") as configuration:
+    with (postgres_server.database_home(data_dir) / "postgresql.conf").open("a") as configuration:
         configuration.write("no_such_setting = on\n")
-    with pytest.raises(SystemExit, match="no_such_setting"), postgres.running(data_dir):
+    with pytest.raises(SystemExit, match="no_such_setting"), postgres.running_server(data_dir):
         pass
 
 
 def test_the_url_needs_no_server(data_dir):
-    assert postgres.url(data_dir).startswith("postgresql://postgres@%2F")
+    assert postgres.database_url(data_dir).startswith("postgresql://postgres@%2F")
     assert not data_dir.exists()
 
 
@@ -328,7 +328,7 @@ def test_a_command_finds_its_database_in_the_environment_and_leaves_none_behind(
     monkeypatch.delenv("DATABASE_URL", raising=False)
     monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(data_dir))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    with postgres.for_command(["manage.py", "migrate"]):
+    with postgres.database_for_command(["manage.py", "migrate"]):
         assert ask(os.environ["DATABASE_URL"], "select 1") == 1
     assert "DATABASE_URL" not in os.environ
     assert server_of(data_dir) is None
@@ -337,7 +337,7 @@ def test_a_command_finds_its_database_in_the_environment_and_leaves_none_behind(
 def test_a_given_database_is_used_as_it_is(data_dir, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/db")
     monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(data_dir))
-    with postgres.for_command(["manage.py", "migrate"]):
+    with postgres.database_for_command(["manage.py", "migrate"]):
         assert os.environ["DATABASE_URL"] == "postgresql://elsewhere/db"
     assert not data_dir.exists()
 

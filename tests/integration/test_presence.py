@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.observability import presence as own
-from controlplane.observability.presence import Pulse
-from jobs.services.check import check
+from controlplane.observability.presence import PresenceThread
+from jobs.services.liveness_check import check_liveness
 from liveness.conf import witness_window
 from liveness.models import OWN_DIGEST, ApiToken, Server, ServerEvent
 from liveness.models import Clock as ClockRow
@@ -131,7 +131,7 @@ def test_no_worker_proves_that_heartbeats_get_in(worker, clock, body):
     for _ in range(3):
         clock.step(10)
         assert one.beat(**body).status_code == 200
-        check()
+        check_liveness()
     assert ClockRow.objects.get().witnessed is False
 
 
@@ -189,9 +189,9 @@ def test_one_that_was_found_dead_is_a_new_server_with_its_next_beat(db, settings
 def test_one_that_is_ending_is_not_born_again(web, monkeypatch):
     monkeypatch.setattr(own, "connection", Mock())
     put(stored(web), "NOT_RUNNING")
-    pulse = Pulse(web)
+    pulse = PresenceThread(web)
     pulse.state = ServerState.TERMINATING
-    pulse.step()
+    pulse.beat_once()
     assert Server.objects.count() == 1
 
 
@@ -200,11 +200,11 @@ def test_a_registration_that_was_given_up_unheard_is_not_asked_for_again(db, mon
     one.register()
     put(stored(one), "NOT_RUNNING")
     one.server = None
-    pulse = Pulse(one)
+    pulse = PresenceThread(one)
     monkeypatch.setattr(own, "connection", Mock())
-    pulse.step()
+    pulse.beat_once()
     assert pulse.failures == 1
-    pulse.step()
+    pulse.beat_once()
     assert pulse.failures == 0
     assert stored(one).state == "RUNNING"
 
@@ -213,9 +213,9 @@ def test_when_the_token_of_own_processes_is_revoked_they_stay_unheard(db, monkey
     monkeypatch.setattr(own, "connection", Mock())
     Presence(ServerType.WEBSERVER, "web@here-1").beat()
     ApiToken.objects.update(revoked_at="2026-01-01T00:00Z")
-    pulse = Pulse(Presence(ServerType.WEBSERVER, "web@here-2"))
-    pulse.step()
-    pulse.step()
+    pulse = PresenceThread(Presence(ServerType.WEBSERVER, "web@here-2"))
+    pulse.beat_once()
+    pulse.beat_once()
     assert pulse.failures == 2
     assert Server.objects.count() == 1
 
@@ -240,9 +240,9 @@ class Failing(Presence):
 def test_an_outage_is_told_once_and_again_when_it_is_over(monkeypatch, failure):
     closed = Mock()
     monkeypatch.setattr(own, "connection", closed)
-    pulse = Pulse(Failing(failure, failure, failure, None, None))
+    pulse = PresenceThread(Failing(failure, failure, failure, None, None))
     with capture_logs() as logs:
-        pauses = [pulse.step() for _ in range(5)]
+        pauses = [pulse.beat_once() for _ in range(5)]
     assert [(line["log_level"], line["event"]) for line in logs] == [
         ("error", "web@here-1 is not heard"),
         ("info", "web@here-1 is heard again"),
@@ -256,7 +256,7 @@ def test_an_outage_is_told_once_and_again_when_it_is_over(monkeypatch, failure):
 
 def test_a_connection_that_cannot_even_be_closed_is_endured(monkeypatch):
     monkeypatch.setattr(own, "connection", Mock(close=Mock(side_effect=OperationalError("gone"))))
-    assert Pulse(Failing(OperationalError("gone"))).step() >= 0
+    assert PresenceThread(Failing(OperationalError("gone"))).beat_once() >= 0
 
 
 def test_the_thread_ends_when_it_is_told_to_even_in_an_outage(monkeypatch):
@@ -264,7 +264,7 @@ def test_the_thread_ends_when_it_is_told_to_even_in_an_outage(monkeypatch):
     monkeypatch.setattr(own, "connection", Mock())
     one = Failing(*[OperationalError("down")] * 1000)
     one.leave = Mock(side_effect=OperationalError("down"))
-    pulse = Pulse(one)
+    pulse = PresenceThread(one)
     pulse.start()
     pulse.leave()
     assert not pulse.is_alive()
@@ -288,7 +288,7 @@ def test_a_beat_that_hangs_is_followed_by_those_of_another_thread(monkeypatch, s
     late = []
     one = Hanging()
     one.leave = Mock()
-    pulse = Pulse(one)
+    pulse = PresenceThread(one)
     pulse.start()
     try:
         assert others.wait(30)
@@ -314,7 +314,7 @@ def test_while_all_that_it_begins_hangs_it_begins_no_third(monkeypatch, settings
 
     one = Hanging()
     one.leave = Mock()
-    pulse = Pulse(one)
+    pulse = PresenceThread(one)
     looked, wait = [], pulse.ending.wait
     monkeypatch.setattr(pulse.ending, "wait", lambda timeout: looked.append(len(hung)) or wait(timeout))
     pulse.start()
@@ -342,4 +342,4 @@ def test_a_thread_has_a_connection_outside_the_pool(monkeypatch):
 def test_to_import_the_wsgi_application_and_celery_begins_nothing():
     from controlplane import celery, wsgi  # noqa: F401
 
-    assert own.begun == {}
+    assert own.presence_threads == {}

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from controlplane.observability import probes
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Clock as ClockRow
 from tests.support.clock import heartbeats_get_in
 
@@ -33,7 +33,7 @@ def well(clock):
     ClockRow.objects.update(witnessed=True)
     clock.step(INTERVAL)
     heartbeats_get_in()
-    check()
+    check_liveness()
 
 
 def test_a_web_process_is_ready_though_no_check_ever_ran(ask):
@@ -54,7 +54,7 @@ def test_the_instance_is_well_while_checks_run(ask, well, clock, step):
 def test_the_instance_is_not_well_while_no_heartbeat_gets_in(ask, well, clock):
     for _ in range(5):
         clock.step(INTERVAL)
-        check()
+        check_liveness()
     [problem] = ask("/healthz")
     assert "Observed time has stood still" in problem
     assert ask("/readyz") == []
@@ -78,6 +78,6 @@ def test_without_a_database_the_process_lives_and_is_not_ready(client, monkeypat
         raise probes.DatabaseError("connection refused")
         yield
 
-    monkeypatch.setattr(probes, "of_process", gone)
+    monkeypatch.setattr(probes, "process_problems", gone)
     assert client.get("/livez").status_code == 200
     assert client.get("/readyz").status_code == client.get("/healthz").status_code == 503

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.models import Attempt
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Server, ServerEvent
 from tests.integration.test_transitions import put
 
@@ -60,7 +60,7 @@ def test_what_was_given_away_stays_given_away(reactivating, worker, submit, cloc
     attempt = one.hold()
     clock.advance(46)
     heir.beat()
-    check()
+    check_liveness()
     second = heir.hold()
     answer = one.beat(running=[{"attempt": attempt["id"]}]).json()
     assert (answer["state"], answer["lost"]) == ("RUNNING", [attempt["id"]])
@@ -77,7 +77,7 @@ def test_what_it_still_lists_stays_its_own_and_the_rest_is_recovered_with_its_re
     listed, forgotten = one.hold(), one.hold()
     claimed = one.hold(running=False)
     clock.advance(46)
-    check()
+    check_liveness()
     assert state(one) == "DISCONNECTED"
     one.beat(running=[{"attempt": listed["id"]}])
     ends = {str(attempt.pk): attempt.state for attempt in Attempt.objects.all()}

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs import reach, selectors
+from jobs import scan_window, selectors
 from jobs.models import Attempt, Execution
 from jobs.services import seeding
 from liveness import selectors as liveness
@@ -49,7 +49,7 @@ EXECUTIONS = """
 @pytest.fixture
 def seeded(clock):
     def seed(servers, jobs):
-        seeding.seed(servers, jobs)
+        seeding.seed_database(servers, jobs)
         with connection.cursor() as cursor:
             cursor.execute(f"analyze {seeding.TABLES}")
         moved = Attempt.objects.filter(state="RESUBMITTED").first()
@@ -81,7 +81,7 @@ def test_no_page_and_no_list_call_walks_over_all_jobs(admin_client, api, seeded,
     operator = api("operator")
     reads = [(admin_client.get, f"/admin/instance/{page}") for page in PAGES]
     reads += [(operator.get, f"/{call}") for call in CALLS]
-    monkeypatch.setattr(selectors, "COUNTED", 100)
+    monkeypatch.setattr(selectors, "COUNT_LIMIT", 100)
     costs = {path: walked(get, path.format(**ids)) for get, path in reads}
     assert not {path: cost for path, cost in costs.items() if cost > JOBS / 10}
 
@@ -92,7 +92,7 @@ def test_no_filtered_list_walks_over_all_that_it_is_of(admin_client, api, seeded
     with connection.cursor() as cursor:
         cursor.execute(HAPPENED, [JOBS, JOBS])
         cursor.execute("analyze liveness_serverevent")
-    monkeypatch.setattr(reach, "LOOKED", looked)
+    monkeypatch.setattr(scan_window, "SCAN_LIMIT", looked)
     operator = api("operator")
     reads = [(admin_client.get, f"/admin/instance/{page}") for page in FILTERED]
     reads += [(operator.get, f"/{call}") for call in FILTERED_CALLS]
@@ -105,7 +105,7 @@ def test_no_list_of_executions_walks_over_all_of_them(admin_client, api, monkeyp
     with connection.cursor() as cursor, unguarded(cursor):
         cursor.execute(EXECUTIONS, [10_000])
         cursor.execute("analyze jobs_execution")
-    monkeypatch.setattr(reach, "LOOKED", 300)
+    monkeypatch.setattr(scan_window, "SCAN_LIMIT", 300)
     operator, one = api("operator"), Execution.objects.earliest("pk").pk
     reads = [(admin_client.get, f"/admin/instance/{page}") for page in OF_EXECUTIONS]
     reads += [(operator.get, f"/{call}") for call in CALLS_OF_EXECUTIONS]
@@ -141,22 +141,22 @@ def test_heartbeats_of_many_servers_are_one_query_by_the_index(seeded, django_as
     seeded(300, 0 + 20)
     servers = list(Server.objects.values_list("pk", flat=True)[:100])
     with django_assert_num_queries(1):
-        found = list(liveness.with_beats(Server.objects.filter(pk__in=servers), limit=5))
+        found = list(liveness.servers_with_beats(Server.objects.filter(pk__in=servers), limit=5))
     assert {server.pk for server in found} == set(servers)
     assert all(len(server.beats) == 5 and server.beats == sorted(server.beats, reverse=True) for server in found)
 
 
 def test_what_lives_is_counted_and_of_what_has_ended_it_is_said_about(seeded, monkeypatch):
     seeded(20, 2000)
-    monkeypatch.setattr(selectors, "COUNTED", 2000)
-    exact = selectors.figures()
+    monkeypatch.setattr(selectors, "COUNT_LIMIT", 2000)
+    exact = selectors.instance_figures()
     assert exact["about"] == []
     assert exact["counts"] == {"PENDING": 40, "CLAIMED": 2, "RUNNING": 18} | {
         state: exact["counts"][state] for state in ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
     }
     assert sum(exact["counts"].values()) == 2000
-    monkeypatch.setattr(selectors, "COUNTED", 30)
-    rough = selectors.figures()
+    monkeypatch.setattr(selectors, "COUNT_LIMIT", 30)
+    rough = selectors.instance_figures()
     assert set(rough["about"]) == {"COMPLETED", "FAILED", "CANCELLED"}
     for state, number in exact["counts"].items():
         assert rough["counts"][state] == pytest.approx(number, rel=0.2), state

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.models import Attempt, WorkerJob
 from jobs.services import recovery
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
 from tests.integration.test_transitions import put
 
@@ -52,7 +52,7 @@ def test_a_claimed_attempt_of_a_lost_server_is_requeued_at_once_whatever_the_str
 ):
     job = submit(on_worker_lost="FAIL")
     lost(strategy, state, running=False)
-    assert recovery.recover() == {"REQUEUED": 1}
+    assert recovery.recover_attempts() == {"REQUEUED": 1}
     job = seen(job)
     assert (job["state"], job["resubmissions"], ends(job)) == ("PENDING", 0, ["CLAIMED", "REQUEUED"])
 
@@ -61,7 +61,7 @@ def test_a_claimed_attempt_of_a_lost_server_is_requeued_at_once_whatever_the_str
 def test_a_running_attempt_is_resubmitted_at_once_where_the_strategy_is_immediately(lost, submit, seen, worker, state):
     job = submit()
     first = lost(state=state)
-    assert recovery.recover() == {"RESUBMITTED": 1}
+    assert recovery.recover_attempts() == {"RESUBMITTED": 1}
     job = seen(job)
     assert (job["state"], job["resubmissions"], job["error"]) == ("PENDING", 1, None)
     assert ends(job) == ["CLAIMED", "RUNNING", "RESUBMITTED"]
@@ -76,15 +76,15 @@ def test_a_running_attempt_waits_for_the_grace_period_where_the_strategy_says_so
     submit()
     lost("AFTER_TERMINATION_GRACE_PERIOD", state)
     clock.advance(298)
-    assert recovery.recover() == {}
+    assert recovery.recover_attempts() == {}
     clock.advance(3)
-    assert recovery.recover() == {"RESUBMITTED": 1}
+    assert recovery.recover_attempts() == {"RESUBMITTED": 1}
 
 
 def test_a_server_that_ended_gracefully_says_itself_that_its_code_has_ended(lost, submit):
     submit()
     lost("AFTER_TERMINATION_GRACE_PERIOD", "TERMINATED_GRACEFULLY")
-    assert recovery.recover() == {"RESUBMITTED": 1}
+    assert recovery.recover_attempts() == {"RESUBMITTED": 1}
 
 
 @pytest.mark.parametrize("on_worker_lost", ["RESUBMIT", "FAIL"])
@@ -93,7 +93,7 @@ def test_running_attempts_stay_where_the_strategy_is_never(lost, submit, seen, c
     lost("NEVER")
     for _ in range(3):
         clock.advance(10_000)
-        check()
+        check_liveness()
     assert (seen(job)["state"], ends(seen(job))) == ("RUNNING", ["CLAIMED", "RUNNING"])
     assert Server.objects.get().state == "INACTIVE"
 
@@ -102,7 +102,7 @@ def test_running_attempts_stay_where_the_strategy_is_never(lost, submit, seen, c
 def test_a_job_that_is_to_fail_with_its_worker_fails_as_soon_as_it_is_lost(lost, submit, seen, strategy):
     job = submit(on_worker_lost="FAIL")
     attempt = lost(strategy, name="the-worker", hostname="h")
-    assert recovery.recover() == {"FAILED": 1}
+    assert recovery.recover_attempts() == {"FAILED": 1}
     job = seen(job)
     assert (job["state"], ends(job)[-1], job["resubmissions"]) == ("FAILED", "FAILED", 0)
     assert job["error"]["code"] == "WORKER_CRASHED"
@@ -114,7 +114,7 @@ def test_a_job_that_is_to_fail_with_its_worker_fails_as_soon_as_it_is_lost(lost,
 def test_nothing_of_a_living_server_is_touched(lost, submit, state):
     submit()
     attempt = lost(state=state)
-    assert recovery.recover() == {}
+    assert recovery.recover_attempts() == {}
     attempt.refresh_from_db()
     assert attempt.state == "RUNNING"
 
@@ -127,7 +127,7 @@ def test_what_has_ended_is_never_changed_again(worker, submit, seen, end):
     one.report({"attempt": one.hold()["id"], "event": end, **more})
     before = seen(job)
     put(Server.objects.get(), "NOT_RUNNING")
-    assert recovery.recover() == {}
+    assert recovery.recover_attempts() == {}
     assert seen(job) == before
 
 
@@ -135,7 +135,7 @@ def test_each_loss_waits_longer_and_the_one_after_the_last_allowed_fails(lost, s
     job = submit()
     for number, least in enumerate([0, 10, 60], start=1):
         lost()
-        recovery.recover()
+        recovery.recover_attempts()
         now = seen(job)
         assert (now["state"], now["resubmissions"]) == ("PENDING", number)
         if least:
@@ -144,7 +144,7 @@ def test_each_loss_waits_longer_and_the_one_after_the_last_allowed_fails(lost, s
             assert delay(now) <= 0
         clock.advance(76)
     lost()
-    assert recovery.recover() == {"FAILED": 1}
+    assert recovery.recover_attempts() == {"FAILED": 1}
     job = seen(job)
     assert (job["state"], job["resubmissions"], len(job["attempts"])) == ("FAILED", 3, 4)
     assert job["error"]["code"] == "RESUBMISSIONS_EXHAUSTED"
@@ -156,7 +156,7 @@ def test_a_resubmitted_job_is_not_claimed_before_its_wait_is_over(lost, submit, 
     submit()
     for _ in range(number):
         lost()
-        recovery.recover()
+        recovery.recover_attempts()
     heir = worker(name="heir")
     assert len(heir.claim()) == (number == 1)
     clock.advance(13)
@@ -170,7 +170,7 @@ def test_the_wait_is_jittered_but_never_shorter_than_it_should_be(lost, submit):
         job = submit()
         WorkerJob.objects.filter(pk=job["id"]).update(resubmissions=1)
         attempt = lost()
-        recovery.recover()
+        recovery.recover_attempts()
         after = WorkerJob.objects.get(pk=job["id"])
         attempt.refresh_from_db()
         waits.append((after.available_at - attempt.finished_at).total_seconds())
@@ -184,7 +184,7 @@ def test_the_number_of_losses_a_job_survives_is_a_setting(lost, submit, seen, se
     settings.JOBS = {"MAX_RESUBMISSIONS": most}
     job = submit()
     lost()
-    recovery.recover()
+    recovery.recover_attempts()
     assert seen(job)["state"] == end
 
 
@@ -192,7 +192,7 @@ def test_crashes_that_workers_report_and_lost_workers_count_together(lost, worke
     settings.JOBS = {"MAX_RESUBMISSIONS": 1}
     job = submit()
     lost()
-    recovery.recover()
+    recovery.recover_attempts()
     one = worker(name="reporter")
     one.report({"attempt": one.hold()["id"], "event": "FAILED", "error": CRASH})
     job = seen(job)
@@ -204,7 +204,7 @@ def test_claims_given_back_and_requeued_count_as_no_loss(lost, worker, submit, s
     settings.JOBS = {"MAX_RESUBMISSIONS": 0}
     job = submit()
     lost(running=False)
-    recovery.recover()
+    recovery.recover_attempts()
     one = worker(name="releaser")
     for running in (False, True):
         one.report({"attempt": one.hold(running=running)["id"], "event": "RELEASED", "reason": "fenced"})
@@ -218,7 +218,7 @@ def test_what_becomes_of_a_job_that_does_not_say_is_a_setting(lost, submit, sett
     settings.JOBS = {"ON_WORKER_LOST": default}
     assert submit()["on_worker_lost"] == default
     lost()
-    assert recovery.recover() == {"RESUBMITTED" if default == "RESUBMIT" else "FAILED": 1}
+    assert recovery.recover_attempts() == {"RESUBMITTED" if default == "RESUBMIT" else "FAILED": 1}
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 6])
@@ -229,8 +229,8 @@ def test_many_attempts_are_recovered_in_batches_and_each_once(worker, submit, ba
     for running in (True, True, True, False, False):
         one.hold(running=running)
     put(Server.objects.get(), "TERMINATED_GRACEFULLY")
-    assert recovery.recover(batch) == {"RESUBMITTED": 3, "REQUEUED": 2}
-    assert recovery.recover(batch) == {}
+    assert recovery.recover_attempts(batch) == {"RESUBMITTED": 3, "REQUEUED": 2}
+    assert recovery.recover_attempts(batch) == {}
     assert WorkerJob.objects.filter(state="PENDING").count() == 5
 
 
@@ -247,7 +247,7 @@ def test_each_attempt_that_is_recovered_is_a_line_of_the_log(worker, submit, cap
         submit()
         held.append(one.hold(running=running))
     put(Server.objects.get(), "TERMINATED_GRACEFULLY")
-    recovery.recover()
+    recovery.recover_attempts()
     lines = recovery_lines(caplog)
     assert {(line["attempt"], line["job"]) for line in lines} == {(had["id"], had["job"]["id"]) for had in held}
     assert {(line["server"], line["reason"]) for line in lines} == {(one.id, "server w is TERMINATED_GRACEFULLY")}
@@ -256,13 +256,13 @@ def test_each_attempt_that_is_recovered_is_a_line_of_the_log(worker, submit, cap
 
 
 def test_of_a_mass_of_attempts_the_log_names_a_hundred_and_counts_the_others(worker, submit, caplog, monkeypatch):
-    monkeypatch.setattr(recovery, "LISTED", 2)
+    monkeypatch.setattr(recovery, "LOGGED_LIMIT", 2)
     one = worker(name="w")
     for running in (True, True, True, False):
         submit()
         one.hold(running=running)
     put(Server.objects.get(), "TERMINATED_GRACEFULLY")
-    recovery.recover()
+    recovery.recover_attempts()
     lines = recovery_lines(caplog)
     assert sum(line.get("jobs", 1) for line in lines) == 4
     assert len([line for line in lines if "job" in line]) == 2

@@ -5,9 +5,9 @@ import uuid
 
 import pytest
 
-from controlplane.agent.call import SIZE_LIMIT as AGENTS_SIZE_LIMIT
+from controlplane.agent.callable_child import SIZE_LIMIT as AGENTS_SIZE_LIMIT
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from jobs.services.reports import SIZE_LIMIT
 from liveness.models import Server
 from tests.integration.test_transitions import put
@@ -186,7 +186,7 @@ def test_after_recovery_every_word_of_the_loser_is_refused(held, worker, clock, 
     one = held(worker_says={"config": {"worker_task_restart_strategy": "IMMEDIATELY"}})
     clock.advance(46)
     heir = worker(name="heir")
-    check()
+    check_liveness()
     if again:
         assert heir.hold()["number"] == 2
     before = stored(one.attempt["id"])
@@ -294,7 +294,7 @@ def test_after_a_refusal_for_its_size_the_attempt_still_ends_as_its_worker_says_
 def test_what_is_too_large_is_not_kept_as_a_late_report_either(held, clock):
     one = held(worker_says={"config": {"worker_task_restart_strategy": "IMMEDIATELY"}})
     clock.advance(46)
-    check()
+    check_liveness()
     assert one.report("COMPLETED", **sized("COMPLETED", SIZE_LIMIT + 1)) == (
         False, False, "RESUBMITTED", "output_too_large"
     )  # fmt: skip

@@ -18,7 +18,7 @@ from jobs import tasks
 from jobs.management.commands import prune as command
 from jobs.models import Attempt, Execution, LateReport, LogLine, Trigger, WorkerJob
 from jobs.services import retention
-from jobs.services.retention import PruneFailed, prune
+from jobs.services.retention import PruneFailed, prune_old_rows
 from jobs.states import JOB_TRANSITIONS, LIVE, TERMINAL, JobState
 from liveness.models import Heartbeat, Server, ServerEvent
 from liveness.services import tokens
@@ -85,7 +85,7 @@ def pruned(pool):
 
     def elsewhere():
         try:
-            return prune()
+            return prune_old_rows()
         finally:
             connection.close()
 
@@ -94,7 +94,7 @@ def pruned(pool):
 
 def small_batches(size=10):
     """Heartbeats, a few rows at a time."""
-    (found,) = [one for one in retention.prunings() if one.name == "heartbeats"]
+    (found,) = [one for one in retention.list_prunings() if one.name == "heartbeats"]
     return replace(found, batch=size)
 
 
@@ -115,10 +115,10 @@ def counts():
 def test_a_row_of_history_goes_when_it_is_older_than_its_retention_and_not_before(db, clock, kind, make, kept):
     make()
     clock.advance(kept)
-    assert prune() == NOTHING
+    assert prune_old_rows() == NOTHING
     clock.advance(0.001)
-    assert prune() == {**NOTHING, kind: 1}
-    assert prune() == NOTHING
+    assert prune_old_rows() == {**NOTHING, kind: 1}
+    assert prune_old_rows() == NOTHING
     assert not Heartbeat.objects.exists() and not ServerEvent.objects.exists()
 
 
@@ -127,7 +127,7 @@ def test_heartbeats_of_servers_and_of_attempts_have_retentions_of_their_own(db, 
     keep(settings, **{f"{setting}_HEARTBEAT_RETENTION": 60})
     heartbeats("server"), heartbeats("runner")
     clock.advance(61)
-    assert prune() == {**NOTHING, "heartbeats": 1}
+    assert prune_old_rows() == {**NOTHING, "heartbeats": 1}
     assert Heartbeat.objects.get().role != goes
 
 
@@ -139,9 +139,9 @@ def test_an_ended_job_goes_with_all_that_is_its_own_and_not_before_its_retention
     one.beat()
     later = finished(one, submit)
     clock.advance(30 * DAY - 1)
-    assert prune() == NOTHING
+    assert prune_old_rows() == NOTHING
     clock.advance(0.001)
-    assert prune() == {**NOTHING, "jobs": 1}
+    assert prune_old_rows() == {**NOTHING, "jobs": 1}
     assert str(WorkerJob.objects.get().pk) == later
     assert str(Attempt.objects.get().job_id) == str(LateReport.objects.get().job_id) == later
 
@@ -153,7 +153,7 @@ def test_a_job_that_has_not_ended_never_goes(worker, submit, clock, state):
     if state != "PENDING":
         one.hold(running=state == "RUNNING")
     clock.advance(1000 * DAY)
-    assert (prune()["jobs"], WorkerJob.objects.get().state) == (0, state)
+    assert (prune_old_rows()["jobs"], WorkerJob.objects.get().state) == (0, state)
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL - {JobState.SKIPPED}))
@@ -163,7 +163,7 @@ def test_every_ended_job_goes(submit, clock, state):
         held, ended = (uuid.uuid4() if step in LIVE else None), (ClockTimestamp() if step in TERMINAL else None)
         job.update(state=step, attempt_id=held, finished_at=ended)
     clock.advance(31 * DAY)
-    assert prune()["jobs"] == 1
+    assert prune_old_rows()["jobs"] == 1
 
 
 def test_an_inactive_server_goes_when_it_is_inactive_for_longer_than_its_retention(worker, clock, settings):
@@ -173,9 +173,9 @@ def test_an_inactive_server_goes_when_it_is_inactive_for_longer_than_its_retenti
     put(Server.objects.get(pk=one.id), "INACTIVE")
     put(Server.objects.get(pk=other.id), "NOT_RUNNING")
     clock.advance(30 * DAY)
-    assert prune() == NOTHING
+    assert prune_old_rows() == NOTHING
     clock.advance(0.001)
-    assert prune() == {**NOTHING, "servers": 1}
+    assert prune_old_rows() == {**NOTHING, "servers": 1}
     assert Server.objects.get().name == "other"
     assert ServerEvent.objects.filter(server_id=one.id).exists()
 
@@ -186,10 +186,10 @@ def test_a_server_stays_while_an_attempt_refers_to_it_and_goes_with_the_last(wor
     finished(one, submit)
     put(Server.objects.get(pk=one.id), "INACTIVE")
     clock.advance(30 * DAY)
-    assert prune(dry_run=True) == prune() == NOTHING
+    assert prune_old_rows(dry_run=True) == prune_old_rows() == NOTHING
     clock.advance(1)
-    assert prune(dry_run=True) == {**NOTHING, "jobs": 1, "servers": 1}
-    assert prune() == {**NOTHING, "jobs": 1, "servers": 1}
+    assert prune_old_rows(dry_run=True) == {**NOTHING, "jobs": 1, "servers": 1}
+    assert prune_old_rows() == {**NOTHING, "jobs": 1, "servers": 1}
 
 
 def test_none_keeps_all(worker, submit, clock, settings):
@@ -200,7 +200,7 @@ def test_none_keeps_all(worker, submit, clock, settings):
     heartbeats(), heartbeats("runner"), events()
     clock.advance(100_000 * DAY)
     before = counts()
-    assert prune(dry_run=True) == prune() == NOTHING
+    assert prune_old_rows(dry_run=True) == prune_old_rows() == NOTHING
     assert counts() == before
 
 
@@ -213,9 +213,9 @@ def test_a_dry_run_changes_nothing_and_counts_what_a_run_deletes(worker, submit,
     clock.advance(91 * DAY)
     heartbeats(), events()
     before = counts()
-    said = prune(dry_run=True)
+    said = prune_old_rows(dry_run=True)
     assert counts() == before
-    assert prune() == said
+    assert prune_old_rows() == said
     assert (said["jobs"], said["servers"]) == (3, 3)
     assert counts() == [1, 0, 0, 0, 1, 1]
 
@@ -223,7 +223,7 @@ def test_a_dry_run_changes_nothing_and_counts_what_a_run_deletes(worker, submit,
 def test_only_retention_may_delete_events_and_only_while_it_does(db, clock):
     events()
     clock.advance(91 * DAY)
-    assert prune()["events"] == 1
+    assert prune_old_rows()["events"] == 1
     events()
     for change in (lambda: ServerEvent.objects.all().delete(), lambda: ServerEvent.objects.update(reason="another")):
         with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
@@ -234,7 +234,7 @@ def test_the_token_of_a_purged_server_is_unknown(worker, clock):
     one = worker()
     put(Server.objects.get(pk=one.id), "INACTIVE")
     clock.advance(31 * DAY)
-    assert prune()["servers"] == 1
+    assert prune_old_rows()["servers"] == 1
     path = f"/servers/{one.id}"
     reports = {"reports": [{"attempt": str(uuid.uuid4()), "event": "STARTED"}]}
     for call, body in {"heartbeat": {}, "claims": {"limit": 1}, "reports": reports}.items():
@@ -249,7 +249,7 @@ def test_rows_out_of_order_go_as_well(db, clock):
     clock.advance(-2 * DAY)
     heartbeats()
     clock.advance(2 * DAY)
-    assert prune()["heartbeats"] == 1
+    assert prune_old_rows()["heartbeats"] == 1
 
 
 def test_the_walk_goes_on_while_there_are_old_rows_and_ends_with_them(db, clock):
@@ -258,7 +258,7 @@ def test_the_walk_goes_on_while_there_are_old_rows_and_ends_with_them(db, clock)
     heartbeats(number=10)
     few = small_batches(2)
     with CaptureQueriesContext(connection) as queries:
-        spans = list(few.spans())
+        spans = list(few.list_due_spans())
     assert [span.due for span in spans] == [2, 2, 1]
     assert len(queries) == 4, "one batch of young rows was looked at, and no more of them"
     assert [few.delete(span) for span in spans] == [2, 2, 1]
@@ -267,16 +267,16 @@ def test_the_walk_goes_on_while_there_are_old_rows_and_ends_with_them(db, clock)
 def test_what_was_interrupted_is_done_by_the_next(committed, monkeypatch):
     execute(f"insert into liveness_heartbeat (at, server_id, role) select {OLD}, uuid7(), 'server' {TIMES}", [100])
     few = small_batches()
-    monkeypatch.setattr(retention, "prunings", lambda: [few])
+    monkeypatch.setattr(retention, "list_prunings", lambda: [few])
 
     def tell(kind, deleted, total):
         if deleted == 30:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prune(tell=tell)
+        prune_old_rows(report_progress=tell)
     assert Heartbeat.objects.count() == 70
-    assert prune() == {"heartbeats": 70}
+    assert prune_old_rows() == {"heartbeats": 70}
 
 
 def test_a_batch_that_fails_keeps_no_other_from_its_end(worker, submit, clock):
@@ -287,20 +287,20 @@ def test_a_batch_that_fails_keeps_no_other_from_its_end(worker, submit, clock):
     execute("create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$")
     execute("create trigger broken before delete on jobs_workerjob for each row execute function broken()")
     with pytest.raises(PruneFailed, match="jobs") as error:
-        prune()
+        prune_old_rows()
     assert error.value.done["jobs"] == 0 < error.value.done["heartbeats"]
     assert (WorkerJob.objects.count(), Attempt.objects.count()) == (1, 1)
     with pytest.raises(CommandError, match="jobs"):
         call_command("prune")
     execute("drop function broken() cascade")
-    assert prune()["jobs"] == 1
+    assert prune_old_rows()["jobs"] == 1
 
 
 def test_a_lost_database_ends_the_run(db, clock, monkeypatch):
     heartbeats(number=3)
     clock.advance(2 * DAY)
     few, tried = small_batches(1), []
-    monkeypatch.setattr(retention, "prunings", lambda: [few])
+    monkeypatch.setattr(retention, "list_prunings", lambda: [few])
 
     def lost(_, span):
         tried.append(span)
@@ -308,7 +308,7 @@ def test_a_lost_database_ends_the_run(db, clock, monkeypatch):
 
     monkeypatch.setattr(Pruning, "delete", lost)
     with pytest.raises(OperationalError):
-        prune()
+        prune_old_rows()
     assert len(tried) == 1
 
 
@@ -325,13 +325,13 @@ def test_four_at_once_do_what_one_does(committed):
 @pytest.mark.parametrize("kind", ["jobs", "servers"])
 def test_what_someone_holds_is_left_for_the_next_time_and_nobody_waits(committed, settings, kind):
     keep(settings, JOBS_JOB_RETENTION=0, LIVENESS_SERVER_RETENTION=0)
-    one = Worker.register(Caller(tokens.create("registrar", "worker")))
+    one = Worker.register(Caller(tokens.create_token("registrar", "worker")))
     if kind == "servers":
         put(Server.objects.get(pk=one.id), "INACTIVE")
         row = Server.objects.filter(pk=one.id)
     else:
         one.running()
-        client = Caller(tokens.create("client", "client"))
+        client = Caller(tokens.create_token("client", "client"))
         job = client.post("/jobs", {"action": {"type": "script", "command": "true"}}).json()["id"]
         one.complete(one.hold())
         row = WorkerJob.objects.filter(pk=job)
@@ -357,8 +357,8 @@ def test_half_a_million_heartbeats_go_in_batches_of_neighbours(committed):
         "   from generate_series(1, 500000) n"
     )
     execute("analyze liveness_heartbeat")
-    (pruning,) = [one for one in retention.prunings() if one.name == "heartbeats"]
-    spans = list(pruning.spans())
+    (pruning,) = [one for one in retention.list_prunings() if one.name == "heartbeats"]
+    spans = list(pruning.list_due_spans())
     with CaptureQueriesContext(connection) as queries:
         deleted = [pruning.delete(span) for span in spans]
     assert deleted == [span.due for span in spans]
@@ -396,7 +396,7 @@ def test_the_command_says_what_it_would_do_and_what_it_did(db, clock, capsys):
 
 
 def test_large_numbers_are_written_to_be_read():
-    assert command.written({"servers": 1, "heartbeats": 12345}) == "1 server, 12,345 heartbeats"
+    assert command.format_counts({"servers": 1, "heartbeats": 12345}) == "1 server, 12,345 heartbeats"
 
 
 def test_on_a_terminal_it_shows_how_far_it_is(db, clock, monkeypatch):
@@ -443,7 +443,7 @@ def test_a_job_goes_with_the_lines_that_its_code_wrote(worker, submit, settings)
     one.complete(attempt)
     age("jobs_workerjob")
     keep(settings, JOBS_JOB_RETENTION=DAY)
-    assert prune() == {**NOTHING, "jobs": 1}
+    assert prune_old_rows() == {**NOTHING, "jobs": 1}
     assert not LogLine.objects.exists()
 
 
@@ -461,10 +461,10 @@ def test_an_execution_goes_with_its_children_and_steps_and_no_sooner(begin, do, 
     do("a")
     age("jobs_workerjob")
     keep(settings, JOBS_JOB_RETENTION=DAY, JOBS_EXECUTION_RETENTION=DAY)
-    assert prune() == NOTHING
+    assert prune_old_rows() == NOTHING
     age("jobs_execution")
-    assert prune(dry_run=True) == {**NOTHING, "executions": 1}
-    assert prune() == {**NOTHING, "executions": 1}
+    assert prune_old_rows(dry_run=True) == {**NOTHING, "executions": 1}
+    assert prune_old_rows() == {**NOTHING, "executions": 1}
     assert [str(id) for id in Execution.objects.values_list("pk", flat=True)] == [open_one.id]
     assert WorkerJob.objects.count() == 2
     assert open_one.states() == {"a": "COMPLETED", "b": "PENDING"}
@@ -477,9 +477,9 @@ def test_an_execution_stays_until_its_last_hook_has_ended(begin, do, settings):
     do("x", fails=True)
     age("jobs_execution")
     keep(settings, JOBS_EXECUTION_RETENTION=DAY)
-    assert prune(dry_run=True) == prune() == NOTHING
+    assert prune_old_rows(dry_run=True) == prune_old_rows() == NOTHING
     do("tell")
-    assert prune() == {**NOTHING, "executions": 1}
+    assert prune_old_rows() == {**NOTHING, "executions": 1}
 
 
 def test_the_old_slots_of_a_trigger_go(api, settings):
@@ -490,5 +490,5 @@ def test_the_old_slots_of_a_trigger_go(api, settings):
     for days, outcome in ((100, "MISSED"), (50, "EVALUATING"), (0, "FIRED")):
         trigger.slots.create(slot=now - timedelta(days=days), outcome=outcome)
     keep(settings, JOBS_EXECUTION_RETENTION=DAY)
-    assert prune() == {**NOTHING, "slots": 1}
+    assert prune_old_rows() == {**NOTHING, "slots": 1}
     assert sorted(slot.outcome for slot in trigger.slots.all()) == ["EVALUATING", "FIRED"]

@@ -20,7 +20,7 @@ OF_STEPS = {JobState.BLOCKED, JobState.SKIPPED}
 def seeded(clock, db):
     """A hundred servers and two thousand jobs; the batches, as they were told of."""
     told = []
-    seeding.seed(100, 2000, tell=lambda what, done: told.append((what, done)))
+    seeding.seed_database(100, 2000, report_progress=lambda what, done: told.append((what, done)))
     return told
 
 
@@ -75,8 +75,8 @@ def test_events_lead_each_made_up_server_to_where_it_is(seeded):
 
 def test_the_first_states_are_guarded_again_afterwards(clock):
     with transaction.atomic():
-        seeding.seed(5, 0)
-    owner = tokens.find(tokens.create("a client", "client"))
+        seeding.seed_database(5, 0)
+    owner = tokens.find_token(tokens.create_token("a client", "client"))
     with connection.cursor() as cursor:
         cursor.execute("select set_config('pgtrigger.ignore', null, true)")  # as at the end of the transaction
     with pytest.raises(DatabaseError, match="illegal first state"), transaction.atomic():

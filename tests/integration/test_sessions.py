@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils.crypto import get_random_string
 
-from jobs.api.sessions import operating
+from jobs.api.sessions import operator_permissions
 from jobs.models import WorkerJob
 from jobs.permissions import VIEWS
 from liveness.models import ApiToken, ServerEvent
@@ -93,7 +93,7 @@ def test_who_may_view_all_that_the_pages_show_is_a_viewer(worker):
 
 def test_who_may_take_every_action_is_an_operator_and_with_one_less_a_viewer(worker):
     one = worker()
-    every = sorted(operating())
+    every = sorted(operator_permissions())
     assert {"liveness.cordon_server", "jobs.fail_workerjob", "jobs.evaluate_trigger"} <= set(every)
     operator = Browser(is_staff=True, may=[*VIEWS.values(), *every])
     assert operator.post(f"/servers/{one.id}/cordon", {"note": "n"}).status_code == 200
@@ -103,7 +103,7 @@ def test_who_may_take_every_action_is_an_operator_and_with_one_less_a_viewer(wor
 
 @pytest.mark.parametrize("lacks", VIEWS)
 def test_who_may_not_view_all_of_it_reads_nothing_whatever_else_he_may(lacks):
-    may = {*VIEWS.values(), *operating()} - {VIEWS[lacks]}
+    may = {*VIEWS.values(), *operator_permissions()} - {VIEWS[lacks]}
     answer = Browser(is_staff=True, may=may).get("/jobs")
     assert (answer.status_code, answer.json()["code"]) == (403, "wrong_role")
     assert VIEWS[lacks] in answer.json()["detail"]

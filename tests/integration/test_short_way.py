@@ -11,12 +11,12 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.core.batching import Together
+from controlplane.core.batching import GroupCommit
 from controlplane.core.threads import Threads
 from jobs.api import shortcut
-from jobs.api.shortcut import SMALL
+from jobs.api.shortcut import SMALL_BODY_BYTES
 from jobs.services import heartbeats
-from jobs.services.heartbeats import Plain
+from jobs.services.heartbeats import PlainHeartbeat
 from liveness.models import Heartbeat, Server
 from liveness.services import tokens
 from tests.integration import test_hot_paths as hot
@@ -141,7 +141,7 @@ def test_it_is_one_round_trip(way, worker):
         b"",
         b"{",
         b"\xff",
-        b" " * SMALL + b"{}",
+        b" " * SMALL_BODY_BYTES + b"{}",
     ],
     ids=lambda body: str(body)[:40],
 )
@@ -153,7 +153,7 @@ def test_what_says_something_new_or_something_wrong_goes_the_long_way(way, worke
 
 
 def test_at_the_limit_of_its_size_it_is_still_plain(way, worker):
-    assert way.beat(worker(), b" " * (SMALL - 2) + b"{}")
+    assert way.beat(worker(), b" " * (SMALL_BODY_BYTES - 2) + b"{}")
 
 
 @pytest.mark.parametrize(
@@ -197,8 +197,13 @@ def test_of_two_that_one_server_says_at_once_only_the_plain_one_is_heard(worker)
     one = worker()
     token = tokens.read_server_token(one.token)
     revoked = tokens.ServerToken(token.server, token.version - 1)
-    runs, ends, other, silent = heartbeats.record_plain(
-        [Plain(token, "RUNNING"), Plain(token, "TERMINATING"), Plain(revoked, "RUNNING"), Plain(token)]
+    runs, ends, other, silent = heartbeats.record_plain_heartbeats(
+        [
+            PlainHeartbeat(token, "RUNNING"),
+            PlainHeartbeat(token, "TERMINATING"),
+            PlainHeartbeat(revoked, "RUNNING"),
+            PlainHeartbeat(token),
+        ]
     )
     assert (runs.state, silent.state) == ("RUNNING", "RUNNING")
     assert (ends, other) == (None, None)
@@ -208,8 +213,8 @@ def test_a_server_whose_row_is_held_keeps_nobody_waiting(committed, threads):
     held, free = committed(name="held"), committed(name="free")
     with transaction.atomic():
         Server.objects.select_for_update(no_key=True).get(pk=held.id)
-        both = [Plain(tokens.read_server_token(one.token), "RUNNING") for one in (held, free)]
-        of_held, of_free = threads(heartbeats.record_plain, both).result(10)
+        both = [PlainHeartbeat(tokens.read_server_token(one.token), "RUNNING") for one in (held, free)]
+        of_held, of_free = threads(heartbeats.record_plain_heartbeats, both).result(10)
     assert (of_held, str(of_free.id)) == (None, free.id)
 
 
@@ -254,11 +259,11 @@ def test_a_frozen_backend_costs_those_who_are_in_it_and_nobody_else(committed):
             ended.append(len(beats))
 
     async def all_of_them():
-        hear = Together(answers, 0.5, Threads(2, "beats"))
+        hear = GroupCommit(answers, 0.5, Threads(2, "beats"))
         with pytest.raises(TimeoutError):
-            await hear(shortcut.plain(way.environ(hung)))
+            await hear(shortcut.parse_plain_heartbeat(way.environ(hung)))
         for one in others * 25:
-            answer = await hear(shortcut.plain(way.environ(one)))
+            answer = await hear(shortcut.parse_plain_heartbeat(way.environ(one)))
             assert json.loads(answer.content)["state"] == "RUNNING"
 
     try:

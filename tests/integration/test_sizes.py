@@ -9,7 +9,7 @@ from controlplane.core.rest import size_of
 from jobs.models import Execution, WorkerJob
 from jobs.selectors import LARGE
 from jobs.services import claiming
-from jobs.services.executions import HANDED_ON_LIMIT
+from jobs.services.executions import PAYLOAD_BYTES_LIMIT
 from jobs.services.heartbeats import LISTED_LIMIT
 from liveness.models import Server
 from tests.integration.test_bad_input import SCRIPT, assert_problem, stored
@@ -82,11 +82,11 @@ def test_a_beat_of_an_unknown_server_that_lists_many_says_that_it_is_unknown(wor
 
 def test_many_jobs_in_one_call_multiply_no_further_than_one(submitter):
     steps = [step(str(n)) for n in range(100)]
-    job = {"action": {"type": "execution", "name": "e", "steps": steps}, "payload": sized(HANDED_ON_LIMIT // 390)}
+    job = {"action": {"type": "execution", "name": "e", "steps": steps}, "payload": sized(PAYLOAD_BYTES_LIMIT // 390)}
     assert submitter.post("/jobs", [job] * 3).status_code == 201
     before = WorkerJob.objects.count(), Execution.objects.count()
     problem = assert_problem(submitter.post("/jobs", [job] * 4), 400, "invalid")
-    assert f"at most {HANDED_ON_LIMIT}" in str(problem["errors"])
+    assert f"at most {PAYLOAD_BYTES_LIMIT}" in str(problem["errors"])
     assert (WorkerJob.objects.count(), Execution.objects.count()) == before
 
 
@@ -95,11 +95,11 @@ def test_children_in_children_multiply_no_further(submitter):
     for _ in range(10):
         inner = [{"key": "a", "action": {"type": "execution", "name": "e", "steps": inner}, "payload": {}}]
     problem = assert_problem(submitter.post("/executions", {"name": "e", "steps": inner}), 400, "invalid")
-    assert f"at most {HANDED_ON_LIMIT}" in problem["errors"]["inputs"][0]
+    assert f"at most {PAYLOAD_BYTES_LIMIT}" in problem["errors"]["inputs"][0]
 
 
 def test_a_trigger_is_not_made_of_what_could_never_begin(api):
-    execution = {"name": "e", "steps": [step(str(n)) for n in range(100)], "inputs": sized(HANDED_ON_LIMIT // 90)}
+    execution = {"name": "e", "steps": [step(str(n)) for n in range(100)], "inputs": sized(PAYLOAD_BYTES_LIMIT // 90)}
     said = {"name": "t", "interval_seconds": 60, "action": SCRIPT, "execution": execution}
     assert "inputs" in assert_problem(api("operator").post("/triggers", said), 400, "invalid")["errors"]["execution"]
 

@@ -11,7 +11,9 @@ from django.db import connection
 from controlplane.core import sql_book
 
 APPS = ("liveness", "jobs")
-STATEMENTS = [(app, block.name) for app in APPS for block in sql_book.blocks(app).values() if block.kind == "statement"]
+STATEMENTS = [
+    (app, block.name) for app in APPS for block in sql_book.load_blocks(app).values() if block.kind == "statement"
+]
 TYPES = """
     select parameter_types::text[], result_types::text[] from pg_prepared_statements where name = 'of_book'"""
 SHORT = {"integer": "int", "double precision": "float8", "timestamp with time zone": "timestamptz", "boolean": "bool"}
@@ -25,9 +27,9 @@ def short(type: str) -> str:
 @pytest.mark.django_db
 @pytest.mark.parametrize(("app", "name"), STATEMENTS, ids=lambda word: word)
 def test_every_statement_can_be_planned_and_takes_and_returns_what_its_head_says(app, name):
-    block = sql_book.blocks(app)[name]
+    block = sql_book.load_blocks(app)[name]
     with connection.cursor() as cursor:
-        cursor.execute(f"prepare of_book as {sql_book.numbered(app, name).replace('%', '%%')}", ())
+        cursor.execute(f"prepare of_book as {sql_book.number_parameters(app, name).replace('%', '%%')}", ())
         cursor.execute(TYPES)
         takes, returns = cursor.fetchone()
         described = connection.connection.pgconn.describe_prepared(b"of_book")
@@ -35,7 +37,7 @@ def test_every_statement_can_be_planned_and_takes_and_returns_what_its_head_says
         cursor.execute("deallocate of_book")
         assert list(map(short, takes)) == list(block.takes.values())
         assert dict(zip(names, map(short, returns or []), strict=True)) == block.returns
-        cursor.execute(f"explain (generic_plan) {sql_book.numbered(app, name).replace('%', '%%')}", ())
+        cursor.execute(f"explain (generic_plan) {sql_book.number_parameters(app, name).replace('%', '%%')}", ())
 
 
 def test_no_block_is_there_for_nobody():
@@ -43,13 +45,14 @@ def test_no_block_is_there_for_nobody():
     used = {
         name
         for app in APPS
-        for block in sql_book.blocks(app).values()
+        for block in sql_book.load_blocks(app).values()
         for _, name, _ in sql_book.REFERENCE.findall(block.body)
     }
     for app in APPS:
         # A few statements are named by what they are about: f"scan_{self.name}".
         called = {
-            name: rf"""["']({name}|{name.partition("_")[0]}_\{{self\.name\}})["']""" for name in sql_book.blocks(app)
+            name: rf"""["']({name}|{name.partition("_")[0]}_\{{self\.name\}})["']"""
+            for name in sql_book.load_blocks(app)
         }
         unused = [name for name, quoted in called.items() if name not in used and not re.search(quoted, python)]
         assert unused == []
@@ -63,14 +66,14 @@ def book(tmp_path, monkeypatch):
 
     def check(text):
         (tmp_path / "shop" / "sql" / "orders.sql").write_text(text)
-        sql_book.blocks.cache_clear()
-        sql_book.composed.cache_clear()
-        sql_book.check("shop")
+        sql_book.load_blocks.cache_clear()
+        sql_book.compose_statement.cache_clear()
+        sql_book.check_books("shop")
 
     yield check
     monkeypatch.undo()
-    sql_book.blocks.cache_clear()
-    sql_book.composed.cache_clear()
+    sql_book.load_blocks.cache_clear()
+    sql_book.compose_statement.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -94,13 +97,13 @@ def test_a_rule_is_about_the_row_that_it_is_asked_about(book):
         "-- statement: a\nselect {{is_old(gone)}} from t gone\n"
         "-- rule: is_old(s)\n(s.age > 3 and {{is_new(s)}})\n-- rule: is_new(j)\nnot j.seen"
     )
-    assert sql_book.composed("shop", "a") == "select (gone.age > 3 and not gone.seen) from t gone"
+    assert sql_book.compose_statement("shop", "a") == "select (gone.age > 3 and not gone.seen) from t gone"
 
 
 def test_what_a_sweep_is_about_to_touch_is_derived_from_it(book):
     book("-- statement: a\nwith due as (select 1 as id),\n-- due: select id from due\ndone as (select 2)\nselect 3")
-    assert sql_book.composed("shop", "a_due") == "with due as (select 1 as id)\nselect id from due"
-    assert sql_book.composed("shop", "a") == "with due as (select 1 as id),\ndone as (select 2)\nselect 3"
+    assert sql_book.compose_statement("shop", "a_due") == "with due as (select 1 as id)\nselect id from due"
+    assert sql_book.compose_statement("shop", "a") == "with due as (select 1 as id),\ndone as (select 2)\nselect 3"
 
 
 @pytest.mark.django_db
@@ -110,7 +113,7 @@ def test_the_command_lists_prints_and_plans():
         return out.getvalue()
 
     assert "recover_attempts" in run()
-    assert run("recover_attempts").startswith("with gone as materialized (")
+    assert run("recover_attempts").startswith("with lost_servers as materialized (")
     assert "for no key update" in run("recover_attempts_due")
     assert "Index" in run("claim_jobs", "--explain")
     with pytest.raises(CommandError, match="There is no 'nonsense'"):

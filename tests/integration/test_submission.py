@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from controlplane.openapi import PROBLEMS
-from jobs.errors import IN_THE_WAY, NoFreshWorkers
+from jobs.errors import PROBLEMS_BY_FILTER, NoFreshWorkers
 from jobs.models import WorkerJob
 from liveness.models import Instance, Server
 from tests.support.http import Caller, Worker
@@ -337,7 +337,7 @@ def test_a_server_that_is_no_worker_is_none(client, api):
 
 
 def test_the_document_lists_every_code_of_what_may_be_in_the_way():
-    for problem in (NoFreshWorkers, *IN_THE_WAY.values()):
+    for problem in (NoFreshWorkers, *PROBLEMS_BY_FILTER.values()):
         assert f"`{problem.code}`" in PROBLEMS["503"]
 
 

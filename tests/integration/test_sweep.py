@@ -39,7 +39,7 @@ def test_a_claim_without_a_sign_of_life_is_requeued(worker, submit, seen, clock,
     job, one = submit(), worker()
     attempt = one.hold(running=False)
     pass_time(clock, age, one)
-    assert sweep.sweep()["overdue"] == ({"REQUEUED": 1} if swept else {})
+    assert sweep.run_sweep()["overdue"] == ({"REQUEUED": 1} if swept else {})
     assert seen(job)["state"] == ("PENDING" if swept else "CLAIMED")
     if swept:
         assert attempt["id"] in one.beat(claimed=[attempt["id"]]).json()["lost"]
@@ -52,9 +52,9 @@ def test_a_runner_without_a_sign_of_life_goes_by_its_policy(worker, submit, seen
     job, one = submit(on_worker_lost=on_worker_lost), worker()
     one.hold()
     pass_time(clock, RUNNING_STALE - 1, one)
-    assert sweep.sweep()["overdue"] == {}
+    assert sweep.run_sweep()["overdue"] == {}
     pass_time(clock, 2, one)
-    assert sweep.sweep()["overdue"] == {end: 1}
+    assert sweep.run_sweep()["overdue"] == {end: 1}
     job = seen(job)
     assert job["state"] == state
     error = job["attempts"][0]["error"]
@@ -70,7 +70,7 @@ def test_a_sign_of_life_of_this_attempt_keeps_it(worker, submit, clock, running)
     attempt = one.hold(running=running)
     said = {"running": [{"attempt": attempt["id"], "pid": 7}]} if running else {"claimed": [attempt["id"]]}
     pass_time(clock, 1000, one, **said)
-    assert sweep.sweep()["overdue"] == {}
+    assert sweep.run_sweep()["overdue"] == {}
     assert Attempt.objects.get().pid == (7 if running else None)
 
 
@@ -82,7 +82,7 @@ def test_the_clock_of_an_attempt_begins_with_its_own_claim_and_start(worker, sub
     one.report({"attempt": first["id"], "event": "RELEASED", "reason": "a test"})
     one.hold()
     pass_time(clock, 20, one)
-    assert sweep.sweep()["overdue"] == {}
+    assert sweep.run_sweep()["overdue"] == {}
 
 
 def test_under_never_a_silent_runner_stays(worker, submit, clock):
@@ -90,7 +90,7 @@ def test_under_never_a_silent_runner_stays(worker, submit, clock):
     one = worker(config={"worker_task_restart_strategy": "NEVER"})
     one.hold()
     pass_time(clock, 2 * RUNNING_STALE, one)
-    assert sweep.sweep()["overdue"] == {}
+    assert sweep.run_sweep()["overdue"] == {}
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -99,8 +99,8 @@ def test_switched_off_the_stale_stay_until_an_operator_acts(worker, submit, seen
     job, one = submit(), worker()
     one.hold(running=running)
     pass_time(clock, 2 * RUNNING_STALE, one)
-    assert sweep.sweep()["overdue"] == {}
-    (row,) = sweep.stale(CLAIMED_STALE, RUNNING_STALE)
+    assert sweep.run_sweep()["overdue"] == {}
+    (row,) = sweep.list_stale_attempts(CLAIMED_STALE, RUNNING_STALE)
     assert str(row.job) == job["id"]
     if running:
         assert sweep.fail_stale_running(RUNNING_STALE, "operator:ann") == 1
@@ -109,7 +109,7 @@ def test_switched_off_the_stale_stay_until_an_operator_acts(worker, submit, seen
         assert sweep.requeue_stale_claimed(CLAIMED_STALE, "operator:ann") == 1
         assert seen(job)["state"] == "PENDING"
     assert Attempt.objects.get().ended_by == "operator:ann"
-    assert sweep.stale(CLAIMED_STALE, RUNNING_STALE) == []
+    assert sweep.list_stale_attempts(CLAIMED_STALE, RUNNING_STALE) == []
 
 
 @pytest.mark.parametrize(("call", "running"), [(sweep.requeue_stale_claimed, True), (sweep.fail_stale_running, False)])
@@ -131,7 +131,7 @@ def test_a_job_over_its_timeout_fails_a_quarter_of_the_servers_timeout_after_the
     job, one = submit(timeout_seconds=10), worker()
     one.hold()
     pass_time(clock, age, one)
-    assert sweep.sweep()["overdue"] == ({"FAILED": 1} if ended else {})
+    assert sweep.run_sweep()["overdue"] == ({"FAILED": 1} if ended else {})
     assert (seen(job)["error"] or {}).get("code") == ("STEP_TIMEOUT" if ended else None)
 
 
@@ -140,7 +140,7 @@ def test_a_timeout_ends_the_job_of_a_lost_server_under_never_too(worker, submit,
     one.hold()
     one.beat(state="ERROR")
     clock.advance(120)
-    assert sweep.sweep()["overdue"] == {"FAILED": 1}
+    assert sweep.run_sweep()["overdue"] == {"FAILED": 1}
     assert seen(job)["error"]["code"] == "STEP_TIMEOUT"
 
 
@@ -156,9 +156,9 @@ def test_a_cancellation_that_the_worker_does_not_confirm_is_done_for_it(worker, 
     one.hold(running=running)
     request_cancel(job)
     pass_time(clock, CANCEL - 1, one)
-    assert sweep.sweep()["overdue"] == {}
+    assert sweep.run_sweep()["overdue"] == {}
     pass_time(clock, 2, one)
-    assert sweep.sweep()["overdue"] == {"CANCELLED": 1}
+    assert sweep.run_sweep()["overdue"] == {"CANCELLED": 1}
     assert seen(job)["state"] == "CANCELLED"
 
 
@@ -166,9 +166,9 @@ def test_a_job_is_expired_after_its_good_until_and_not_before(submit, seen, cloc
     job, one = submit(), worker()
     WorkerJob.objects.update(good_until=timezone.now() + timedelta(seconds=100))
     clock.advance(90)
-    assert sweep.sweep()["expired"] == {}
+    assert sweep.run_sweep()["expired"] == {}
     clock.advance(20)
-    assert sweep.sweep()["expired"] == {"EXPIRED": 1}
+    assert sweep.run_sweep()["expired"] == {"EXPIRED": 1}
     assert (seen(job)["state"], seen(job)["error"]["code"]) == ("EXPIRED", "EXPIRED")
     one.beat()
     assert one.claim() == []
@@ -180,7 +180,7 @@ def test_work_that_no_alive_worker_has_the_tags_for_fails_with_the_text_of_strom
 ):
     job, one = submit(tags=["gpu"]), worker()
     pass_time(clock, age, one)
-    assert sweep.sweep()["unmatched"] == ({"FAILED": 1} if failed else {})
+    assert sweep.run_sweep()["unmatched"] == ({"FAILED": 1} if failed else {})
     if failed:
         assert seen(job)["error"]["code"] == "NO_MATCHING_WORKER"
         assert seen(job)["error"]["message"] == "No active worker with required tags to run this step"
@@ -199,40 +199,40 @@ def test_any_alive_worker_with_the_tags_is_a_match(worker, api, submit, clock, h
             type(one).register(api("worker"), tags=["gpu", "script"])
     submit(tags=["gpu"])
     pass_time(clock, 40, *([one] if how == "fresh" else []))
-    assert sweep.sweep()["unmatched"] == {}
+    assert sweep.run_sweep()["unmatched"] == {}
 
 
 def test_a_dead_worker_is_no_match(worker, submit, clock):
     worker(tags=["gpu", "script"]).beat(state="ERROR")
     submit(tags=["gpu"])
     clock.advance(40)
-    assert sweep.sweep()["unmatched"] == {"FAILED": 1}
+    assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
 
 
 def test_unmatched_work_that_is_to_wait_waits(submit, clock):
     submit(tags=["gpu"])
     WorkerJob.objects.update(unmatched="wait")
     clock.advance(1000)
-    assert sweep.sweep()["unmatched"] == {}
+    assert sweep.run_sweep()["unmatched"] == {}
 
 
 def test_nothing_is_unmatched_in_maintenance_nor_where_it_is_switched_off(submit, clock, settings):
     submit(tags=["gpu"])
     clock.advance(100)
     Instance.objects.update(maintenance_since=ClockTimestamp())
-    assert sweep.sweep()["unmatched"] == {}
+    assert sweep.run_sweep()["unmatched"] == {}
     Instance.objects.update(maintenance_since=None)
     settings.JOBS = {"UNMATCHED_AFTER": None}
-    assert sweep.sweep()["unmatched"] == {}
+    assert sweep.run_sweep()["unmatched"] == {}
 
 
 def test_the_wait_for_a_match_begins_when_the_job_is_available(submit, clock):
     later = timezone.now() + timedelta(seconds=1000)
     submit(tags=["gpu"], available_at=later.isoformat())
     clock.advance(1020)
-    assert sweep.sweep()["unmatched"] == {}
+    assert sweep.run_sweep()["unmatched"] == {}
     clock.advance(20)
-    assert sweep.sweep()["unmatched"] == {"FAILED": 1}
+    assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
 
 
 def test_a_job_that_waits_again_after_a_loss_waits_anew_for_a_match(worker, submit, clock, settings):
@@ -242,7 +242,7 @@ def test_a_job_that_waits_again_after_a_loss_waits_anew_for_a_match(worker, subm
     pass_time(clock, 100, one)
     one.hold()
     one.beat(state="ERROR")
-    assert sweep.sweep() == {
+    assert sweep.run_sweep() == {
         "recovered": {"RESUBMITTED": 1},
         "overdue": {},
         "expired": {},
@@ -251,7 +251,7 @@ def test_a_job_that_waits_again_after_a_loss_waits_anew_for_a_match(worker, subm
         "repaired": {},
     }
     clock.advance(40)
-    assert sweep.sweep()["unmatched"] == {"FAILED": 1}
+    assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
 
 
 def test_an_outage_in_which_observed_time_stands_still_fails_no_job(worker, submit, clock):
@@ -259,7 +259,7 @@ def test_an_outage_in_which_observed_time_stands_still_fails_no_job(worker, subm
     one = worker()
     one.hold(), one.hold(running=False)
     clock.step(24 * 3600)
-    assert sweep.sweep() == {
+    assert sweep.run_sweep() == {
         "recovered": {},
         "overdue": {},
         "expired": {},
@@ -269,7 +269,7 @@ def test_an_outage_in_which_observed_time_stands_still_fails_no_job(worker, subm
     }
 
 
-@pytest.mark.parametrize("step", ["end_overdue", "expire", "give_up"])
+@pytest.mark.parametrize("step", ["end_overdue_attempts", "expire_jobs", "fail_unmatched_jobs"])
 def test_a_failing_step_does_not_silence_the_others(worker, submit, clock, monkeypatch, step):
     def explode():
         raise DatabaseError("a test")
@@ -280,7 +280,7 @@ def test_a_failing_step_does_not_silence_the_others(worker, submit, clock, monke
     one.beat(state="ERROR")
     monkeypatch.setattr(sweep, step, explode)
     with pytest.raises(sweep.SweepFailed):
-        sweep.sweep()
+        sweep.run_sweep()
     assert Attempt.objects.get().state == "RESUBMITTED"
 
 
@@ -337,7 +337,7 @@ def test_a_timeout_is_an_error_of_the_job_and_retried_like_one(worker, submit, s
     WorkerJob.objects.update(max_retries=1)
     one.hold()
     pass_time(clock, 30, one)
-    assert sweep.sweep()["overdue"] == {"FAILED": 1}
+    assert sweep.run_sweep()["overdue"] == {"FAILED": 1}
     assert (seen(job)["state"], seen(job)["retries"]) == ("PENDING", 1)
 
 

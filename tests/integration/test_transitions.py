@@ -73,7 +73,7 @@ def test_the_gate_lets_each_mover_make_its_own_transitions_only(created, mover):
         sid = transaction.savepoint()
         server = put(Server.objects.get(pk=created.pk), from_)
         try:
-            transitions.move(server, to, mover, actor="a test", reason="")
+            transitions.change_state(server, to, mover, actor="a test", reason="")
             assert mover in states.TRANSITIONS[from_].get(to, set()), (from_, to)
         except IllegalTransition:
             assert mover not in states.TRANSITIONS[from_].get(to, set()), (from_, to)
@@ -89,8 +89,8 @@ def test_a_server_can_say_only_what_the_table_marks_as_its_own(api, from_, to):
     caller = type(registrar)(registered["token"])
     answer = caller.post(f"/servers/{registered['id']}/heartbeat", {"state": to})
 
-    by_way_of_terminating = to in states.FINAL and ServerState.TERMINATING in states.TRANSITIONS[from_]
-    if states.legal(from_, to, Mover.SERVER) or by_way_of_terminating:
+    by_way_of_terminating = to in states.TERMINATED and ServerState.TERMINATING in states.TRANSITIONS[from_]
+    if states.is_legal_transition(from_, to, Mover.SERVER) or by_way_of_terminating:
         assert (answer.status_code, answer.json()["state"]) == (200, to)
     else:
         code = {
@@ -162,7 +162,7 @@ def test_raw_sql_makes_exactly_the_execution_transitions_of_the_table(begin, fro
     rows = Execution.objects.filter(pk=begin(step("a")).id)
 
     def write(state):
-        rows.update(state=state, finished_at=ClockTimestamp() if state in job_states.OVER else None)
+        rows.update(state=state, finished_at=ClockTimestamp() if state in job_states.EXECUTION_TERMINAL else None)
 
     for state in way_to(job_states.EXECUTION_TRANSITIONS, ExecutionState.RUNNING, from_)[1:]:
         write(state)
@@ -206,7 +206,7 @@ def test_a_job_has_at_most_one_live_attempt(worker, submit):
 
 def test_a_client_token_cannot_be_made_with_another_role(db):
     with pytest.raises(ValueError, match="not a valid Role"):
-        tokens.create("x", "admin")
+        tokens.create_token("x", "admin")
     with connection.cursor() as cursor, pytest.raises(IntegrityError, match="apitoken_role"):
         cursor.execute(
             "insert into liveness_apitoken (id, name, role, prefix, digest, created_at)"

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.core.sql_book import composed
+from controlplane.core.sql_book import compose_statement
 from jobs.models import WorkerJob
 from tests.integration.test_hot_paths import nodes, run, submit_many
 
@@ -97,7 +97,7 @@ def test_it_is_counted_in_an_index_and_no_further_than_matters(api, settings):
     assert api("client").post("/jobs", [SCRIPT] * 50).status_code == 201
     run("analyze jobs_workerjob")
     owner = WorkerJob.objects.order_by("-id").values_list("owner", flat=True)[0]
-    counted = f"explain (analyze, format json) select {composed('jobs', 'waiting_of_owner')}"
+    counted = f"explain (analyze, format json) select {compose_statement('jobs', 'waiting_of_owner')}"
     (plan,) = run(counted, {"owner": owner, "waiting_limit": 20})
     (read,) = [node for node in nodes(plan["Plan"]) if node["Node Type"].endswith("Scan") and "Index Name" in node]
     assert (read["Index Name"], read["Actual Rows"]) == ("job_waiting_of_owner", 20)

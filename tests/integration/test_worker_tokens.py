@@ -5,7 +5,7 @@ import uuid
 import pytest
 from django.core.management import CommandError, call_command
 
-from jobs.services.check import check
+from jobs.services.liveness_check import check_liveness
 from liveness.models import ApiToken, Brake, Server, ServerEvent
 from liveness.services.presence import Presence
 from liveness.states import ServerType
@@ -112,7 +112,7 @@ def test_with_their_token_servers_are_disconnected_and_no_brake_takes_it_for_an_
     clock.advance(46)
     for one in others:
         one.beat()
-    check()
+    check_liveness()
     assert not Brake.objects.exists()
     with pytest.raises(CommandError):
         call_command("revoke_token", registrar.token[:11])
@@ -140,7 +140,7 @@ def test_what_a_token_registered_is_never_a_witness(api, clock, type):
     for _ in range(3):
         clock.step(10)
         assert fake.beat(claimed=[], running=[]).status_code == 200
-        check()
+        check_liveness()
     assert api("viewer").get("/instance").json()["observed_clock"]["moves"] is False
 
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from liveness.services.heartbeats import Beat, record
+from liveness.services.heartbeats import ServerHeartbeat, record_heartbeat
 from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
 
@@ -73,4 +73,4 @@ def heartbeats_get_in(witness: bool = True) -> None:
     own = Presence(ServerType.WEBSERVER, "web")
     own.instance_id = UUID(int=1)
     own.register()
-    record(own.token, Beat(ServerState.RUNNING, witness=witness))
+    record_heartbeat(own.token, ServerHeartbeat(ServerState.RUNNING, witness=witness))

@@ -7,16 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 from controlplane.agent.client import Client
 from controlplane.agent.fence import Fence
-from controlplane.agent.heart import Heart, Holdings
-from controlplane.agent.registration import register
+from controlplane.agent.heart import HeartbeatThread, HeldAttempts
+from controlplane.agent.registration import register_server
 
 
-def join(number: int) -> Heart:
+def join(number: int) -> HeartbeatThread:
     client = Client(sys.argv[1], timeout=1)
     description = {"type": "INDEXER", "name": f"{sys.argv[3]}-{number}"}
-    server = register(client, os.environ["CONTROLPLANE_TOKEN"], description, time.sleep)
-    heart = Heart(
-        server, Fence(), holdings=Holdings, metrics=dict, hear=lambda answer: None, fenced=lambda: None
+    server = register_server(client, os.environ["CONTROLPLANE_TOKEN"], description, time.sleep)
+    heart = HeartbeatThread(
+        server, Fence(), list_held_attempts=HeldAttempts, metrics=dict, on_answer=lambda answer: None,
+        on_fenced=lambda: None
     )  # fmt: skip
     heart.start()
     return heart

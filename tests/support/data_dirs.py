@@ -27,7 +27,7 @@ def new_data_dir() -> Iterator[Path]:
 
 def forget(data_dir: Path) -> None:
     """Stop a server that a failed test has left, and delete what lies outside: a database, a folder of workers."""
-    server = postgres.Server(data_dir, throwaway=True)
+    server = postgres.PostgresServer(data_dir, throwaway=True)
     server.stop()
     shutil.rmtree(server.home, ignore_errors=True)
     shutil.rmtree(worker_home.state_of(data_dir), ignore_errors=True)
@@ -37,6 +37,6 @@ def python_for_others() -> str:
     """A Python of our version that any user may run."""
     version = f"python3.{sys.version_info.minor}"
     for found in (Path(sys.executable), Path("/usr/bin", version), Path("/usr/local/bin", version)):
-        if found.exists() and postgres_binaries.open_to_others(found):
+        if found.exists() and postgres_binaries.is_open_to_others(found):
             return str(found)
     pytest.skip("no Python of this version is open to other users")

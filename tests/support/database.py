@@ -23,13 +23,13 @@ def remove_leftovers() -> None:
     for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if old.stat().st_mtime > time.time() - 60:
             continue  # perhaps another run is just beginning
-        with postgres.opened(old, "postgres.lock") as users, suppress(BlockingIOError):
+        with postgres.open_lock_file(old, "postgres.lock") as users, suppress(BlockingIOError):
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             delete(old)
 
 
 def delete(data_dir: Path) -> None:
-    server = postgres.Server(data_dir, throwaway=True)
+    server = postgres.PostgresServer(data_dir, throwaway=True)
     server.stop()
     shutil.rmtree(server.home, ignore_errors=True)
     shutil.rmtree(data_dir, ignore_errors=True)
@@ -41,7 +41,7 @@ def bring_database() -> None:
     cleanup = ExitStack()
     atexit.register(cleanup.close)
     cleanup.callback(delete, data_dir)
-    url = cleanup.enter_context(postgres.running(data_dir, throwaway=True))
+    url = cleanup.enter_context(postgres.running_server(data_dir, throwaway=True))
     os.environ.update(DATABASE_URL=url, CONTROLPLANE_DATA_DIR=str(data_dir))
 
 

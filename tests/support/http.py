@@ -28,7 +28,7 @@ class ShortClient(Client):
 
 def short_way(environ: dict[str, Any]) -> HttpResponse | None:
     """What a heartbeat is answered that nobody shares its statement with. None: it goes the long way."""
-    if (beat := shortcut.plain(environ)) is None:
+    if (beat := shortcut.parse_plain_heartbeat(environ)) is None:
         return None
     try:
         (answer,) = shortcut.answers([beat])

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from controlplane.agent.client import Unreachable
-from controlplane.observability.address import allowed_host, client_of_itself, reachable
+from controlplane.observability.address import build_own_client, first_allowed_host, reachable_host
 from tests.support.standin import ControlPlane
 
 
@@ -18,7 +18,7 @@ from tests.support.standin import ControlPlane
     ],
 )  # fmt: skip
 def test_a_server_is_reached_where_it_listens(listens, reached):
-    assert reachable(listens) == reached
+    assert reachable_host(listens) == reached
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_server_is_reached_where_it_listens(listens, reached):
 )  # fmt: skip
 def test_a_process_calls_itself_by_a_name_under_which_django_answers(settings, names, said):
     settings.ALLOWED_HOSTS = names
-    assert allowed_host() == said
+    assert first_allowed_host() == said
 
 
 class Listening(psutil.Process):
@@ -46,13 +46,13 @@ class Listening(psutil.Process):
 def test_a_process_finds_the_port_on_which_it_listens(monkeypatch, settings):
     monkeypatch.setattr(psutil, "Process", Listening)
     with pytest.raises(Unreachable, match="LIVENESS_WITNESS_URL"):
-        client_of_itself()
+        build_own_client()
     with socket.socket() as bound, socket.socket() as listening:
         monkeypatch.setattr(Listening, "sockets", (bound, listening))
         bound.bind(("127.0.0.1", 0))
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        assert client_of_itself().base == f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1"
+        assert build_own_client().base == f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1"
 
 
 def test_it_is_asked_for_under_that_name(monkeypatch, settings):
@@ -64,7 +64,7 @@ def test_it_is_asked_for_under_that_name(monkeypatch, settings):
     try:
         monkeypatch.setattr(psutil, "Process", Listening)
         monkeypatch.setattr(Listening, "sockets", (plane._http.socket,))
-        client_of_itself().post("/servers", {}, "a token")
+        build_own_client().post("/servers", {}, "a token")
     finally:
         plane.close()
     assert hosts == ["control.example"]

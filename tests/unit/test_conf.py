@@ -36,7 +36,7 @@ def given(settings, monkeypatch):
 
 
 def found(checks):
-    return [(message.id, message.msg) for message in checks.settings_make_sense()]
+    return [(message.id, message.msg) for message in checks.check_settings()]
 
 
 def ids(checks):

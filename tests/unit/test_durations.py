@@ -2,7 +2,7 @@
 
 import pytest
 
-from controlplane.core.durations import seconds, written
+from controlplane.core.durations import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from controlplane.core.durations import seconds, written
     ],
 )  # fmt: skip
 def test_a_duration_is_read_as_seconds(text, value):
-    assert seconds(text) == value
+    assert parse_duration(text) == value
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_a_duration_is_read_as_seconds(text, value):
 )
 def test_what_is_no_duration_is_named_with_what_would_be_right(wrong):
     with pytest.raises(ValueError, match="45s, 5m, 24h, 30d") as refused:
-        seconds(wrong)
+        parse_duration(wrong)
     assert repr(wrong) in str(refused.value)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_is_no_length_of_time_is_refused(wrong):
     with pytest.raises(ValueError, match="not a duration"):
-        seconds(wrong)
+        parse_duration(wrong)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_a_number_that_is_no_length_of_time_is_refused(wrong):
      (86400, "1d"), (90000, "25h"), (2_592_000, "30d")],
 )  # fmt: skip
 def test_seconds_are_written_shortly_and_read_back_the_same(value, text):
-    assert written(value) == text
-    assert seconds(text) == value
+    assert format_duration(value) == text
+    assert parse_duration(text) == value
 
 
 @pytest.mark.parametrize("value", [1_234_567, 100_000_001, 0.1234567, 86400 * 366 + 1])
 def test_no_second_is_lost_in_writing(value):
-    assert seconds(written(value)) == value
+    assert parse_duration(format_duration(value)) == value

@@ -113,7 +113,7 @@ def test_an_answer_is_whole_before_its_thread_is_free_and_what_it_holds_is_close
 
 
 def signed(server):
-    return f"Bearer {tokens.for_server(tokens.UUID(server), 1, tokens.UUID(OTHER))}"
+    return f"Bearer {tokens.sign_server_token(tokens.UUID(server), 1, tokens.UUID(OTHER))}"
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace as Row
 
-from controlplane.console.charts.heartbeats import Strip, cells
-from controlplane.console.charts.lanes import Late, Signs, chart
-from controlplane.console.presenters.words import duration
+from controlplane.console.charts.heartbeats import Strip, build_cells
+from controlplane.console.charts.lanes import SignsOfLife, SupersededReport, build_job_chart
+from controlplane.console.presenters.formatting import describe_duration
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LOST, HEIR = uuid.uuid4(), uuid.uuid4()
@@ -33,7 +33,7 @@ def bars(lane):
 
 def test_lanes_share_one_axis_and_a_resubmission_leads_to_the_next():
     attempts = [attempt(1, LOST, 10, 20, 50, "RESUBMITTED"), attempt(2, HEIR, 60, 60, 100, "COMPLETED")]
-    first, second = chart(job(100, "COMPLETED"), attempts, [], {}, at(500)).lanes
+    first, second = build_job_chart(job(100, "COMPLETED"), attempts, [], {}, at(500)).lanes
     assert bars(first)["waiting"] == ("0.00%", "10.00%")
     assert bars(first)["running"] == ("20.00%", "30.00%")
     assert bars(second)["waiting"] == ("50.00%", "10.00%")
@@ -42,75 +42,75 @@ def test_lanes_share_one_axis_and_a_resubmission_leads_to_the_next():
 
 
 def test_a_job_without_an_attempt_is_a_lane_that_waits():
-    (lane,) = chart(job(state="PENDING"), [], [], {}, at(100)).lanes
+    (lane,) = build_job_chart(job(state="PENDING"), [], [], {}, at(100)).lanes
     assert bars(lane) == {"waiting": ("0.00%", "100.00%")}
 
 
 def test_a_job_that_waits_again_has_a_lane_for_it():
-    lanes = chart(job(state="PENDING"), [attempt(1, LOST, 0, 0, 40, "RESUBMITTED")], [], {}, at(100)).lanes
+    lanes = build_job_chart(job(state="PENDING"), [attempt(1, LOST, 0, 0, 40, "RESUBMITTED")], [], {}, at(100)).lanes
     assert bars(lanes[1]) == {"waiting": ("40.00%", "60.00%")}
     assert lanes[0].arrow
 
 
 def test_a_running_attempt_says_how_far_it_has_come_and_one_that_is_over_does_not():
     attempts = [attempt(1, LOST, 0, 0, 40, "RESUBMITTED", progress=0.9), attempt(2, HEIR, 40, 40, progress=0.0)]
-    assert [lane.progress for lane in chart(job(), attempts, [], {}, at(100)).lanes] == ["", "0 %"]
+    assert [lane.progress for lane in build_job_chart(job(), attempts, [], {}, at(100)).lanes] == ["", "0 %"]
 
 
 def test_silence_is_hatched_and_the_loss_is_marked():
-    signs = {LOST: Signs(3, [at(0), at(3), at(6)], [at(51)])}
-    (lane,) = chart(job(), [attempt(1, LOST, 0, 0)], [], signs, at(100)).lanes
+    signs = {LOST: SignsOfLife(3, [at(0), at(3), at(6)], [at(51)])}
+    (lane,) = build_job_chart(job(), [attempt(1, LOST, 0, 0)], [], signs, at(100)).lanes
     assert lane.beats == ["0.00%", "3.00%", "6.00%"]
     assert [(gap.x, gap.width) for gap in lane.gaps] == [("6.00%", "94.00%")]
     assert [(mark.kind, mark.x) for mark in lane.marks] == [("lost", "51.00%")]
 
 
 def test_of_a_server_that_was_lost_before_its_first_heartbeat_its_timeout_is_hatched():
-    signs = {LOST: Signs(3, [], [at(51)])}
-    (lane,) = chart(job(), [attempt(1, LOST, 0, 0)], [], signs, at(100)).lanes
+    signs = {LOST: SignsOfLife(3, [], [at(51)])}
+    (lane,) = build_job_chart(job(), [attempt(1, LOST, 0, 0)], [], signs, at(100)).lanes
     assert [(gap.x, gap.width) for gap in lane.gaps] == [("6.00%", "94.00%")]
-    (lane,) = chart(job(), [attempt(1, LOST, 20, 20)], [], signs, at(100)).lanes
+    (lane,) = build_job_chart(job(), [attempt(1, LOST, 20, 20)], [], signs, at(100)).lanes
     assert [(gap.x, gap.width) for gap in lane.gaps] == [("20.00%", "80.00%")]
-    (lane,) = chart(job(), [attempt(1, LOST, 60, 60)], [], signs, at(100)).lanes
+    (lane,) = build_job_chart(job(), [attempt(1, LOST, 60, 60)], [], signs, at(100)).lanes
     assert lane.gaps == [], "its loss was before, and of the rest nothing is known"
 
 
 def test_steady_beats_leave_no_gap_however_long_the_job():
     beats = [at(3 * number) for number in range(1200)]
-    (lane,) = chart(job(), [attempt(1, LOST, 0, 0)], [], {LOST: Signs(3, beats)}, at(3600)).lanes
+    (lane,) = build_job_chart(job(), [attempt(1, LOST, 0, 0)], [], {LOST: SignsOfLife(3, beats)}, at(3600)).lanes
     assert len(lane.beats) == 120
     assert lane.gaps == []
 
 
 def test_a_report_that_came_much_later_does_not_squeeze_the_rest():
     attempts = [attempt(1, LOST, 0, 0, 40, "RESUBMITTED"), attempt(2, HEIR, 50, 50, 100, "COMPLETED")]
-    late = [Late(1, at(90_000), "COMPLETED", "attempt_superseded")]
-    first, second = chart(job(100, "COMPLETED"), attempts, late, {}, at(99_000)).lanes
+    late = [SupersededReport(1, at(90_000), "COMPLETED", "attempt_superseded")]
+    first, second = build_job_chart(job(100, "COMPLETED"), attempts, late, {}, at(99_000)).lanes
     assert [(mark.kind, mark.x) for mark in first.marks] == [("late", "100.00%")]
     assert second.end.x == "80.00%"
 
 
 def test_the_axis_has_few_and_round_numbers():
-    words = [tick[1] for tick in chart(job(600, "FAILED"), [], [], {}, at(600)).axis]
+    words = [tick[1] for tick in build_job_chart(job(600, "FAILED"), [], [], {}, at(600)).axis]
     assert words == ["0 s", "2 min", "4 min", "6 min", "8 min", "10 min"]
 
 
 def test_beats_that_did_not_come_are_hollow():
-    drawn = cells([18, 6, 3, 0], 3, silence=6)
+    drawn = build_cells([18, 6, 3, 0], 3, silence=6)
     assert drawn == [True, True, True, False, False, False, True, False]
-    assert cells([0], 3, silence=90_000) == [False] * 60
-    assert cells([], 3, silence=5) == []
+    assert build_cells([0], 3, silence=90_000) == [False] * 60
+    assert build_cells([], 3, silence=5) == []
 
 
 def test_the_last_sixty_are_drawn_the_latest_at_the_right():
     beats = [3.0 * number for number in reversed(range(100))]
-    assert cells(beats, 3, silence=None) == [True] * 60
-    assert cells(beats, 3, silence=6) == [True] * 59 + [False]
+    assert build_cells(beats, 3, silence=None) == [True] * 60
+    assert build_cells(beats, 3, silence=6) == [True] * 59 + [False]
     strip = Strip([True, True, False, True])
     assert strip.beats == "M448 8h14M472 8h6"
     assert strip.gaps.startswith("M464.75") and strip.missed == 1
 
 
 def test_durations_are_said_in_at_most_two_units():
-    said = [duration(seconds) for seconds in (0.9, 59, 60, 61, 599, 600, 3660, 36_000, 90_000)]
+    said = [describe_duration(seconds) for seconds in (0.9, 59, 60, 61, 599, 600, 3660, 36_000, 90_000)]
     assert said == ["0 s", "59 s", "1 min", "1 min 1 s", "9 min 59 s", "10 min", "1 h 1 min", "10 h", "1 d 1 h"]

@@ -54,13 +54,13 @@ def test_every_server_ends_inactive_and_begins_created(state):
 def test_the_groups_of_states_are_those_of_the_specification():
     assert states.INITIAL == "CREATED"
     assert {"CREATED", "RUNNING", "MAINTENANCE"} == states.ALIVE
-    assert {"TERMINATED_GRACEFULLY", "TERMINATED_FORCED"} == states.FINAL
-    assert {"NOT_RUNNING", "INACTIVE"} == states.GONE
+    assert {"TERMINATED_GRACEFULLY", "TERMINATED_FORCED"} == states.TERMINATED
+    assert {"NOT_RUNNING", "INACTIVE"} == states.RETIRED
     assert set(ServerType) == {"WORKER", "EXECUTOR", "SCHEDULER", "WEBSERVER", "INDEXER"}
 
 
 def test_a_server_may_say_only_what_the_table_marks_as_its_own():
-    assert states.said_by_servers() == {
+    assert states.server_reported_states() == {
         "RUNNING", "MAINTENANCE", "ERROR", "TERMINATING", "TERMINATED_GRACEFULLY", "TERMINATED_FORCED",
     }  # fmt: skip
 
@@ -68,9 +68,9 @@ def test_a_server_may_say_only_what_the_table_marks_as_its_own():
 @pytest.mark.parametrize("from_", ServerState)
 @pytest.mark.parametrize("to", ServerState)
 def test_a_transition_is_legal_for_those_whom_the_table_names(from_, to):
-    movers = {mover for mover in Mover if states.legal(from_, to, mover)}
+    movers = {mover for mover in Mover if states.is_legal_transition(from_, to, mover)}
     assert movers == states.TRANSITIONS[from_].get(to, set())
-    assert ((from_, to) in states.pairs()) == bool(movers)
+    assert ((from_, to) in states.legal_transitions()) == bool(movers)
 
 
 def test_jobs_that_have_ended_never_move_again():
@@ -118,4 +118,6 @@ def test_every_state_stands_in_its_table_and_is_reached(words, table):
     assert set(words) == set(table)
     begins = {"PENDING", "BLOCKED"} if words is JobState else {"CLAIMED"}
     assert set(words) - begins <= set().union(*table.values())
-    assert set(jobs.pairs(table)) == {(str(from_), str(to)) for from_, onward in table.items() for to in onward}
+    assert set(jobs.legal_transitions(table)) == {
+        (str(from_), str(to)) for from_, onward in table.items() for to in onward
+    }

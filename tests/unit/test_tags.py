@@ -16,11 +16,11 @@ EXPECTED = [
 
 @pytest.mark.parametrize(("action", "expected"), EXPECTED)
 def test_an_action_asks_for_the_tags_of_its_type_and_runner(action, expected):
-    assert tags.required(action, []) == expected
+    assert tags.required_tags(action, []) == expected
 
 
 def test_explicit_tags_are_asked_for_as_well_each_once():
-    assert tags.required({"type": "docker"}, ["gpu", "docker"]) == ["docker", "gpu"]
+    assert tags.required_tags({"type": "docker"}, ["gpu", "docker"]) == ["docker", "gpu"]
 
 
 def test_every_action_that_may_be_submitted_has_its_tags():

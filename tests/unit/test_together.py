@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from controlplane.core.batching import Together
+from controlplane.core.batching import GroupCommit
 from controlplane.core.threads import Threads
 
 ENOUGH = 30.0
@@ -14,7 +14,7 @@ ENOUGH = 30.0
 
 
 def together(say, patience=ENOUGH):
-    return Together(say, patience, Threads(4, "test"))
+    return GroupCommit(say, patience, Threads(4, "test"))
 
 
 async def at_once(call, numbers):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controlplane.console.presenters import words
+from controlplane.console.presenters import formatting
 
 MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 NOW = MIDNIGHT + timedelta(minutes=3)
@@ -20,14 +20,14 @@ def seen(html):
     [(MIDNIGHT, "00:00:00.000"), (MIDNIGHT - timedelta(seconds=1), "Nov 20 23:59:59"), (NOW, "00:03:00.000")],
 )
 def test_a_moment_of_another_day_says_the_day(at, said):
-    assert seen(words.moment(at, NOW)) == said
-    assert words.clock(at, NOW) == said.partition(".")[0]
+    assert seen(formatting.format_moment(at, NOW)) == said
+    assert formatting.format_time_of_day(at, NOW) == said.partition(".")[0]
 
 
 def test_a_countdown_and_an_age_say_their_moment():
-    for left in (words.left(90, NOW), words.until(NOW + timedelta(seconds=90), NOW)):
+    for left in (formatting.seconds_until(90, NOW), formatting.time_until(NOW + timedelta(seconds=90), NOW)):
         assert seen(left) == "1 min 30 s"
         assert 'datetime="2026-11-21T00:04:30+00:00" title="2026-11-21 00:04:30 UTC" data-left="90.0"' in left
-    for age in (words.age(200, NOW), words.ago(NOW - timedelta(seconds=200), NOW)):
+    for age in (formatting.seconds_since(200, NOW), formatting.time_since(NOW - timedelta(seconds=200), NOW)):
         assert seen(age) == "3 min 20 s"
         assert 'datetime="2026-11-20T23:59:40+00:00" title="2026-11-20 23:59:40 UTC" data-age="200.0"' in age

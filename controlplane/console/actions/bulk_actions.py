@@ -21,175 +21,200 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.servers import Action, actor
-from controlplane.console.selectors.filters import Filter, as_uuid
+from controlplane.console.actions.servers import OperatorAction, request_actor
+from controlplane.console.selectors.filters import Filter, parse_uuid
 from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import ACTING, HtmxRequest, View, for_readers, page, permitted, sees
+from controlplane.console.views.page import (
+    ACTING,
+    HtmxRequest,
+    View,
+    render_page,
+    require_permission,
+    require_reader,
+    sees,
+)
 from controlplane.core.problems import Problem
 from liveness.errors import ChangedSinceSeen
 
-AT_ONCE, BATCH, REFUSALS_SHOWN = 400, 200, 10
+MOST_AT_ONCE, BATCH, REFUSALS_SHOWN = 400, 200, 10
 
 
 @dataclass(frozen=True)
-class Kind:
+class Target:
     """What can be acted on: servers, jobs or executions."""
 
     noun: str
     """As in `VIEWS`: its pages are for those who may view it."""
     rows: Callable[[], QuerySet[Any]]
     filter: type[Filter]
-    decides: tuple[str, ...]
-    """The columns that an action's `may` looks at."""
+    decisive_columns: tuple[str, ...]
+    """The columns that an action's `guard` looks at."""
     every: str
     one: str
-    said: Callable[[Any], str]
+    describe_row: Callable[[Any], str]
     locks: Q = field(default_factory=Q)
     """Which of them may be locked while it is looked whether they have changed."""
     consequences: Callable[[str, list[Any]], list[Any]] = field(default=lambda name, rows: [])
     """The jobs that would move too, of those that were picked: for those who may view jobs."""
 
-    def plural(self, count: int) -> str:
+    def format_count(self, count: int) -> str:
         return f"{count:,} {self.noun}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Selection:
     """What is acted on, as the address says it."""
 
-    kind: Kind
+    target: Target
     picks: list[UUID]
     filter: Filter | None
 
     @classmethod
-    def of(cls, kind: Kind, request: HttpRequest) -> "Chosen":
+    def from_request(cls, target: Target, request: HttpRequest) -> "Selection":
         if request.GET.get("all"):
-            return cls(kind, [], kind.filter(request.GET))
-        found = (as_uuid(said) for said in request.GET.getlist("pick"))
-        return cls(kind, [pick for pick in found if pick], None)
+            return cls(target, [], target.filter(request.GET))
+        ids = (parse_uuid(text) for text in request.GET.getlist("pick"))
+        return cls(target, [pick for pick in ids if pick], None)
 
     @property
     def rows(self) -> QuerySet[Any]:
-        return self.filter.apply(self.kind.rows()) if self.filter else self.kind.rows().filter(pk__in=self.picks)
+        return (
+            self.filter.filter_rows(self.target.rows()) if self.filter else self.target.rows().filter(pk__in=self.picks)
+        )
 
     @property
     def back(self) -> str:
         if len(self.picks) == 1:
-            return reverse(self.kind.one, args=self.picks)
+            return reverse(self.target.one, args=self.picks)
         query = self.filter.query if self.filter else ""
-        return reverse(self.kind.every) + (f"?{query}" if query else "")
+        return reverse(self.target.every) + (f"?{query}" if query else "")
 
 
-def action_page(kind: Kind, action: Action) -> View:
+def build_action_page(target: Target, action: OperatorAction) -> View:
     """The page of one action."""
 
-    @for_readers(kind.noun, ACTING)
-    def view(request: HtmxRequest) -> HttpResponse:
-        permitted(request, action.permission)
-        chosen = Chosen.of(kind, request)
-        if not chosen.filter and not 0 < len(chosen.picks) <= AT_ONCE:
-            messages.error(request, f"Choose a {kind.noun} first, and at most {AT_ONCE} at once.")
-            return redirect(chosen.back)
+    @require_reader(target.noun, ACTING)
+    def show_action(request: HtmxRequest) -> HttpResponse:
+        require_permission(request, action.permission)
+        selection = Selection.from_request(target, request)
+        if not selection.filter and not 0 < len(selection.picks) <= MOST_AT_ONCE:
+            messages.error(request, f"Choose a {target.noun} first, and at most {MOST_AT_ONCE} at once.")
+            return redirect(selection.back)
         form = action.form(request.POST if request.method == "POST" else None)
         if not form.is_valid():
-            return preview(request, chosen, action, form)
-        perform = perform_batch if chosen.filter else perform_picked
-        return perform(request, chosen, action, form)
+            return show_preview(request, selection, action, form)
+        perform = perform_next_batch if selection.filter else perform_on_picked
+        return perform(request, selection, action, form)
 
-    return view
+    return show_action
 
 
-def preview(request: HtmxRequest, chosen: Chosen, action: Action, form: Any, problem: str = "") -> HttpResponse:
+def show_preview(
+    request: HtmxRequest, selection: Selection, action: OperatorAction, form: Any, problem: str = ""
+) -> HttpResponse:
     """What would happen; or, with a problem, why it did not."""
-    kind, shown = chosen.kind, {}
-    if chosen.filter:
-        counts = outlook(chosen, action)
-        until = chosen.rows.order_by("-pk").values_list("pk", flat=True).first()
+    target, shown = selection.target, {}
+    if selection.filter:
+        counts = count_outcomes(selection, action)
+        until = selection.rows.order_by("-pk").values_list("pk", flat=True).first()
         total, would = sum(counts.values()), counts[None]
         shown = {"summary": counts.most_common(), "until": until, "seen": total}
-        whom = f"{kind.plural(total)} ({chosen.filter.words or 'all there are'})"
+        subject = f"{target.format_count(total)} ({selection.filter.words or 'all there are'})"
     else:
-        rows = list(chosen.rows)
-        refusals = [(row, kind.said(row), action.refusal(row)) for row in rows]
+        rows = list(selection.rows)
+        refusals = [(row, target.describe_row(row), action.refusal_reason(row)) for row in rows]
         total, would = len(rows), sum(refusal is None for *_, refusal in refusals)
-        shown = {"rows": refusals, "consequences": sees(request, "job") and kind.consequences(action.name, rows)}
-        whom = kind.said(rows[0]) if total == 1 else kind.plural(total)
-    return confirmation(
-        request, f"{action.label}: {whom}", action, form, chosen.back, problem,
-        one=kind.one, noun=kind.noun, would=would, total=total, **shown,
+        shown = {"rows": refusals, "consequences": sees(request, "job") and target.consequences(action.name, rows)}
+        subject = target.describe_row(rows[0]) if total == 1 else target.format_count(total)
+    return render_confirmation(
+        request, f"{action.label}: {subject}", action, form, selection.back, problem,
+        one=target.one, noun=target.noun, would=would, total=total, **shown,
     )  # fmt: skip
 
 
-def confirmation(
+def render_confirmation(
     request: HtmxRequest, title: str, action: Any, form: Any, back: str, problem: str = "", **shown: Any
 ) -> HttpResponse:
     shown = {"title": title, "action": action, "form": form, "back": back, "problem": problem, **shown}
-    return page(request, "confirm", {"trail": [HOME], **shown}, status=409 if problem else 200, lives=False)
+    return render_page(request, "confirm", {"trail": [HOME], **shown}, status=409 if problem else 200, lives=False)
 
 
-def outlook(chosen: Chosen, action: Action) -> Counter[str | None]:
+def count_outcomes(selection: Selection, action: OperatorAction) -> Counter[str | None]:
     """Of how many it would be done (None), and of how many it would be refused, by why."""
-    found: Counter[str | None] = Counter()
-    for row in chosen.rows.order_by().values(*chosen.kind.decides).annotate(found=Count("pk")):
-        count = row.pop("found")
-        found[action.refusal(SimpleNamespace(**row))] += count
-    return found
+    outcomes: Counter[str | None] = Counter()
+    for row in selection.rows.order_by().values(*selection.target.decisive_columns).annotate(row_count=Count("pk")):
+        count = row.pop("row_count")
+        outcomes[action.refusal_reason(SimpleNamespace(**row))] += count
+    return outcomes
 
 
-def perform_picked(request: HtmxRequest, chosen: Chosen, action: Action, form: Any) -> HttpResponse:
+def perform_on_picked(request: HtmxRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
     """Each for itself; a 409 with the page anew when nothing was done."""
-    done, refused, names = 0, [], {row.pk: chosen.kind.said(row) for row in chosen.rows}
-    found: Any = None
+    done, refused, names = 0, [], {row.pk: selection.target.describe_row(row) for row in selection.rows}
+    result: Any = None
     for seen in request.POST.getlist("seen"):
         pk, _, state = seen.partition(" ")
-        if as_uuid(pk) not in chosen.picks:
+        if parse_uuid(pk) not in selection.picks:
             continue
         try:
-            found = perform(request, chosen.kind, action, UUID(pk), form.cleaned_data, state)
+            result = perform_action(request, selection.target, action, UUID(pk), form.cleaned_data, state)
             done += 1
         except Problem as problem:
-            refused.append(f"{names.get(UUID(pk), pk)}: {problem.detail}" if len(chosen.picks) > 1 else problem.detail)
+            refused.append(
+                f"{names.get(UUID(pk), pk)}: {problem.detail}" if len(selection.picks) > 1 else problem.detail
+            )
     if not done:
-        return preview(request, chosen, action, form, " ".join(refused[:REFUSALS_SHOWN]) or "Nothing was chosen.")
-    conclude(request, chosen.kind, action, done, refused)
-    if len(chosen.picks) == 1 and isinstance(found, UUID):
-        return redirect(chosen.kind.one, found)
-    return redirect(chosen.back)
+        return show_preview(
+            request, selection, action, form, " ".join(refused[:REFUSALS_SHOWN]) or "Nothing was chosen."
+        )
+    report_outcome(request, selection.target, action, done, refused)
+    if len(selection.picks) == 1 and isinstance(result, UUID):
+        return redirect(selection.target.one, result)
+    return redirect(selection.back)
 
 
-def perform_batch(request: HtmxRequest, chosen: Chosen, action: Action, form: Any) -> HttpResponse:
+def perform_next_batch(request: HtmxRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
     """The next of those that a filter matched when it was looked at."""
-    until, after = as_uuid(request.POST.get("until")), as_uuid(request.POST.get("after"))
-    seen, done, refused = (number(request, name) for name in ("seen", "done", "refused"))
+    until, after = parse_uuid(request.POST.get("until")), parse_uuid(request.POST.get("after"))
+    seen, done, refused = (read_number(request, name) for name in ("seen", "done", "refused"))
     if until is None:
-        return preview(request, chosen, action, form, "Look first at what would happen.")
-    rows = chosen.rows.filter(pk__lte=until).order_by("pk")
+        return show_preview(request, selection, action, form, "Look first at what would happen.")
+    rows = selection.rows.filter(pk__lte=until).order_by("pk")
     if after is None and (matched := rows.count()) > seen:
         grown = f"There were {seen:,} when you looked and there are {matched:,} now."
-        return preview(request, chosen, action, form, grown)
+        return show_preview(request, selection, action, form, grown)
     batch = list((rows.filter(pk__gt=after) if after else rows).values_list("pk", flat=True)[:BATCH])
     for pk in batch:
         try:
-            perform(request, chosen.kind, action, pk, form.cleaned_data)
+            perform_action(request, selection.target, action, pk, form.cleaned_data)
             done += 1
         except Problem:
             refused += 1
     if len(batch) < BATCH:
-        conclude(request, chosen.kind, action, done, [f"{refused:,} to which it does not apply"] if refused else [])
-        return redirect(chosen.back)
+        report_outcome(
+            request, selection.target, action, done, [f"{refused:,} to which it does not apply"] if refused else []
+        )
+        return redirect(selection.back)
     shown = {"until": until, "after": batch[-1], "seen": seen, "done": done, "refused": refused}
     title = f"{action.label}: {done + refused:,} of {seen:,}"
-    return confirmation(request, title, action, form, chosen.back, progress=True, past=done + refused, **shown)
+    return render_confirmation(
+        request, title, action, form, selection.back, progress=True, past=done + refused, **shown
+    )
 
 
-def perform(
-    request: HttpRequest, kind: Kind, action: Action, pk: UUID, said: dict[str, Any], seen: str | None = None
+def perform_action(
+    request: HttpRequest,
+    target: Target,
+    action: OperatorAction,
+    pk: UUID,
+    parameters: dict[str, Any],
+    seen: str | None = None,
 ) -> Any:
     """It, to one, with an entry in the admin's log; only if it is as it was `seen`: its state, and the attempt of a job
     that is held. What the service returns."""
-    rows = kind.rows().model._default_manager.filter(pk=pk)
+    rows = target.rows().model._default_manager.filter(pk=pk)
     # Of the others the service has transactions of its own, which must not wait for each other.
-    is_lockable = rows.filter(kind.locks).exists()
+    is_lockable = rows.filter(target.locks).exists()
     with transaction.atomic() if is_lockable else nullcontext():
         row = rows.select_for_update(no_key=True).first() if is_lockable else rows.first()
         if row is not None and seen is not None:
@@ -198,21 +223,21 @@ def perform(
                 raise ChangedSinceSeen(f"It was {state} when you looked and is {row.state} now: look again.")
             if attempt and str(row.attempt_id) != attempt:
                 raise ChangedSinceSeen("Another attempt has begun since you looked: look again.")
-        found = action.act(pk, by=actor(request), **said)
+        result = action.service(pk, by=request_actor(request), **parameters)
         user: Any = request.user
-        message = f"{action.label}: {said['note']}"
+        message = f"{action.label}: {parameters['note']}"
         LogEntry.objects.log_actions(user.pk, [row], CHANGE, message, single_object=True)
-    return found
+    return result
 
 
-def conclude(request: HttpRequest, kind: Kind, action: Action, done: int, refused: list[str]) -> None:
-    messages.success(request, f"{action.label}: done to {kind.plural(done)}.")
-    for why in refused[:REFUSALS_SHOWN]:
-        messages.warning(request, f"Not done: {why}")
+def report_outcome(request: HttpRequest, target: Target, action: OperatorAction, done: int, refused: list[str]) -> None:
+    messages.success(request, f"{action.label}: done to {target.format_count(done)}.")
+    for reason in refused[:REFUSALS_SHOWN]:
+        messages.warning(request, f"Not done: {reason}")
     if len(refused) > REFUSALS_SHOWN:
         messages.warning(request, f"Not done to {len(refused) - REFUSALS_SHOWN} more.")
 
 
-def number(request: HttpRequest, name: str) -> int:
-    said = request.POST.get(name, "0")
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 16 else 0
+def read_number(request: HttpRequest, name: str) -> int:
+    text = request.POST.get(name, "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0

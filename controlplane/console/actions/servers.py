@@ -8,7 +8,7 @@ from uuid import uuid4
 from django import forms
 from django.http import HttpRequest
 
-from controlplane.core.durations import seconds
+from controlplane.core.durations import parse_duration
 from controlplane.core.problems import Problem
 from controlplane.core.rest import clean
 from liveness.services import operations
@@ -42,28 +42,28 @@ class DrainForm(NoteForm):
 
     def clean_deadline(self) -> float | None:
         try:
-            return seconds(self.cleaned_data["deadline"] or None)
+            return parse_duration(self.cleaned_data["deadline"] or None)
         except ValueError as error:
             raise forms.ValidationError(str(error)) from None
 
 
 @dataclass(frozen=True)
-class Action:
+class OperatorAction:
     """What an operator may do to one thing: in a word, in a sentence, and as a service."""
 
     name: str
     label: str
     then: str
     permission: str
-    act: Callable[..., Any]
-    may: Callable[[Any], None]
+    service: Callable[..., Any]
+    guard: Callable[[Any], None]
     """Raises the Problem that says why it does not apply now."""
     form: type[NoteForm] = NoteForm
 
-    def refusal(self, it: Any) -> str | None:
+    def refusal_reason(self, subject: Any) -> str | None:
         """Why nothing would happen to it; None: it would."""
         try:
-            self.may(it)
+            self.guard(subject)
         except Problem as problem:
             return problem.detail
         return None
@@ -72,38 +72,40 @@ class Action:
 SERVER_ACTIONS = {
     action.name: action
     for action in (
-        Action(
+        OperatorAction(
             "cordon", "Cordon", "It gets no new work. What it holds goes on.", "liveness.cordon_server",
-            operations.cordon, operations.may_cordon,
+            operations.cordon_server, operations.ensure_may_cordon,
         ),
-        Action(
+        OperatorAction(
             "uncordon", "Uncordon", "It gets work again.", "liveness.cordon_server",
-            operations.uncordon, operations.may_uncordon,
+            operations.uncordon_server, operations.ensure_may_uncordon,
         ),
-        Action(
+        OperatorAction(
             "drain", "Drain",
             "It gets no new work, and until the deadline to finish what it holds. Then it gives back the rest.",
-            "liveness.drain_server", operations.drain, operations.may_drain, DrainForm,
+            "liveness.drain_server", operations.drain_server, operations.ensure_may_drain, DrainForm,
         ),
-        Action(
+        OperatorAction(
             "undrain", "Stop draining", "It gets work again: drain and cordon are lifted.", "liveness.drain_server",
-            operations.undrain, operations.may_undrain,
+            operations.undrain_server, operations.ensure_may_undrain,
         ),
-        Action(
+        OperatorAction(
             "disconnect", "Disconnect now",
             "It counts as lost and is told to end. Jobs that have not begun move at once, running ones by its restart "
             "strategy. It never comes back: a restart is another server.",
-            "liveness.disconnect_server", operations.disconnect, operations.may_disconnect,
+            "liveness.disconnect_server", operations.disconnect_server, operations.ensure_may_disconnect,
         ),
     )
 }  # fmt: skip
 
 
-def offered(request: HttpRequest, actions: dict[str, Action], it: Any = None) -> list[Action]:
+def list_permitted_actions(
+    request: HttpRequest, actions: dict[str, OperatorAction], subject: Any = None
+) -> list[OperatorAction]:
     """The actions that this reader may take; of one thing, those that apply to it now."""
-    mine = [action for action in actions.values() if request.user.has_perm(action.permission)]
-    return mine if it is None else [action for action in mine if action.refusal(it) is None]
+    permitted = [action for action in actions.values() if request.user.has_perm(action.permission)]
+    return permitted if subject is None else [action for action in permitted if action.refusal_reason(subject) is None]
 
 
-def actor(request: HttpRequest) -> str:
-    return operations.actor(request.user.get_username())
+def request_actor(request: HttpRequest) -> str:
+    return operations.format_actor(request.user.get_username())

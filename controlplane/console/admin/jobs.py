@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.admin.liveness import ReadOnly
-from controlplane.console.selectors.filters import as_uuid
+from controlplane.console.admin.liveness import ReadOnlyAdmin
+from controlplane.console.selectors.filters import parse_uuid
 from controlplane.core.problems import Problem
 from jobs.api.serializers.triggers import TriggerRequest
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
@@ -24,7 +24,7 @@ SLOTS_SHOWN = 20
 
 
 @admin.register(WorkerJob)
-class WorkerJobAdmin(ReadOnly):
+class WorkerJobAdmin(ReadOnlyAdmin):
     list_display = ("id", "state", "kind", "attempt_count", "resubmissions", "created_at", "finished_at", "page")
     list_filter = ("state", "kind")
     search_fields = ("id", "key")
@@ -37,7 +37,7 @@ class WorkerJobAdmin(ReadOnly):
 
 
 @admin.register(Attempt)
-class AttemptAdmin(ReadOnly):
+class AttemptAdmin(ReadOnlyAdmin):
     list_display = ("id", "job_id", "number", "server", "state", "claimed_at", "started_at", "finished_at", "reason")
     list_filter = ("state",)
     list_select_related = ("server",)
@@ -46,7 +46,7 @@ class AttemptAdmin(ReadOnly):
 
 
 @admin.register(Execution)
-class ExecutionAdmin(ReadOnly):
+class ExecutionAdmin(ReadOnlyAdmin):
     list_display = ("id", "name", "state", "trigger", "open_steps", "created_at", "finished_at")
     list_filter = ("state",)
     list_select_related = ("trigger",)
@@ -75,12 +75,12 @@ class TriggerForm(forms.ModelForm):
         }
 
     def clean(self) -> dict[str, Any]:
-        said = {name: value for name, value in self.cleaned_data.items() if value is not None}
-        checked = TriggerRequest(data={**said, "cron": said.get("cron") or None})
+        values = {name: value for name, value in self.cleaned_data.items() if value is not None}
+        checked = TriggerRequest(data={**values, "cron": values.get("cron") or None})
         if not self.errors and not checked.is_valid():
             for field, problems in checked.errors.items():
                 self.add_error(field if field in self.fields else None, json.dumps(problems, ensure_ascii=False))
-        return checked.validated_data if not self.errors else said
+        return checked.validated_data if not self.errors else values
 
 
 class SlotInline(admin.TabularInline):
@@ -121,7 +121,7 @@ class TriggerAdmin(admin.ModelAdmin):
         return [] if obj is None else [SlotInline]
 
     def save_model(self, request: HttpRequest, trigger: Trigger, form: forms.ModelForm, change: bool) -> None:
-        triggers.stored(trigger)
+        triggers.store_trigger(trigger)
 
     @admin.display(description="Schedule")
     def schedule(self, trigger: Trigger) -> str:
@@ -129,10 +129,12 @@ class TriggerAdmin(admin.ModelAdmin):
 
     @admin.action(description="Evaluate now", permissions=["evaluate"])
     def evaluate_now(self, request: HttpRequest, chosen: QuerySet[Trigger]) -> None:
-        key = as_uuid(request.POST.get("key"))
+        key = parse_uuid(request.POST.get("key"))
         for trigger in chosen:
             try:
-                triggers.evaluate(trigger.pk, f"operator:{request.user.get_username()}", str(key) if key else None)
+                triggers.evaluate_trigger(
+                    trigger.pk, f"operator:{request.user.get_username()}", str(key) if key else None
+                )
             except Problem as problem:
                 self.message_user(request, f"{trigger}: {problem.detail}", messages.ERROR)
             else:

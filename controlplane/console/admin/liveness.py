@@ -17,7 +17,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.actions.servers import SERVER_ACTIONS, Action, NoteForm, actor
+from controlplane.console.actions.servers import SERVER_ACTIONS, NoteForm, OperatorAction, request_actor
 from controlplane.core.problems import Problem
 from liveness.models import ApiToken, Brake, Instance, Server, ServerEvent
 from liveness.services import operations
@@ -25,10 +25,10 @@ from liveness.services import operations
 admin.site.site_header = admin.site.site_title = "Control plane"
 admin.site.index_title = "Administration"
 admin.site.site_url = None
-AT_ONCE = 400
+MOST_AT_ONCE = 400
 
 
-class ReadOnly(admin.ModelAdmin):
+class ReadOnlyAdmin(admin.ModelAdmin):
     """Shows rows; neither adds, changes nor deletes any."""
 
     show_full_result_count = False
@@ -47,21 +47,25 @@ class ReadOnly(admin.ModelAdmin):
         return False
 
 
-def to_its_page(action: Action) -> Any:
+def build_page_action(action: OperatorAction) -> Any:
     """An action on a selection: the page of the Instance that shows what it would do."""
 
-    def go(model: admin.ModelAdmin, request: HttpRequest, servers: models.QuerySet[Server]) -> HttpResponse:
-        chosen = list(servers.values_list("pk", flat=True)[: AT_ONCE + 1])
+    def redirect_to_page(
+        model: admin.ModelAdmin, request: HttpRequest, servers: models.QuerySet[Server]
+    ) -> HttpResponse:
+        chosen = list(servers.values_list("pk", flat=True)[: MOST_AT_ONCE + 1])
         return redirect(f"{reverse(f'instance:servers_{action.name}')}?{urlencode({'pick': chosen}, doseq=True)}")
 
-    go.__name__ = action.name
+    redirect_to_page.__name__ = action.name
     _, _, permission = action.permission.partition(".")
-    return admin.action(go, permissions=[permission.removesuffix("_server")], description=f"{action.label}…")
+    return admin.action(
+        redirect_to_page, permissions=[permission.removesuffix("_server")], description=f"{action.label}…"
+    )
 
 
 @admin.register(Server)
-class ServerAdmin(ReadOnly):
-    actions = tuple(map(to_its_page, SERVER_ACTIONS.values()))
+class ServerAdmin(ReadOnlyAdmin):
+    actions = tuple(map(build_page_action, SERVER_ACTIONS.values()))
     list_display = (
         "name", "type", "state", "cordoned_by", "drain_deadline", "cluster", "last_heartbeat_at", "created_at", "page",
     )  # fmt: skip
@@ -84,7 +88,9 @@ class ServerAdmin(ReadOnly):
         return request.user.has_perm("liveness.disconnect_server")
 
 
-def confirmation(model: ReadOnly, request: HttpRequest, form: forms.Form, shown: dict[str, Any]) -> TemplateResponse:
+def render_confirmation(
+    model: ReadOnlyAdmin, request: HttpRequest, form: forms.Form, shown: dict[str, Any]
+) -> TemplateResponse:
     """The page between the wish and the deed."""
     context = {
         **model.admin_site.each_context(request),
@@ -97,26 +103,26 @@ def confirmation(model: ReadOnly, request: HttpRequest, form: forms.Form, shown:
 
 
 @dataclass(frozen=True)
-class Step:
+class InstanceAction:
     """What an operator may do to the whole control plane."""
 
     label: str
     then: str
     permission: str
-    act: Callable[[str, str], Any]
+    service: Callable[[str, str], Any]
 
 
-STEPS = {
-    "enter": Step(
+INSTANCE_ACTIONS = {
+    "enter": InstanceAction(
         "Enter maintenance",
         "Nobody gets new work. Running work finishes, submissions queue.",
         "liveness.change_maintenance",
         operations.enter_maintenance,
     ),
-    "exit": Step(
+    "exit": InstanceAction(
         "Exit maintenance", "Work is given out again.", "liveness.change_maintenance", operations.exit_maintenance
     ),
-    "release": Step(
+    "release": InstanceAction(
         "Release the brake",
         "The silent servers that it holds are disconnected by the next liveness check.",
         "liveness.release_brake",
@@ -126,19 +132,21 @@ STEPS = {
 
 
 @admin.register(Instance)
-class InstanceAdmin(ReadOnly):
+class InstanceAdmin(ReadOnlyAdmin):
     """One page for the one row: maintenance and the brake."""
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return any(request.user.has_perm(step.permission) for step in STEPS.values())
+        return any(request.user.has_perm(action.permission) for action in INSTANCE_ACTIONS.values())
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
 
     def get_urls(self) -> list[URLPattern]:
         steps = [
-            path(f"{name}/", self.admin_site.admin_view(self.step), {"name": name}, f"liveness_instance_{name}")
-            for name in STEPS
+            path(
+                f"{name}/", self.admin_site.admin_view(self.confirm_action), {"name": name}, f"liveness_instance_{name}"
+            )
+            for name in INSTANCE_ACTIONS
         ]
         return steps + super().get_urls()
 
@@ -155,27 +163,29 @@ class InstanceAdmin(ReadOnly):
         }
         return TemplateResponse(request, "admin/liveness/instance.html", context)
 
-    def step(self, request: HttpRequest, name: str) -> HttpResponse:
+    def confirm_action(self, request: HttpRequest, name: str) -> HttpResponse:
         """Show what would happen; once confirmed with a note, do it."""
-        step = STEPS[name]
-        if not request.user.has_perm(step.permission):
-            raise PermissionDenied(f"This needs the permission {step.permission}.")
+        action = INSTANCE_ACTIONS[name]
+        if not request.user.has_perm(action.permission):
+            raise PermissionDenied(f"This needs the permission {action.permission}.")
         form = NoteForm(request.POST if request.method == "POST" else None)
         if not form.is_valid():
-            return confirmation(self, request, form, {"title": step.label, "label": step.label, "then": step.then})
+            return render_confirmation(
+                self, request, form, {"title": action.label, "label": action.label, "then": action.then}
+            )
         try:
             with transaction.atomic():
-                step.act(actor(request), form.cleaned_data["note"])
-                self.log_change(request, Instance.objects.get(), f"{step.label}: {form.cleaned_data['note']}")
+                action.service(request_actor(request), form.cleaned_data["note"])
+                self.log_change(request, Instance.objects.get(), f"{action.label}: {form.cleaned_data['note']}")
         except Problem as problem:
             messages.error(request, problem.detail)
         else:
-            messages.success(request, f"{step.label}: done.")
+            messages.success(request, f"{action.label}: done.")
         return redirect("admin:liveness_instance_changelist")
 
 
 @admin.register(ServerEvent)
-class ServerEventAdmin(ReadOnly):
+class ServerEventAdmin(ReadOnlyAdmin):
     list_display = ("at", "server_name", "action", "from_state", "to_state", "actor", "reason")
     list_filter = ("action", "to_state")
     search_fields = ("server_name", "server_id")
@@ -183,7 +193,7 @@ class ServerEventAdmin(ReadOnly):
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(ReadOnly):
+class ApiTokenAdmin(ReadOnlyAdmin):
     """Tokens are made and revoked by commands; their digests are shown nowhere."""
 
     fields = (

@@ -8,35 +8,35 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
-from controlplane.console.presenters.words import clock, duration
+from controlplane.console.presenters.formatting import describe_duration, format_time_of_day
 from liveness import states
 from liveness.states import ServerState
 
-BEATS = 60
+BEATS_SHOWN = 60
 """How many a strip shows at most."""
 CELL, WIDE, HIGH = 8, 6, 14
 """How far apart the cells of a strip are, and their size; units of its own coordinates."""
 
 
-def cells(beats: Sequence[float], interval: float, silence: float | None, most: int = BEATS) -> list[bool]:
+def build_cells(beats: Sequence[float], interval: float, silence: float | None, most: int = BEATS_SHOWN) -> list[bool]:
     """The last beats of a server, oldest first; False is one that did not come.
 
     `beats` are moments in seconds, latest first; `silence` is the time since, None when none is expected any more.
     """
     gone_by = [later - earlier for later, earlier in pairwise(beats)]
-    found: list[bool] = []
+    cells: list[bool] = []
     if silence is not None and beats:
-        found += missed(silence, interval, most)
+        cells += missed_beats(silence, interval, most)
     for seconds in [*gone_by, 0.0][: len(beats)]:
-        found.append(True)
+        cells.append(True)
         if seconds > interval:
-            found += missed(seconds, interval, most)
-        if len(found) >= most:
+            cells += missed_beats(seconds, interval, most)
+        if len(cells) >= most:
             break
-    return found[most - 1 :: -1] if len(found) > most else found[::-1]
+    return cells[most - 1 :: -1] if len(cells) > most else cells[::-1]
 
 
-def missed(seconds: float, interval: float, most: int) -> list[bool]:
+def missed_beats(seconds: float, interval: float, most: int) -> list[bool]:
     """The beats that did not come in that time."""
     return [False] * min(most, round(seconds / interval) - 1)
 
@@ -47,7 +47,7 @@ class Strip:
 
     cells: list[bool]
     is_over: bool = False
-    most: int = BEATS
+    most: int = BEATS_SHOWN
 
     @property
     def beats(self) -> str:
@@ -64,12 +64,12 @@ class Strip:
     @cached_property
     def runs(self) -> list[tuple[int, int, bool]]:
         """Where each run of cells begins, how many they are, and whether they are beats."""
-        found, x = [], (self.most - len(self.cells)) * CELL
+        runs, x = [], (self.most - len(self.cells)) * CELL
         for is_beat, run in groupby(self.cells):
             number = len(list(run))
-            found.append((x, number, is_beat))
+            runs.append((x, number, is_beat))
             x += number * CELL
-        return found
+        return runs
 
     @property
     def width(self) -> int:
@@ -80,29 +80,31 @@ class Strip:
         return self.cells.count(False)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         came = len(self.cells) - self.missed
         return f"the last {came} heartbeats, and {self.missed} that did not come" if self.cells else "no heartbeat"
 
 
-def strip_of(server: Any, beats: list[float]) -> Strip:
+def build_strip(server: Any, beats: list[float]) -> Strip:
     """A server that is gone is not expected any more, and what it beat is only history."""
-    is_over = server.state not in states.BEATING
+    is_over = server.state not in states.MAY_HEARTBEAT
     silence = None if is_over and server.state != ServerState.DISCONNECTED else server.silence
-    return Strip(cells(beats, server.heartbeat_interval, silence), is_over)
+    return Strip(build_cells(beats, server.heartbeat_interval, silence), is_over)
 
 
-def intervals(beats: Sequence[datetime], expected: float, now: datetime) -> dict[str, Any] | None:
+def summarize_intervals(beats: Sequence[datetime], expected: float, now: datetime) -> dict[str, Any] | None:
     """How regularly a server beat; `beats` are latest first. A gap is longer than two intervals."""
     between = [((later - earlier).total_seconds(), earlier) for later, earlier in pairwise(beats)]
     if not between:
         return None
     longest, after = max(between)
-    gaps = [(duration(seconds), clock(at, now)) for seconds, at in between if seconds > 2 * expected]
+    gaps = [
+        (describe_duration(seconds), format_time_of_day(at, now)) for seconds, at in between if seconds > 2 * expected
+    ]
     return {
         "count": len(between),
         "median": f"{median(seconds for seconds, _ in between):.1f}",
         "longest": f"{longest:.1f}",
-        "after": clock(after, now),
+        "after": format_time_of_day(after, now),
         "gaps": gaps[:10],
     }

@@ -10,18 +10,39 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from controlplane.console.presenters.words import duration
+from controlplane.console.presenters.formatting import describe_duration
 
 LANE, BAR, TICKS, AXIS = 76, 34, 52, 30
 """Pixels: of a lane, to the middle of its bar, to its heartbeats, and of the axis below all lanes."""
-NICE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000]
+ROUND_STEPS = [
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    172800,
+    432000,
+]
 NAME_LENGTH = 24
 WORDS_NEED = 24
 """Per cent of the width; at 360 pixels that is just enough."""
 
 
 @dataclass(frozen=True)
-class Late:
+class SupersededReport:
     """A report that was refused."""
 
     number: int
@@ -31,7 +52,7 @@ class Late:
 
 
 @dataclass(frozen=True)
-class Signs:
+class SignsOfLife:
     """What is known of a server: when it was heard, when it became DISCONNECTED, and how often it should beat."""
 
     interval: float
@@ -100,58 +121,66 @@ class Axis:
         self.span = max((end - start).total_seconds(), 1.0)
         self.end = start + timedelta(seconds=self.span)
 
-    def share(self, at: datetime) -> float:
+    def percent_at(self, at: datetime) -> float:
         return min(100.0, max(0.0, 100 * (at - self.start).total_seconds() / self.span))
 
     def x(self, at: datetime) -> str:
-        return f"{self.share(at):.2f}%"
+        return f"{self.percent_at(at):.2f}%"
 
-    def slot(self, at: datetime, interval: float) -> datetime:
+    def beat_slot(self, at: datetime, interval: float) -> datetime:
         """Where beats are denser than can be told apart, one for each place: no gap where none was."""
-        wide = stride(self.span)
+        wide = beat_resolution(self.span)
         if wide < interval:
             return at
         return self.start + timedelta(seconds=wide * ((at - self.start).total_seconds() // wide))
 
-    def bar(self, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0) -> Span:
-        width = max(least, self.share(end) - self.share(start))
-        left = min(self.share(start), 100 - width)
-        took = duration((end - start).total_seconds())
+    def build_span(self, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0) -> Span:
+        width = max(least, self.percent_at(end) - self.percent_at(start))
+        left = min(self.percent_at(start), 100 - width)
+        took = describe_duration((end - start).total_seconds())
         words = took if width > WORDS_NEED else ""
         return Span(kind, f"{left:.2f}%", f"{width:.2f}%", f"{left + width / 2:.2f}%", f"{title}: {took}", words)
 
 
-def extent(job: Any, late: Iterable[Late], now: datetime) -> tuple[datetime, datetime]:
+def drawn_period(job: Any, superseded: Iterable[SupersededReport], now: datetime) -> tuple[datetime, datetime]:
     """The time that is drawn: the job's own, and a little more where a refused report came after it."""
     end = max(job.finished_at or now, job.created_at + timedelta(seconds=1))
     limit = end + (end - job.created_at) / 4
-    return job.created_at, max([end, *(min(report.at, limit) for report in late)])
+    return job.created_at, max([end, *(min(report.at, limit) for report in superseded)])
 
 
-def chart(job: Any, attempts: Sequence[Any], late: Sequence[Late], signs: Mapping[UUID, Signs], now: datetime) -> Chart:
+def build_job_chart(
+    job: Any,
+    attempts: Sequence[Any],
+    superseded: Sequence[SupersededReport],
+    signs: Mapping[UUID, SignsOfLife],
+    now: datetime,
+) -> Chart:
     """Lanes of attempts (in order; with their servers), refused reports and signs of life by server."""
-    axis = Axis(*extent(job, late, now))
+    axis = Axis(*drawn_period(job, superseded, now))
     lanes: list[Lane] = []
     since = job.created_at
     for attempt in attempts:
-        own = [report for report in late if report.number == attempt.number]
-        lane = lane_of(attempt, len(lanes) * LANE, since, axis, own, now)
-        draw_signs(lane, attempt, signs.get(attempt.server_id), axis, own, now)
+        own = [report for report in superseded if report.number == attempt.number]
+        lane = build_lane(attempt, len(lanes) * LANE, since, axis, own, now)
+        draw_signs_of_life(lane, attempt, signs.get(attempt.server_id), axis, own, now)
         lanes.append(lane)
         since = attempt.finished_at or now
     if not attempts or (attempts[-1].finished_at and not job.finished_at):
         until = job.finished_at or now
         ended = f"{job.state}" if job.finished_at else "PENDING"
         lane = Lane(len(lanes) * LANE, "no attempt" if job.finished_at else "next attempt", "", ended)
-        lane.spans.append(axis.bar("waiting", since, until, "waiting for a worker"))
+        lane.spans.append(axis.build_span("waiting", since, until, "waiting for a worker"))
         lanes.append(lane)
     for before in lanes[:-1]:
         before.arrow = before.end is not None
     floor = len(lanes) * LANE
-    return Chart(lanes, list(grid(axis)), floor + AXIS, floor)
+    return Chart(lanes, list(build_grid(axis)), floor + AXIS, floor)
 
 
-def lane_of(attempt: Any, top: int, since: datetime, axis: Axis, late: Sequence[Late], now: datetime) -> Lane:
+def build_lane(
+    attempt: Any, top: int, since: datetime, axis: Axis, superseded: Sequence[SupersededReport], now: datetime
+) -> Lane:
     name = attempt.server.name
     short = name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
     lane = Lane(top, f"#{attempt.number} {short}", name, attempt.state)
@@ -159,58 +188,65 @@ def lane_of(attempt: Any, top: int, since: datetime, axis: Axis, late: Sequence[
         lane.progress = f"{100 * attempt.progress:.0f} %"
     until = attempt.finished_at or now
     begun = attempt.started_at or until
-    lane.spans.append(axis.bar("waiting", since, attempt.claimed_at, "waiting"))
-    lane.spans.append(axis.bar("claimed", attempt.claimed_at, begun, "claimed, its code has not begun"))
+    lane.spans.append(axis.build_span("waiting", since, attempt.claimed_at, "waiting"))
+    lane.spans.append(axis.build_span("claimed", attempt.claimed_at, begun, "claimed, its code has not begun"))
     lane.claimed = axis.x(attempt.claimed_at)
     if attempt.started_at:
-        lane.spans.append(axis.bar("running", attempt.started_at, until, "running", least=0.6))
+        lane.spans.append(axis.build_span("running", attempt.started_at, until, "running", least=0.6))
     if attempt.finished_at:
         because = f": {attempt.reason}" if attempt.reason else ""
         lane.end = Mark(attempt.state, axis.x(until), f"{attempt.state} at {until:%H:%M:%S} UTC{because}")
-        if late:
-            lane.ghost = (axis.x(until), axis.x(max(report.at for report in late)))
-    for report in late:
+        if superseded:
+            lane.ghost = (axis.x(until), axis.x(max(report.at for report in superseded)))
+    for report in superseded:
         title = f"late report refused at {report.at:%H:%M:%S} UTC: {report.event} ({report.reason})"
         lane.marks.append(Mark("late", axis.x(report.at), title))
     return lane
 
 
-def draw_signs(lane: Lane, attempt: Any, signs: Signs | None, axis: Axis, late: Sequence[Late], now: datetime) -> None:
+def draw_signs_of_life(
+    lane: Lane,
+    attempt: Any,
+    signs: SignsOfLife | None,
+    axis: Axis,
+    superseded: Sequence[SupersededReport],
+    now: datetime,
+) -> None:
     """The heartbeats of the attempt's server under its lane, hatched where they stopped."""
     if signs is None:
         return
-    until = min(axis.end, max([attempt.finished_at or now, *(report.at for report in late)]))
+    until = min(axis.end, max([attempt.finished_at or now, *(report.at for report in superseded)]))
     lost = [at for at in signs.lost if attempt.claimed_at <= at <= until]
     for at in lost:
         lane.marks.append(Mark("lost", axis.x(at), f"its server became DISCONNECTED at {at:%H:%M:%S} UTC"))
-    beats = sorted({axis.slot(at, signs.interval) for at in signs.beats if attempt.claimed_at <= at <= until})
+    beats = sorted({axis.beat_slot(at, signs.interval) for at in signs.beats if attempt.claimed_at <= at <= until})
     lane.beats = [axis.x(at) for at in beats]
     if not beats:
         # They are kept for a while only: nothing known is nothing drawn, but what DISCONNECTED tells.
         for at in lost[:1]:
             silent = max(attempt.claimed_at, at - timedelta(seconds=attempt.server.timeout))
-            lane.gaps.append(axis.bar("silent", silent, until, "no heartbeat"))
+            lane.gaps.append(axis.build_span("silent", silent, until, "no heartbeat"))
         return
-    longest = timedelta(seconds=max(3 * signs.interval, 3 * stride(axis.span)))
+    longest = timedelta(seconds=max(3 * signs.interval, 3 * beat_resolution(axis.span)))
     for before, after in zip(beats, [*beats[1:], until], strict=True):
         if after - before > longest:
-            lane.gaps.append(axis.bar("silent", before, after, "no heartbeat"))
+            lane.gaps.append(axis.build_span("silent", before, after, "no heartbeat"))
 
 
-def stride(span: float, most: int = 120) -> float:
+def beat_resolution(span: float, most: int = 120) -> float:
     """Seconds between two heartbeats that can still be told apart."""
     return max(span, 1.0) / most
 
 
-def grid(axis: Axis, most: int = 5) -> Iterable[tuple[str, str, str]]:
-    step = next((step for step in NICE if axis.span / step <= most), 86400 * math.ceil(axis.span / 86400 / most))
+def build_grid(axis: Axis, most: int = 5) -> Iterable[tuple[str, str, str]]:
+    step = next((step for step in ROUND_STEPS if axis.span / step <= most), 86400 * math.ceil(axis.span / 86400 / most))
     for number in range(int(axis.span // step) + 1):
         share = 100 * number * step / axis.span
         anchor = "start" if number == 0 else "end" if share > 94 else "middle"
-        yield f"{share:.2f}%", written(number * step), anchor
+        yield f"{share:.2f}%", format_tick(number * step), anchor
 
 
-def written(seconds: int) -> str:
+def format_tick(seconds: int) -> str:
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:g} {unit}"

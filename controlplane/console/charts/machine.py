@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.console.charts.layouts import TALL, WIDE, Layout
-from controlplane.console.presenters.words import clock, duration
+from controlplane.console.presenters.formatting import describe_duration, format_time_of_day
 from liveness import states
 from liveness.states import ServerState
 
@@ -72,31 +72,35 @@ class Drawing:
 @dataclass(frozen=True)
 class Machine:
     drawings: list[Drawing]
-    told: str
+    description: str
     """The way it came, in words."""
 
 
-def machine(server: Any, events: Iterable[Any]) -> Machine:
+def build_machine(server: Any, events: Iterable[Any]) -> Machine:
     """The machine of a server with its transitions, oldest first."""
     entered: dict[str, datetime] = {ServerState.CREATED.value: server.created_at}
     times, passed, way = Counter([ServerState.CREATED.value]), {}, [(ServerState.CREATED.value, server.created_at)]
     since = server.created_at
     for event in events:
         title = f"{event.from_state} → {event.to_state} at {event.at:%Y-%m-%d %H:%M:%S} UTC"
-        passed[key(event.from_state, event.to_state)] = said((event.at - since).total_seconds()), title
+        passed[find_edge(event.from_state, event.to_state)] = format_seconds((event.at - since).total_seconds()), title
         entered[event.to_state], since = event.at, event.at
         times[event.to_state] += 1
         way.append((event.to_state, event.at))
     when = {
-        state: clock(at, server.now) + (f" ({times[state]}×)" if times[state] > 1 else "")
+        state: format_time_of_day(at, server.now) + (f" ({times[state]}×)" if times[state] > 1 else "")
         for state, at in entered.items()
     }
     lit = {server.state: "LATE" if server.late else server.state}
-    drawings = [drawing(layout, lit, when, passed) for layout in (WIDE, TALL)]
-    return Machine(drawings, ", then ".join(f"{state} at {clock(at, server.now)}" for state, at in way[-6:]))
+    drawings = [build_drawing(layout, lit, when, passed) for layout in (WIDE, TALL)]
+    return Machine(
+        drawings, ", then ".join(f"{state} at {format_time_of_day(at, server.now)}" for state, at in way[-6:])
+    )
 
 
-def drawing(layout: Layout, lit: dict[str, str], when: dict[str, str], passed: dict[Any, tuple[str, str]]) -> Drawing:
+def build_drawing(
+    layout: Layout, lit: dict[str, str], when: dict[str, str], passed: dict[Any, tuple[str, str]]
+) -> Drawing:
     nodes = [Node(state, *place, lit.get(state, ""), when.get(state, "")) for state, place in layout.places.items()]
     ways = {**layout.ways, **{pair: way for pair, way in layout.back.items() if pair in passed}}
     edges = [
@@ -107,11 +111,11 @@ def drawing(layout: Layout, lit: dict[str, str], when: dict[str, str], passed: d
     return Drawing(layout, nodes, sorted(edges, key=lambda edge: edge.is_passed))
 
 
-def key(from_: str, to: str) -> tuple[ServerState | None, ServerState]:
+def find_edge(from_: str, to: str) -> tuple[ServerState | None, ServerState]:
     """Which of the drawn edges a transition is."""
     before, after = ServerState(from_), ServerState(to)
     return (None, after) if before in states.ALIVE and after not in states.ALIVE else (before, after)
 
 
-def said(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 9.95 else duration(seconds)
+def format_seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 9.95 else describe_duration(seconds)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from controlplane.console.charts.lanes import AXIS, Axis, Mark, Span, grid
+from controlplane.console.charts.lanes import AXIS, Axis, Mark, Span, build_grid
 from jobs import graph
 from jobs.states import JobState
 
@@ -48,19 +48,19 @@ class Graph:
     height: int
 
 
-def drawn(steps: Sequence[Any]) -> Graph:
+def build_graph(steps: Sequence[Any]) -> Graph:
     """Steps in columns: each right of all that it depends on. Those that depend on nothing shown stand at the left."""
     known = {step.step: [key for key in step.depends_on if key] for step in steps}
     known = {key: [on for on in needs if on in known] for key, needs in known.items()}
-    rank = graph.ranks(known)
+    rank = graph.step_ranks(known)
     filled: dict[int, int] = {}
     boxes = {}
     for step in steps:
         column = rank[step.step]
         row = filled[column] = filled.get(column, -1) + 1
-        boxes[step.step] = Box(step, column * COLUMN, row * ROW, short(step.step))
+        boxes[step.step] = Box(step, column * COLUMN, row * ROW, shorten_key(step.step))
     edges = [
-        Edge(curve(boxes[on], boxes[key]), boxes[on].step.state == JobState.COMPLETED)
+        Edge(draw_curve(boxes[on], boxes[key]), boxes[on].step.state == JobState.COMPLETED)
         for key, needs in known.items()
         for on in needs
     ]
@@ -69,13 +69,13 @@ def drawn(steps: Sequence[Any]) -> Graph:
     return Graph(list(boxes.values()), sorted(edges, key=lambda edge: edge.is_passed), width, height)
 
 
-def curve(before: Box, after: Box) -> str:
+def draw_curve(before: Box, after: Box) -> str:
     left, right = before.x + BOX, after.x - 4
     bend = (right - left) // 2
     return f"M{left} {before.middle}C{left + bend} {before.middle} {right - bend} {after.middle} {right} {after.middle}"
 
 
-def short(key: str, length: int = KEY_LENGTH) -> str:
+def shorten_key(key: str, length: int = KEY_LENGTH) -> str:
     return key if len(key) <= length else key[: length - 1] + "…"
 
 
@@ -102,38 +102,38 @@ class Chart:
     floor: int
 
 
-def chart(start: datetime, end: datetime, steps: Iterable[Any], now: datetime) -> Chart:
+def build_steps_chart(start: datetime, end: datetime, steps: Iterable[Any], now: datetime) -> Chart:
     """A lane for each step, with all of its attempts on it; one that has not been freed has an empty lane."""
     axis = Axis(start, end)
     lanes: list[Lane] = []
     for step in steps:
-        lane = Lane(len(lanes) * LANE, step, short(step.step, 2 * KEY_LENGTH))
-        draw(lane, step, axis, now)
+        lane = Lane(len(lanes) * LANE, step, shorten_key(step.step, 2 * KEY_LENGTH))
+        draw_step(lane, step, axis, now)
         lanes.append(lane)
     floor = len(lanes) * LANE
-    return Chart(lanes, list(grid(axis)), floor + AXIS, floor)
+    return Chart(lanes, list(build_grid(axis)), floor + AXIS, floor)
 
 
-def draw(lane: Lane, step: Any, axis: Axis, now: datetime) -> None:
+def draw_step(lane: Lane, step: Any, axis: Axis, now: datetime) -> None:
     if step.state in (JobState.BLOCKED, JobState.SKIPPED):
         return
     attempts = list(step.attempts.all())
     until = step.finished_at or now
     since = min(max(step.available_at, axis.start), attempts[0].claimed_at if attempts else until)
     if step.child_execution:
-        lane.spans.append(axis.bar("running", since, until, "its child runs", least=0.6))
+        lane.spans.append(axis.build_span("running", since, until, "its child runs", least=0.6))
     for attempt in attempts:
         over = attempt.finished_at or now
-        lane.spans.append(axis.bar("waiting", since, max(since, attempt.claimed_at), "waiting"))
-        lane.spans.append(axis.bar("claimed", attempt.claimed_at, attempt.started_at or over, "claimed"))
+        lane.spans.append(axis.build_span("waiting", since, max(since, attempt.claimed_at), "waiting"))
+        lane.spans.append(axis.build_span("claimed", attempt.claimed_at, attempt.started_at or over, "claimed"))
         if attempt.started_at:
             title = f"#{attempt.number} on {attempt.server.name}"
-            lane.spans.append(axis.bar("running", attempt.started_at, over, title, least=0.6))
+            lane.spans.append(axis.build_span("running", attempt.started_at, over, title, least=0.6))
         if attempt.finished_at:
             title = f"#{attempt.number} {attempt.state} at {over:%H:%M:%S} UTC: {attempt.reason}".rstrip(": ")
             lane.ends.append(Mark(attempt.state, axis.x(over), title))
         since = over
     if not step.child_execution and until > since and not (attempts and attempts[-1].finished_at is None):
-        lane.spans.append(axis.bar("waiting", since, until, "waiting for a worker"))
+        lane.spans.append(axis.build_span("waiting", since, until, "waiting for a worker"))
     if step.finished_at and (not attempts or attempts[-1].state != step.state):
         lane.ends.append(Mark(step.state, axis.x(step.finished_at), f"{step.state} at {step.finished_at:%H:%M:%S} UTC"))

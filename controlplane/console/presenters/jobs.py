@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from controlplane.console.presenters.words import ago
+from controlplane.console.presenters.formatting import time_since
 from jobs.states import Flag, JobState
 
-LONGEST = 80
+DESCRIPTION_LENGTH = 80
 
 
-FLAGS_SAID = {
+FLAG_DESCRIPTIONS = {
     Flag.HELD_BY_LOST_SERVER: (
         "RUNNING on a server that is lost, whose restart strategy is NEVER: fail it or resubmit it by hand",
         JobState.RUNNING,
@@ -20,29 +20,29 @@ FLAGS_SAID = {
 """Why a job stands still, and in which state such a job is."""
 
 
-def action_said(action: dict[str, Any]) -> str:
+def describe_action(action: dict[str, Any]) -> str:
     """What a job does, in a few words."""
-    what = action.get("command") or action.get("path") or action.get("name") or ""
-    words = " ".join(what) if isinstance(what, list) else str(what)
-    said = f"{action.get('type')}: {words}"
-    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
+    code = action.get("command") or action.get("path") or action.get("name") or ""
+    words = " ".join(code) if isinstance(code, list) else str(code)
+    description = f"{action.get('type')}: {words}"
+    return description if len(description) <= DESCRIPTION_LENGTH else f"{description[: DESCRIPTION_LENGTH - 1]}…"
 
 
-def job_told(job: Any) -> dict[str, Any]:
+def present_job(job: Any) -> dict[str, Any]:
     """A job as the lists show it."""
     return {
         "it": job,
-        "what": action_said(job.action),
-        "made": ago(job.created_at, job.now),
-        "finished": job.finished_at and ago(job.finished_at, job.now),
+        "what": describe_action(job.action),
+        "made": time_since(job.created_at, job.now),
+        "finished": job.finished_at and time_since(job.finished_at, job.now),
     }
 
 
-def attempt_told(attempt: Any, now: Any) -> dict[str, Any]:
+def present_attempt(attempt: Any, now: Any) -> dict[str, Any]:
     """An attempt as the server's page lists it."""
     return {
         "it": attempt,
-        "what": action_said(attempt.job.action),
-        "claimed": ago(attempt.claimed_at, now),
-        "finished": attempt.finished_at and ago(attempt.finished_at, now),
+        "what": describe_action(attempt.job.action),
+        "claimed": time_since(attempt.claimed_at, now),
+        "finished": attempt.finished_at and time_since(attempt.finished_at, now),
     }

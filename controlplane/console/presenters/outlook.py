@@ -5,29 +5,36 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.presenters.words import age, ago, duration, jobs_said, left, server_link
+from controlplane.console.presenters.formatting import (
+    count_jobs,
+    describe_duration,
+    link_to_server,
+    seconds_since,
+    seconds_until,
+    time_since,
+)
 from liveness import states
 from liveness.conf import conf
 from liveness.selectors import ENDED
 from liveness.states import RestartStrategy, ServerState, ServerType
 
 
-def drawn(server: Any) -> dict[str, Any]:
+def present_server(server: Any) -> dict[str, Any]:
     """A server as the tables show it. A silent one is never drawn as well: it is judged at this read."""
-    beats = server.state in states.BEATING
+    beats = server.state in states.MAY_HEARTBEAT
     return {
         "it": server,
-        "link": server_link(server),
+        "link": link_to_server(server),
         "type": type_words(server.type, own=server.own),
         "badge": "LATE" if server.late else server.state,
-        "since": ago(server.state_changed_at, server.now),
-        "silence": ago(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else "never",
+        "since": time_since(server.state_changed_at, server.now),
+        "silence": time_since(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else "never",
         "share": min(100, round(100 * server.silence / server.timeout)) if beats else None,
         "tone": "late" if server.late or server.silence > server.timeout else "well",
-        "due": due(server),
-        "load": load(server.metrics),
-        "timeout": duration(server.timeout),
-        "up": ago(server.created_at, server.now) if server.state in states.ALIVE else "–",
+        "due": describe_disconnection(server),
+        "load": list_loads(server.metrics),
+        "timeout": describe_duration(server.timeout),
+        "up": time_since(server.created_at, server.now) if server.state in states.ALIVE else "–",
     }
 
 
@@ -36,26 +43,26 @@ def type_words(type: str, *, own: bool) -> str:
     return type if own or type == ServerType.WORKER else f"{type}, external"
 
 
-def due(server: Any) -> SafeString | None:
+def describe_disconnection(server: Any) -> SafeString | None:
     """When a late server is DISCONNECTED."""
     if not server.late or server.state not in states.ALIVE:
         return None
     if server.overdue_in <= 0:
         return SafeString("held by the brake" if server.braked else "DISCONNECTED at the next check")
-    return format_html("DISCONNECTED in {}", left(server.overdue_in, server.now))
+    return format_html("DISCONNECTED in {}", seconds_until(server.overdue_in, server.now))
 
 
-def load(metrics: dict[str, Any]) -> list[tuple[str, int]]:
+def list_loads(metrics: dict[str, Any]) -> list[tuple[str, int]]:
     """How busy its machine is, in per cent; servers may say what they like."""
-    said = (("CPU", metrics.get("cpu_percent")), ("memory", metrics.get("memory_percent")))
-    return [(word, round(value)) for word, value in said if isinstance(value, int | float)]
+    readings = (("CPU", metrics.get("cpu_percent")), ("memory", metrics.get("memory_percent")))
+    return [(word, round(value)) for word, value in readings if isinstance(value, int | float)]
 
 
-def concern(server: Any) -> tuple[float, SafeString] | None:
+def describe_concern(server: Any) -> tuple[float, SafeString] | None:
     """What is wrong with a server, in a clause for the verdict, and in how many seconds it gets worse."""
     if server.state in ENDED or (server.state in states.ALIVE and not server.late):
         return None
-    name = server_link(server)
+    name = link_to_server(server)
     if server.state in states.ALIVE:
         due = server.overdue_in
         if server.braked and due <= 0:
@@ -63,39 +70,41 @@ def concern(server: Any) -> tuple[float, SafeString] | None:
         elif due <= 0:
             when = SafeString("DISCONNECTED at the next liveness check")
         else:
-            when = format_html("DISCONNECTED in {}", left(due, server.now))
-        then = f", {jobs_said(server.held)} {fate(server, one=server.held == 1)}" if server.held else ""
-        return due, format_html("{} silent for {}: {}{}", name, age(server.silence, server.now), when, then)
+            when = format_html("DISCONNECTED in {}", seconds_until(due, server.now))
+        then = (
+            f", {count_jobs(server.held)} {describe_fate_of_jobs(server, one=server.held == 1)}" if server.held else ""
+        )
+        return due, format_html("{} silent for {}: {}{}", name, seconds_since(server.silence, server.now), when, then)
     if server.state == ServerState.TERMINATING and server.lost_in > 0:
-        return server.lost_in, format_html("{} is TERMINATING and holds {}", name, jobs_said(server.held))
+        return server.lost_in, format_html("{} is TERMINATING and holds {}", name, count_jobs(server.held))
     if not server.held:
         return 1e9, format_html("{} is {} and holds no job", name, server.state)
     if server.moves_in is None:
-        return 1e9, format_html("{} is {} and keeps {} (NEVER)", name, server.state, jobs_said(server.held))
+        return 1e9, format_html("{} is {} and keeps {} (NEVER)", name, server.state, count_jobs(server.held))
     when = (
-        format_html("in {}", left(server.moves_in, server.now))
+        format_html("in {}", seconds_until(server.moves_in, server.now))
         if server.moves_in > 0
         else SafeString("at the next check")
     )
     moves = "moves" if server.held == 1 else "move"
-    return server.moves_in, format_html("{} is {}: {} {} {}", name, server.state, jobs_said(server.held), moves, when)
+    return server.moves_in, format_html("{} is {}: {} {} {}", name, server.state, count_jobs(server.held), moves, when)
 
 
-def fate(server: Any, *, one: bool = False) -> str:
+def describe_fate_of_jobs(server: Any, *, one: bool = False) -> str:
     """What then becomes of the running jobs, or of the one job, of a server that is lost."""
     s = "s" if one else ""
     if server.worker_task_restart_strategy == RestartStrategy.NEVER:
         return f"then stay{s} with it (restart strategy NEVER)"
     if server.worker_task_restart_strategy == RestartStrategy.IMMEDIATELY or server.type != ServerType.WORKER:
         return f"then move{s} at once"
-    return f"then wait{s} {duration(server.termination_grace_period)} for its grace period"
+    return f"then wait{s} {describe_duration(server.termination_grace_period)} for its grace period"
 
 
-def outlook(server: Any) -> list[SafeString]:
+def describe_outlook(server: Any) -> list[SafeString]:
     """What happens to a server next, when, and what follows from that; a sentence each."""
-    check = format_html("the next liveness check (every {})", duration(conf().interval))
+    check = format_html("the next liveness check (every {})", describe_duration(conf().interval))
     if server.state in states.ALIVE:
-        return alive_outlook(server, check)
+        return describe_alive_outlook(server, check)
     if server.state == ServerState.INACTIVE:
         return [SafeString("Nothing: it has ended and never comes back. A restart is another server.")]
     if server.state == ServerState.NOT_RUNNING:
@@ -104,7 +113,7 @@ def outlook(server: Any) -> list[SafeString]:
         return [
             SafeString("It finishes what it holds and says so."),
             format_html(
-                "If it does not, it counts as lost in {}, and its jobs move.", left(server.lost_in, server.now)
+                "If it does not, it counts as lost in {}, and its jobs move.", seconds_until(server.lost_in, server.now)
             ),
         ]
     if not server.held:
@@ -116,11 +125,11 @@ def outlook(server: Any) -> list[SafeString]:
             format_html("NOT_RUNNING at {}.", check),
         ]
     if server.moves_in > 0:
-        grace = duration(server.termination_grace_period)
+        grace = describe_duration(server.termination_grace_period)
         return [
             format_html(
                 "In {} its grace period of {} has passed: its running jobs move.",
-                left(server.moves_in, server.now),
+                seconds_until(server.moves_in, server.now),
                 grace,
             ),
             SafeString(gone),
@@ -128,18 +137,18 @@ def outlook(server: Any) -> list[SafeString]:
     return [format_html("What it still holds moves at {}.", check), SafeString(gone)]
 
 
-def alive_outlook(server: Any, check: SafeString) -> list[SafeString]:
+def describe_alive_outlook(server: Any, check: SafeString) -> list[SafeString]:
     if not conf().enabled:
         return [SafeString("Nothing: liveness checks are switched off, so nobody is disconnected for silence.")]
     due = server.overdue_in
-    then = f"Its running jobs {fate(server)}; claimed ones move at once."
+    then = f"Its running jobs {describe_fate_of_jobs(server)}; claimed ones move at once."
     if server.braked and due <= 0:
         first = SafeString("Nothing while the brake holds its type; it is freed when it is heard.")
     elif due <= 0:
         first = format_html("DISCONNECTED at {}, unless it is heard before.", check)
     elif server.late:
-        first = format_html("DISCONNECTED in {}, unless it is heard before.", left(due, server.now))
+        first = format_html("DISCONNECTED in {}, unless it is heard before.", seconds_until(due, server.now))
     else:
-        every, due_words = duration(server.heartbeat_interval), duration(server.timeout)
+        every, due_words = describe_duration(server.heartbeat_interval), describe_duration(server.timeout)
         first = format_html("Nothing while it beats every {}. After {} of silence: DISCONNECTED.", every, due_words)
     return [first, SafeString(then)]

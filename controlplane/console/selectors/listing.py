@@ -6,11 +6,11 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from controlplane.console.selectors.filters import Filter, Searched
-from jobs import reach
+from controlplane.console.selectors.filters import Filter, SearchFilter
+from jobs import scan_window
 
 
-class Listed(NamedTuple):
+class ListPage(NamedTuple):
     rows: list[Any]
     older: str | None
     """The link that goes on."""
@@ -18,33 +18,33 @@ class Listed(NamedTuple):
     """How much was looked through, where that was not everything; in words."""
 
 
-def listed(
-    chosen: Searched,
+def build_list_page(
+    search: SearchFilter,
     rows: QuerySet[Any],
     page: Callable[[QuerySet[Any], UUID | None, int], QuerySet[Any]],
     before: UUID | None,
     limit: int,
     noun: str = "job",
-) -> Listed:
+) -> ListPage:
     """The next `limit` of these rows that match, latest first."""
-    is_searched = chosen.chosen.keys() - {"state"}
-    matching, floor = chosen.within_reach(rows, before) if is_searched else (chosen.apply(rows), None)
-    found = list(page(matching, before, limit + 1))
-    if len(found) > limit:
-        return Listed(found[:limit], before_link(chosen, found[limit - 1].pk), "")
+    is_searched = search.chosen_values.keys() - {"state"}
+    matching, floor = search.match_in_scan_window(rows, before) if is_searched else (search.filter_rows(rows), None)
+    matches = list(page(matching, before, limit + 1))
+    if len(matches) > limit:
+        return ListPage(matches[:limit], link_to_older(search, matches[limit - 1].pk), "")
     if floor is None:
-        return Listed(found, None, "")
-    if missing := limit - len(found):
-        found += page(chosen.named(rows), floor, missing)
-    state = f"{chosen.chosen['state']} " if "state" in chosen.chosen else ""
-    number = f"{reach.LOOKED:,} more" if before else f"the newest {reach.LOOKED:,}"
-    return Listed(found, before_link(chosen, floor), f"{number} {state}{noun}s")
+        return ListPage(matches, None, "")
+    if missing := limit - len(matches):
+        matches += page(search.match_by_key_or_id(rows), floor, missing)
+    state = f"{search.chosen_values['state']} " if "state" in search.chosen_values else ""
+    number = f"{scan_window.SCAN_LIMIT:,} more" if before else f"the newest {scan_window.SCAN_LIMIT:,}"
+    return ListPage(matches, link_to_older(search, floor), f"{number} {state}{noun}s")
 
 
-def before_link(chosen: Filter, last: object) -> str:
-    return f"?{chosen.query}{'&' if chosen.query else ''}before={last}"
+def link_to_older(search: Filter, last: object) -> str:
+    return f"?{search.query}{'&' if search.query else ''}before={last}"
 
 
-def at_least(count: int, floor: object) -> str:
+def format_at_least(count: int, floor: object) -> str:
     """A number, of which no more is known if there is a floor that was counted down to."""
     return f"{count:,}" if floor is None else f"≥ {count:,}"

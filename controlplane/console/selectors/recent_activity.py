@@ -11,12 +11,12 @@ from django.db.models import Case, F, Func, IntegerField, OuterRef, Q, QuerySet,
 from django.db.models.functions import Cast, Substr
 from django.db.models.lookups import Exact
 
-from jobs import reach
+from jobs import scan_window
 from jobs.models import Attempt, LateReport
 from jobs.models.attempts import INTERRUPTED
 from liveness.models import Clock, Server, ServerEvent
 
-OF_JOB = Case(
+JOB_OF_EVENT = Case(
     When(server_id=None, server_name__startswith="job ", then=Cast(Substr("server_name", 5), UUIDField())),
     output_field=UUIDField(),
 )
@@ -26,11 +26,11 @@ NAMED = {what: Q(server_id=None, server_name__startswith=f"{what} ") for what in
 """Events of what is no server stand under its name: of whom each tells."""
 EVERYTHING = ("server", *NAMED)
 NO_NUMBER = Cast(Value(None), IntegerField())
-TOLD: dict[str, tuple[Any, ...]] = {
+COLUMNS: dict[str, tuple[Any, ...]] = {
     "transitions": (
         Case(When(IS_TRANSITION, then=Value("server")), default=Value("action")), "at", "server_id", "server_name",
-        OF_JOB, NO_NUMBER, "from_state", Case(When(IS_TRANSITION, then=F("to_state")), default=F("action")), "actor",
-        "reason",
+        JOB_OF_EVENT, NO_NUMBER, "from_state", Case(When(IS_TRANSITION, then=F("to_state")), default=F("action")),
+        "actor", "reason",
     ),
     "interruptions": (
         Value("attempt"), "finished_at", "server_id", "server__name", "job_id", "number", Value(""), "state",
@@ -47,7 +47,7 @@ NAME = Server.objects.filter(pk=OuterRef("server")).values("name")
 NAME_OF_ATTEMPTS = Attempt.objects.filter(pk=OuterRef("attempt")).values("server__name")
 
 
-class Happening(NamedTuple):
+class ActivityEntry(NamedTuple):
     """A transition of a server, an attempt that was interrupted, or a report that was refused."""
 
     kind: str
@@ -62,7 +62,7 @@ class Happening(NamedTuple):
     reason: str
 
 
-class Source(NamedTuple):
+class ActivitySource(NamedTuple):
     """Where happenings of one sort are: what an index finds, and what of it is sought."""
 
     name: str
@@ -78,36 +78,36 @@ class Source(NamedTuple):
         return self.walk.order_by(moment.desc())
 
     @property
-    def end(self) -> Subquery:
+    def end_of_scan(self) -> Subquery:
         """When the last happened of those that are looked through."""
-        return Subquery(self.latest_first.values(self.moment)[reach.LOOKED : reach.LOOKED + 1])
+        return Subquery(self.latest_first.values(self.moment)[scan_window.SCAN_LIMIT : scan_window.SCAN_LIMIT + 1])
 
-    def latest(self, limit: int, since: datetime | None) -> QuerySet[Any]:
+    def latest_entries(self, limit: int, since: datetime | None) -> QuerySet[Any]:
         within = Q(**{f"{self.moment}__gte": since}) if since else Q()
-        return self.latest_first.filter(self.sought, within).values_list(*TOLD[self.name])[:limit]
+        return self.latest_first.filter(self.sought, within).values_list(*COLUMNS[self.name])[:limit]
 
 
-def activity(
+def list_activity(
     limit: int = 20,
     kind: str = "",
     server: str = "",
     who: str = "",
     before: datetime | None = None,
     sees: Collection[str] = EVERYTHING,
-) -> tuple[list[Happening], datetime | None]:
+) -> tuple[list[ActivityEntry], datetime | None]:
     """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment, to what
     the reader `sees`; at most `limit`, latest first. And since when it was looked for, where that was not from the
     beginning."""
-    some = sources(kind, server, who, before, sees)
+    some = activity_sources(kind, server, who, before, sees)
     if not some:
         return [], None
-    ends = [source.end for source in some if source.sought]
-    found = Clock.objects.values_list(*ends).get() if ends else ()
-    since = max((end for end in found if end), default=None)
-    first, *others = (source.latest(limit, since) for source in some)
+    ends = [source.end_of_scan for source in some if source.sought]
+    scan_ends = Clock.objects.values_list(*ends).get() if ends else ()
+    since = max((end for end in scan_ends if end), default=None)
+    first, *others = (source.latest_entries(limit, since) for source in some)
     merged = first.union(*others, all=True) if others else first
-    happenings = sorted((Happening(*row) for row in merged), key=lambda happening: happening.at, reverse=True)
-    return happenings[:limit], since if len(happenings) < limit else None
+    entries = sorted((ActivityEntry(*row) for row in merged), key=lambda entry: entry.at, reverse=True)
+    return entries[:limit], since if len(entries) < limit else None
 
 
 def visible(sees: Collection[str]) -> Q:
@@ -118,7 +118,9 @@ def visible(sees: Collection[str]) -> Q:
     return reduce(or_, (named for what, named in NAMED.items() if what in sees), seen)
 
 
-def sources(kind: str, server: str, who: str, before: datetime | None, sees: Collection[str]) -> list[Source]:
+def activity_sources(
+    kind: str, server: str, who: str, before: datetime | None, sees: Collection[str]
+) -> list[ActivitySource]:
     transitions, refusals = ServerEvent.objects.order_by(), LateReport.objects.order_by()
     interruptions = Attempt.objects.filter(state__in=INTERRUPTED)
     on_server = from_server = Q()
@@ -127,19 +129,19 @@ def sources(kind: str, server: str, who: str, before: datetime | None, sees: Col
         interruptions = interruptions.filter(finished_at__lt=before)
     if server:
         transitions = transitions.filter(server_name=server)
-        attempts, are_few = reach.attempts_on(server, None)
+        attempts, are_few = scan_window.attempts_of_servers(server, None)
         if are_few:
-            interruptions = interruptions.filter(reach.any_of("pk", attempts.values("pk")))
-            refusals = refusals.filter(reach.any_of("attempt", attempts.values("pk")))
+            interruptions = interruptions.filter(scan_window.field_is_any_of("pk", attempts.values("pk")))
+            refusals = refusals.filter(scan_window.field_is_any_of("attempt", attempts.values("pk")))
         else:
             on_server, from_server = (Q(Exact(Subquery(names), server)) for names in (NAME, NAME_OF_ATTEMPTS))
     if who and who != "fence":
         refusals = refusals.none()
     is_kind = {"server": IS_TRANSITION, "action": ~IS_TRANSITION}.get(kind, Q())
     by, ended_by = (Q(actor__icontains=who), Q(ended_by__icontains=who)) if who else (Q(), Q())
-    of_servers = Source("transitions", "at", transitions, is_kind & by & visible(sees), of_one=bool(server))
-    of_attempts = Source("interruptions", "finished_at", interruptions, on_server & ended_by)
-    of_reports = Source("refusals", "at", refusals, from_server)
+    of_servers = ActivitySource("transitions", "at", transitions, is_kind & by & visible(sees), of_one=bool(server))
+    of_attempts = ActivitySource("interruptions", "finished_at", interruptions, on_server & ended_by)
+    of_reports = ActivitySource("refusals", "at", refusals, from_server)
     of_kind = {"server": of_servers, "action": of_servers, "attempt": of_attempts, "refusal": of_reports}
     some = [of_kind[kind]] if kind else [of_servers, of_attempts, of_reports]
     return some if "job" in sees else [source for source in some if source is of_servers]

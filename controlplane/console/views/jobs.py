@@ -11,16 +11,23 @@ from uuid import UUID
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 
-from controlplane.console.actions.jobs import DISMISS, JOB_ACTIONS
-from controlplane.console.actions.servers import offered
-from controlplane.console.charts.lanes import Chart, Late, Signs, chart, extent, stride
-from controlplane.console.presenters.jobs import FLAGS_SAID, action_said, job_told
-from controlplane.console.presenters.words import ago, duration, moment, until
-from controlplane.console.selectors.filters import JobFilter, as_uuid
-from controlplane.console.selectors.listing import at_least, listed
-from controlplane.console.views.not_found import HOME, unknown
-from controlplane.console.views.overview import about, counted
-from controlplane.console.views.page import HtmxRequest, for_readers, page
+from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS
+from controlplane.console.actions.servers import list_permitted_actions
+from controlplane.console.charts.lanes import (
+    Chart,
+    SignsOfLife,
+    SupersededReport,
+    beat_resolution,
+    build_job_chart,
+    drawn_period,
+)
+from controlplane.console.presenters.formatting import describe_duration, format_moment, time_since, time_until
+from controlplane.console.presenters.jobs import FLAG_DESCRIPTIONS, describe_action, present_job
+from controlplane.console.selectors.filters import JobFilter, parse_uuid
+from controlplane.console.selectors.listing import build_list_page, format_at_least
+from controlplane.console.views.not_found import HOME, show_not_found
+from controlplane.console.views.overview import format_estimate, present_job_counts
+from controlplane.console.views.page import HtmxRequest, render_page, require_reader
 from jobs import selectors
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
@@ -32,22 +39,22 @@ LINES_SHOWN, LINES_READ = 200, 1000
 PLACES_SHOWN = 50
 
 
-@for_readers("job")
-def jobs(request: HtmxRequest) -> HttpResponse:
+@require_reader("job")
+def show_jobs(request: HtmxRequest) -> HttpResponse:
     """Jobs, latest first, a page at a time; `?before=` an id goes on."""
     chosen = JobFilter(request.GET)
-    before = as_uuid(request.GET.get("before"))
-    found = listed(chosen, selectors.bare_jobs(), selectors.jobs_page, before, JOBS_A_PAGE)
+    before = parse_uuid(request.GET.get("before"))
+    listing = build_list_page(chosen, selectors.jobs_without_content(), selectors.jobs_page, before, JOBS_A_PAGE)
     wider = chosen.without_state()
     figures: dict[str, Any]
-    say: Callable[[int], str]
-    if wider.chosen:
-        matching, floor = wider.within_reach(selectors.bare_jobs(), None)
-        figures = {"counts": selectors.counts_by_state(matching), "about": []}
-        say = partial(at_least, floor=floor)
+    format_count: Callable[[int], str]
+    if wider.chosen_values:
+        matching, floor = wider.match_in_scan_window(selectors.jobs_without_content(), None)
+        figures = {"counts": selectors.job_counts_by_state(matching), "about": []}
+        format_count = partial(format_at_least, floor=floor)
     else:
-        figures = selectors.figures()
-        say = about if figures["about"] else str
+        figures = selectors.instance_figures()
+        format_count = format_estimate if figures["about"] else str
     counts = figures["counts"]
     total = sum(counts.values())
     shown = {
@@ -55,127 +62,136 @@ def jobs(request: HtmxRequest) -> HttpResponse:
         "trail": [HOME],
         "filter": chosen,
         "filters": "jobs",
-        "by_state": counted(figures, chosen, say if wider.chosen else str),
-        "total": say(total),
-        "matching": say(counts.get(chosen.chosen["state"], 0) if "state" in chosen.chosen else total),
-        "any": total or chosen.chosen,
+        "by_state": present_job_counts(figures, chosen, format_count if wider.chosen_values else str),
+        "total": format_count(total),
+        "matching": format_count(
+            counts.get(chosen.chosen_values["state"], 0) if "state" in chosen.chosen_values else total
+        ),
+        "any": total or chosen.chosen_values,
         "all_states": f"{reverse('instance:jobs')}?{wider.query}",
         "before": before,
-        "older": found.older,
-        "searched": found.searched,
-        "jobs": [job_told(job) for job in found.rows],
-        "actions": offered(request, JOB_ACTIONS),
+        "older": listing.older,
+        "searched": listing.searched,
+        "jobs": [present_job(job) for job in listing.rows],
+        "actions": list_permitted_actions(request, JOB_ACTIONS),
         "folder": "jobs",
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
-    return page(request, "jobs", shown)
+    return render_page(request, "jobs", shown)
 
 
-@for_readers("job")
-def job(request: HtmxRequest, job: UUID) -> HttpResponse:
+@require_reader("job")
+def show_job(request: HtmxRequest, job: UUID) -> HttpResponse:
     """One job: its attempts as lanes, the same as a table, why it waits, and what went in and came out."""
-    found: Any = selectors.told(job, LINES_SHOWN)
-    if found is None:
-        return unknown(request, "job")
-    placed = placement(found)
+    details: Any = selectors.job_details(job, LINES_SHOWN)
+    if details is None:
+        return show_not_found(request, "job")
+    placed = present_placement(details)
     if placed is None:
-        selectors.with_flags([found])
-    late = [Late(row["number"], datetime.fromisoformat(row["at"]), row["event"], row["reason"]) for row in found.late]
+        selectors.jobs_with_flags([details])
+    superseded = [
+        SupersededReport(row["number"], datetime.fromisoformat(row["at"]), row["event"], row["reason"])
+        for row in details.late
+    ]
     shown = {
-        "title": f"Job {str(found.pk)[-12:]}",
+        "title": f"Job {str(details.pk)[-12:]}",
         "trail": [HOME, ("Jobs", "instance:jobs")],
-        "job": found,
-        "what": action_said(found.action),
-        "made": ago(found.created_at, found.now),
-        "finished": found.finished_at and ago(found.finished_at, found.now),
-        "chart": lanes(found, late),
-        "timeline": [(entry, moment(entry["at"], found.now)) for entry in selectors.timeline(found)],
-        "reports": [(row, moment(report.at, found.now)) for row, report in zip(found.late, late, strict=True)],
-        "flags": [FLAGS_SAID[Flag(flag)][0] for flag in found.flags],
-        "placement": placed,
-        "holder": next((attempt for attempt in found.attempts.all() if attempt.finished_at is None), None),
-        "actions": [
-            *(("jobs", action) for action in offered(request, JOB_ACTIONS, found)),
-            *(("quarantine", action) for action in offered(request, DISMISS, found)),
+        "job": details,
+        "what": describe_action(details.action),
+        "made": time_since(details.created_at, details.now),
+        "finished": details.finished_at and time_since(details.finished_at, details.now),
+        "chart": build_lanes(details, superseded),
+        "timeline": [(entry, format_moment(entry["at"], details.now)) for entry in selectors.job_timeline(details)],
+        "reports": [
+            (row, format_moment(report.at, details.now))
+            for row, report in zip(details.late, superseded, strict=True)
         ],
-        "lines": found.log or [],
+        "flags": [FLAG_DESCRIPTIONS[Flag(flag)][0] for flag in details.flags],
+        "placement": placed,
+        "holder": next((attempt for attempt in details.attempts.all() if attempt.finished_at is None), None),
+        "actions": [
+            *(("jobs", action) for action in list_permitted_actions(request, JOB_ACTIONS, details)),
+            *(("quarantine", action) for action in list_permitted_actions(request, DISMISS_ACTION, details)),
+        ],
+        "lines": details.log or [],
         "lines_shown": LINES_SHOWN,
         "texts": [
-            (name, text(value), size(value))
+            (name, format_json(value), count_left_out(value))
             for name, value in (
-                ("Error", found.error), ("Output", found.output), ("Action", found.action), ("Payload", found.payload),
+                ("Error", details.error), ("Output", details.output), ("Action", details.action),
+                ("Payload", details.payload),
             )
             if value is not None
         ],
     }  # fmt: skip
-    return page(request, "job", shown)
+    return render_page(request, "job", shown)
 
 
-def given_up(job: Any) -> str | None:
+def describe_give_up(job: Any) -> str | None:
     """After how long a job that nobody may run is FAILED."""
     after = conf().unmatched_after
-    return None if after is None or job.unmatched == Unmatched.WAIT or job.flags else duration(after)
+    return None if after is None or job.unmatched == Unmatched.WAIT or job.flags else describe_duration(after)
 
 
-def placement(job: Any) -> dict[str, Any] | None:
+def present_placement(job: Any) -> dict[str, Any] | None:
     """Why a waiting job waits: who may have it, and what rules out the others that run such jobs at all."""
     if job.state != JobState.PENDING:
         return None
     try:
-        found = selectors.placement(job.pk, None)
+        candidates = selectors.job_placement(job.pk, None)
     except JobNotWaiting:  # it was claimed meanwhile
         return None
-    job.flags = found["flags"]
-    ruled_out = [row for row in found["ruled_out"] if row["filter"] != "type"]
-    begins = found["waiting_for"] and found["waiting_for"]["until"]
+    job.flags = candidates["flags"]
+    ruled_out = [row for row in candidates["ruled_out"] if row["filter"] != "type"]
+    begins = candidates["waiting_for"] and candidates["waiting_for"]["until"]
     return {
-        "eligible": found["eligible"][:PLACES_SHOWN],
+        "eligible": candidates["eligible"][:PLACES_SHOWN],
         "ruled_out": ruled_out[:PLACES_SHOWN],
         "counts": Counter(row["filter"] for row in ruled_out).most_common(),
         "left_out": max(0, len(ruled_out) - PLACES_SHOWN),
-        "of_other_type": len(found["ruled_out"]) - len(ruled_out),
-        "until": begins and until(begins, job.now),
-        "stops_on": found["waiting_for"] and found["waiting_for"].get("server"),
-        "given_up": given_up(job) if not found["eligible"] else None,
-        "expires": job.good_until and until(job.good_until, job.now),
+        "of_other_type": len(candidates["ruled_out"]) - len(ruled_out),
+        "until": begins and time_until(begins, job.now),
+        "stops_on": candidates["waiting_for"] and candidates["waiting_for"].get("server"),
+        "given_up": describe_give_up(job) if not candidates["eligible"] else None,
+        "expires": job.good_until and time_until(job.good_until, job.now),
     }
 
 
-@for_readers("job")
-def job_logs(request: HtmxRequest, job: UUID) -> Any:
+@require_reader("job")
+def stream_job_logs(request: HtmxRequest, job: UUID) -> Any:
     """All that a job's code wrote, as a text."""
-    if not selectors.bare_jobs().filter(pk=job).exists():
-        return unknown(request, "job")
-    return StreamingHttpResponse(written(job), content_type="text/plain; charset=utf-8")
+    if not selectors.jobs_without_content().filter(pk=job).exists():
+        return show_not_found(request, "job")
+    return StreamingHttpResponse(format_log_lines(job), content_type="text/plain; charset=utf-8")
 
 
-def written(job: UUID) -> Iterator[str]:
+def format_log_lines(job: UUID) -> Iterator[str]:
     """Every line of a job: when, of which attempt, from which stream."""
     after = 0
-    while rows := selectors.log_page(job, after, LINES_READ):
+    while rows := selectors.job_log_page(job, after, LINES_READ):
         for row in rows:
             stream = {"STDOUT": "out", "STDERR": "err"}[row.stream]
             yield f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ} #{row.attempt} {stream} {row.line}\n"
         after = rows[-1].id
 
 
-def lanes(job: Any, late: list[Late]) -> Chart:
+def build_lanes(job: Any, superseded: list[SupersededReport]) -> Chart:
     """The chart of a job's attempts."""
     attempts = list(job.attempts.all())
-    start, end = extent(job, late, job.now)
-    signs = {attempt.server_id: Signs(attempt.server.heartbeat_interval) for attempt in attempts}
+    start, end = drawn_period(job, superseded, job.now)
+    signs = {attempt.server_id: SignsOfLife(attempt.server.heartbeat_interval) for attempt in attempts}
     known: Iterable[Any] = ()
     if signs:
-        known = liveness.signs(list(signs), start, end, stride((end - start).total_seconds()))
+        known = liveness.signs_of_life(list(signs), start, end, beat_resolution((end - start).total_seconds()))
     for server, what, at in known:
         (signs[server].beats if what == "beat" else signs[server].lost).append(at)
-    return chart(job, attempts, late, signs, job.now)
+    return build_job_chart(job, attempts, superseded, signs, job.now)
 
 
-def text(value: Any) -> str:
+def format_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)[:TEXT_SHOWN]
 
 
-def size(value: Any) -> int:
+def count_left_out(value: Any) -> int:
     """How many characters were left out."""
     return max(0, len(json.dumps(value, indent=2, ensure_ascii=False)) - TEXT_SHOWN)

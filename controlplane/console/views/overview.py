@@ -9,139 +9,144 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from controlplane.console.charts.heartbeats import BEATS, strip_of
-from controlplane.console.presenters.jobs import FLAGS_SAID
-from controlplane.console.presenters.outlook import concern, drawn, type_words
-from controlplane.console.presenters.words import age, ago, jobs_said
+from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip
+from controlplane.console.presenters.formatting import count_jobs, seconds_since, time_since
+from controlplane.console.presenters.jobs import FLAG_DESCRIPTIONS
+from controlplane.console.presenters.outlook import describe_concern, present_server, type_words
 from controlplane.console.selectors.filters import JobFilter
-from controlplane.console.selectors.recent_activity import activity
-from controlplane.console.views.page import HtmxRequest, for_readers, page, viewable
+from controlplane.console.selectors.recent_activity import list_activity
+from controlplane.console.views.page import HtmxRequest, render_page, require_reader, viewable
 from jobs import selectors
 from jobs.states import Flag, JobState
 from liveness import selectors as liveness
 from liveness.conf import conf
 from liveness.states import ServerState, ServerType
 
-SERVERS_SHOWN, HAPPENINGS_SHOWN = 12, 12
+SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12
 """Rows, those that need attention first: of the others the tiles tell the number, and the page of servers all."""
 
 
-@for_readers()
-def overview(request: HtmxRequest) -> HttpResponse:
+@require_reader()
+def show_overview(request: HtmxRequest) -> HttpResponse:
     """What is there, in one sentence and in full, of what its reader may view."""
     sees = viewable(request.user)
-    figures = selectors.figures()
+    figures = selectors.instance_figures()
     if "job" not in sees:
         figures |= {"counts": {}, "flags": {}, "waiting": None}
     shown = {
         "title": "Instance",
-        "check": check_told(figures["check_age"], figures["now"]),
-        "by_state": counted(figures),
-        "waiting": None if figures["waiting"] is None else age(figures["waiting"], figures["now"]),
-        "activity": [(row, ago(row.at, figures["now"])) for row in activity(HAPPENINGS_SHOWN, sees=sees)[0]],
+        "check": present_check(figures["check_age"], figures["now"]),
+        "by_state": present_job_counts(figures),
+        "waiting": None if figures["waiting"] is None else seconds_since(figures["waiting"], figures["now"]),
+        "activity": [(row, time_since(row.at, figures["now"])) for row in list_activity(ENTRIES_SHOWN, sees=sees)[0]],
         "has_jobs": bool(figures["counts"]),
         "brakes": figures["brakes"] or [],
-        "flags": [flag_told(flag, count) for flag, count in figures["flags"].items() if count],
+        "flags": [present_flag(flag, count) for flag, count in figures["flags"].items() if count],
         "maintenance": figures["maintenance"],
         "witnessed": figures["witnessed"],
-        "unwritten": figures["unwritten"] or [],
+        "unwritten": figures["rows_left_out"] or [],
         "url": request.build_absolute_uri("/").rstrip("/"),
         **(of_servers(figures) if "server" in sees else {}),
     }
-    return page(request, "overview", shown)
+    return render_page(request, "overview", shown)
 
 
 def of_servers(figures: dict[str, Any]) -> dict[str, Any]:
     """What the first page tells of servers: the verdict, their number by type, those that need attention and others."""
-    by_type = list(liveness.present_by_type())
-    servers = list(liveness.with_beats(selectors.instance(SERVERS_SHOWN, ended=1), BEATS))
+    by_type = list(liveness.server_counts_by_type())
+    servers = list(liveness.servers_with_beats(selectors.instance_servers(SERVERS_SHOWN, ended=1), BEATS_SHOWN))
     present = sum(row["present"] for row in by_type)
     running = [server for server in servers if server.state != ServerState.INACTIVE]
-    worries = {server.pk: worry for server in running if (worry := concern(server))}
+    worries = {server.pk: worry for server in running if (worry := describe_concern(server))}
     worried = sorted((server for server in running if server.pk in worries), key=lambda it: worries[it.pk][0])
     needing = sum(row["present"] - row["well"] for row in by_type)
     return {
-        "verdict": verdict(by_type, servers, sorted(worries.values(), key=lambda worry: worry[0]), figures),
+        "verdict": build_verdict(by_type, servers, sorted(worries.values(), key=lambda worry: worry[0]), figures),
         "by_type": [
-            {**row, "words": type_words(row["type"], own=row["is_own"]), "url": servers_url(row)} for row in by_type
+            {**row, "words": type_words(row["type"], own=row["is_own"]), "url": build_servers_url(row)}
+            for row in by_type
         ],
-        "attention": [listed(server) for server in worried],
+        "attention": [present_listed_server(server) for server in worried],
         "attention_left_out": max(0, needing - len(worried)),
-        "servers": [listed(server) for server in running if server.pk not in worries],
+        "servers": [present_listed_server(server) for server in running if server.pk not in worries],
         "present": present,
         "left_out": present - sum(server.state not in liveness.ENDED for server in running),
         "has_workers": any(row["type"] == ServerType.WORKER for row in [*by_type, *map(vars, servers)]),
     }
 
 
-def flag_told(flag: str, count: int) -> dict[str, Any]:
+def present_flag(flag: str, count: int) -> dict[str, Any]:
     """How many jobs stand still, why, and where to find them."""
-    said, state = FLAGS_SAID[Flag(flag)]
-    jobs = f"{count}{'+' if count >= selectors.COUNTED else ''} job{'' if count == 1 else 's'}"
+    description, state = FLAG_DESCRIPTIONS[Flag(flag)]
+    jobs = f"{count}{'+' if count >= selectors.COUNT_LIMIT else ''} job{'' if count == 1 else 's'}"
     return {
         "flag": flag,
         "jobs": jobs,
-        "said": said,
+        "said": description,
         "url": f"{reverse('instance:jobs')}?{urlencode({'state': state})}",
     }
 
 
-def listed(server: Any) -> dict[str, Any]:
+def present_listed_server(server: Any) -> dict[str, Any]:
     """A server with its `beats` as the tables show it."""
-    return {**drawn(server), "strip": strip_of(server, server.beats)}
+    return {**present_server(server), "strip": build_strip(server, server.beats)}
 
 
-def servers_url(row: dict[str, Any]) -> str:
+def build_servers_url(row: dict[str, Any]) -> str:
     return f"{reverse('instance:servers')}?{urlencode({'cluster': row['cluster'], 'type': row['type']})}"
 
 
-def check_told(seconds: float | None, now: Any) -> dict[str, Any]:
+def present_check(seconds: float | None, now: Any) -> dict[str, Any]:
     """The age of the last liveness check, and whether it is too old."""
     late = seconds is None or seconds > 3 * conf().interval
-    return {"age": None if seconds is None else age(seconds, now), "late": late, "interval": f"{conf().interval:g}"}
+    return {
+        "age": None if seconds is None else seconds_since(seconds, now),
+        "late": late,
+        "interval": f"{conf().interval:g}",
+    }
 
 
-def verdict(
+def build_verdict(
     by_type: list[dict[str, Any]], servers: list[Any], worries: list[Any], figures: dict[str, Any]
 ) -> dict[str, Any]:
     """How it stands, in plain words, what gets worse next first; and how loud to say it."""
     if not servers:
         return {"tone": "empty", "said": [SafeString("No server has registered yet.")]}
     well, present = sum(row["well"] for row in by_type), sum(row["present"] for row in by_type)
-    servers_said = "server" if present == 1 else "servers"
-    head = f"{well} of {present} {servers_said} alive." if present else "No server is running: all have ended."
-    said = [format_html("{}", head)]
-    check = check_told(figures["check_age"], figures["now"])
+    noun = "server" if present == 1 else "servers"
+    head = f"{well} of {present} {noun} alive." if present else "No server is running: all have ended."
+    sentences = [format_html("{}", head)]
+    check = present_check(figures["check_age"], figures["now"])
     if check["age"] is None:
-        said.append(SafeString("The liveness check has never run: nobody notices a lost server."))
+        sentences.append(SafeString("The liveness check has never run: nobody notices a lost server."))
     elif check["late"]:
-        said.append(format_html("The last liveness check was {} ago: nobody notices a lost server.", check["age"]))
+        sentences.append(format_html("The last liveness check was {} ago: nobody notices a lost server.", check["age"]))
     if worries:
-        said.append(format_html("{}.", format_html_join("; ", "{}", ((text,) for _, text in worries[:3]))))
+        sentences.append(format_html("{}.", format_html_join("; ", "{}", ((text,) for _, text in worries[:3]))))
     if (more := present - well - len(worries[:3])) > 0:
-        said.append(format_html("{} more {} attention.", more, "needs" if more == 1 else "need"))
+        sentences.append(format_html("{} more {} attention.", more, "needs" if more == 1 else "need"))
     waits = figures["counts"].get(JobState.PENDING, 0)
     idle = waits and not any(row["takes_work"] for row in by_type if row["type"] == ServerType.WORKER)
     if idle:
         verb = "waits" if waits == 1 else "wait"
-        said.append(format_html("{} {} and no worker takes work.", jobs_said(waits), verb))
-    if len(said) == 1 and present:
-        said.append(SafeString("Every heartbeat is fresh."))
+        sentences.append(format_html("{} {} and no worker takes work.", count_jobs(waits), verb))
+    if len(sentences) == 1 and present:
+        sentences.append(SafeString("Every heartbeat is fresh."))
     bad = check["late"] or idle or any(row["lost"] for row in by_type)
-    return {"tone": "bad" if bad else "worry" if worries or not present else "well", "said": said}
+    return {"tone": "bad" if bad else "worry" if worries or not present else "well", "said": sentences}
 
 
-def counted(
-    figures: dict[str, Any], chosen: JobFilter | None = None, say: Callable[[int], str] = str
+def present_job_counts(
+    figures: dict[str, Any], chosen: JobFilter | None = None, format_count: Callable[[int], str] = str
 ) -> list[dict[str, Any]]:
     """Each state of jobs with its number, as a link that filters by it and keeps what else is filtered by."""
-    at, others = reverse("instance:jobs"), {**chosen.chosen} if chosen else {}
+    at, others = reverse("instance:jobs"), {**chosen.chosen_values} if chosen else {}
     present = others.pop("state", None)
     return [
         {
             "state": state,
             "count": (count := figures["counts"].get(state, 0)),
-            "said": about(count) if state in figures["about"] else say(count),
+            "said": format_estimate(count) if state in figures["about"] else format_count(count),
             "url": f"{at}?{urlencode({**others, 'state': state})}",
             "chosen": state == present,
         }
@@ -149,6 +154,6 @@ def counted(
     ]
 
 
-def about(count: int) -> str:
+def format_estimate(count: int) -> str:
     """A number of which no more is known than its first two digits."""
     return f"≈ {float(f'{count:.2g}'):,.0f}"

@@ -17,7 +17,7 @@ from jobs.permissions import VIEWS
 from liveness.conf import conf
 
 View = Callable[..., HttpResponse]
-POLLS = {"1": "every second", "3": "every 3 s", "10": "every 10 s", "0": "off"}
+POLL_INTERVALS = {"1": "every second", "3": "every 3 s", "10": "every 10 s", "0": "off"}
 YEAR = 365 * 86400
 READING, ACTING = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
@@ -32,7 +32,7 @@ class HtmxRequest(HttpRequest):
     htmx: HtmxDetails
 
 
-def permitted(request: HttpRequest, permission: str) -> None:
+def require_permission(request: HttpRequest, permission: str) -> None:
     """Raises PermissionDenied."""
     if not request.user.has_perm(permission):
         raise PermissionDenied(f"This needs the permission {permission}.")
@@ -48,32 +48,34 @@ def viewable(user: Any) -> frozenset[str]:
     return frozenset(what for what, permission in VIEWS.items() if user.has_perm(permission))
 
 
-def for_readers(what: str | None = None, methods: tuple[str, ...] = READING) -> Callable[[View], View]:
+def require_reader(what: str | None = None, methods: tuple[str, ...] = READING) -> Callable[[View], View]:
     """A page of the admin for staff who may view what it shows; where that is None, for whoever may view anything."""
 
     def guarded(view: View) -> View:
         @wraps(view)
-        def judged(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def show_to_reader(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             if what:
-                permitted(request, VIEWS[what])
+                require_permission(request, VIEWS[what])
             elif not viewable(request.user):
                 raise PermissionDenied(f"This needs one of the permissions {', '.join(VIEWS.values())}.")
             return answer(request, *args, **kwargs)
 
         answer = require_http_methods(methods)(view)
-        return admin.site.admin_view(judged)
+        return admin.site.admin_view(show_to_reader)
 
     return guarded
 
 
-def page(request: HtmxRequest, name: str, shown: dict[str, Any], status: int = 200, lives: bool = True) -> HttpResponse:
+def render_page(
+    request: HtmxRequest, name: str, shown: dict[str, Any], status: int = 200, lives: bool = True
+) -> HttpResponse:
     """The page, or for a poll only the part of it that lives."""
     live = f"admin/instance/_{name}.html"
     sees = viewable(request.user)
     shown = {"sees": sees, **shown}
     if request.htmx and lives:
         return render(request, live, shown, status=status)
-    poll = poll_of(request)
+    poll = poll_interval(request)
     context = {
         **admin.site.each_context(request),
         "is_nav_sidebar_enabled": False,  # these pages have tabs of their own, and all of the width
@@ -81,28 +83,28 @@ def page(request: HtmxRequest, name: str, shown: dict[str, Any], status: int = 2
         "tabs": [(tab, tab.capitalize()) for tab, what in TABS.items() if what is None or what in sees],
         "lives": lives and status == 200,
         "poll": poll,
-        "polls": POLLS.items(),
+        "polls": POLL_INTERVALS.items(),
         "stale_after": max(3 * conf().interval, 3 * int(poll)),
         **shown,
     }
     return render(request, "admin/instance/base.html", context, status=status)
 
 
-def poll_of(request: HttpRequest) -> str:
+def poll_interval(request: HttpRequest) -> str:
     """How often this reader's pages ask anew, in seconds; kept by his browser, for each user of it."""
     chosen = request.COOKIES.get(f"poll-{request.user.pk}", "")
-    return chosen if chosen in POLLS else "3"
+    return chosen if chosen in POLL_INTERVALS else "3"
 
 
-@for_readers(methods=("POST",))
-def choose_poll(request: HttpRequest) -> HttpResponse:
+@require_reader(methods=("POST",))
+def choose_poll_interval(request: HttpRequest) -> HttpResponse:
     """`POST poll/`: how often pages ask anew, from now on."""
     back = request.POST.get("back", "")
     if not url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure()):
         back = reverse("instance:overview")
     answer = HttpResponseRedirect(back)
     chosen = request.POST.get("every", "")
-    if chosen in POLLS:
+    if chosen in POLL_INTERVALS:
         answer.set_cookie(
             f"poll-{request.user.pk}", chosen, max_age=YEAR, samesite="Lax", secure=request.is_secure(), httponly=True
         )

@@ -11,38 +11,38 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from controlplane.console.actions.bulk_actions import confirmation, number
-from controlplane.console.actions.servers import NoteForm, actor
-from controlplane.console.presenters.words import counted
+from controlplane.console.actions.bulk_actions import read_number, render_confirmation
+from controlplane.console.actions.servers import NoteForm, request_actor
+from controlplane.console.presenters.formatting import counting_time
 from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import ACTING, HtmxRequest, for_readers, page, permitted
+from controlplane.console.views.page import ACTING, HtmxRequest, render_page, require_permission, require_reader
 from jobs.conf import conf
 from jobs.services import sweep
 from jobs.states import AttemptState
 from liveness import selectors as liveness
 
 PERMISSION = "jobs.recover_workerjob"
-LONGEST = 366 * 86400
+LONGEST_SILENCE = 366 * 86400
 
 
 @dataclass(frozen=True)
-class ByHand:
+class ManualRecovery:
     name: str
     label: str
     then: str
     state: AttemptState
-    act: Callable[..., int]
+    service: Callable[..., int]
 
 
-BY_HAND = {
+MANUAL_RECOVERIES = {
     way.name: way
     for way in (
-        ByHand(
+        ManualRecovery(
             "requeue-stale-claimed", "Requeue stale claims",
             "Each is taken from its worker and waits again; it counts as no loss, since its code never began.",
             AttemptState.CLAIMED, sweep.requeue_stale_claimed,
         ),
-        ByHand(
+        ManualRecovery(
             "fail-stale-running", "Fail stale runners",
             "Each attempt and its job are FAILED with WORKER_CRASHED, whatever the job says of lost workers. They are "
             "found in quarantine.",
@@ -53,11 +53,11 @@ BY_HAND = {
 
 
 class Thresholds(forms.Form):
-    claimed = forms.FloatField(min_value=0, max_value=LONGEST, label="claimed, silent for (s)")
-    running = forms.FloatField(min_value=0, max_value=LONGEST, label="running, silent for (s)")
+    claimed = forms.FloatField(min_value=0, max_value=LONGEST_SILENCE, label="claimed, silent for (s)")
+    running = forms.FloatField(min_value=0, max_value=LONGEST_SILENCE, label="running, silent for (s)")
 
     @classmethod
-    def asked(cls, request: HttpRequest) -> "Thresholds":
+    def from_request(cls, request: HttpRequest) -> "Thresholds":
         """As asked for; what the sweep goes by where nothing is said."""
         usual = {"claimed": conf().claimed_stale_after, "running": conf().running_stale_after}
         form = cls({**usual, **{name: value for name, value in request.GET.items() if name in usual and value}})
@@ -65,64 +65,66 @@ class Thresholds(forms.Form):
         return form
 
 
-@for_readers("job")
-def stale(request: HtmxRequest) -> HttpResponse:
+@require_reader("job")
+def show_stale_attempts(request: HtmxRequest) -> HttpResponse:
     """The live attempts without a sign of life for longer than the thresholds, the most silent first."""
-    form = Thresholds.asked(request)
-    found: list[Any] = []
-    ways = []
+    form = Thresholds.from_request(request)
+    rows: list[Any] = []
+    recoveries = []
     if form.is_valid():
-        said = form.cleaned_data
-        found = sweep.stale(said["claimed"], said["running"])
-        for way in BY_HAND.values():
-            older_than = said[way.state.lower()]
-            count = sweep.count_stale(older_than).get(way.state, 0)
-            url = f"{reverse('instance:by_hand', args=[way.name])}?older_than={older_than:g}"
-            ways.append({"way": way, "count": count, "older_than": f"{older_than:g}", "url": url})
+        thresholds = form.cleaned_data
+        rows = sweep.list_stale_attempts(thresholds["claimed"], thresholds["running"])
+        for recovery in MANUAL_RECOVERIES.values():
+            older_than = thresholds[recovery.state.lower()]
+            count = sweep.count_stale_attempts(older_than).get(recovery.state, 0)
+            url = f"{reverse('instance:by_hand', args=[recovery.name])}?older_than={older_than:g}"
+            recoveries.append({"way": recovery, "count": count, "older_than": f"{older_than:g}", "url": url})
     shown = {
         "title": "Recovery by hand",
         "trail": [HOME],
         "filter": form,
         "filters": "recovery",
-        "ways": ways,
-        "found": [{"it": row, "silence": counted(row.heard_at, "age", row.silence)} for row in found],
+        "ways": recoveries,
+        "found": [{"it": row, "silence": counting_time(row.last_sign_at, "age", row.silence)} for row in rows],
         "may": request.user.has_perm(PERMISSION),
         "sweep": conf().sweep_interval,
-        "unwritten": liveness.unwritten(),
+        "unwritten": liveness.rows_left_out(),
     }
-    return page(request, "recovery", shown)
+    return render_page(request, "recovery", shown)
 
 
-@for_readers("job", ACTING)
-def by_hand(request: HtmxRequest, name: str) -> HttpResponse:
+@require_reader("job", ACTING)
+def show_manual_recovery(request: HtmxRequest, name: str) -> HttpResponse:
     """One of the two: with a look at how many (GET), and a note (POST)."""
-    if name not in BY_HAND:
+    if name not in MANUAL_RECOVERIES:
         raise Http404(f"There is no {name}.")
-    permitted(request, PERMISSION)
-    way = BY_HAND[name]
-    asked = Thresholds({"claimed": request.GET.get("older_than"), "running": request.GET.get("older_than")})
-    if not asked.is_valid():
+    require_permission(request, PERMISSION)
+    recovery = MANUAL_RECOVERIES[name]
+    thresholds = Thresholds({"claimed": request.GET.get("older_than"), "running": request.GET.get("older_than")})
+    if not thresholds.is_valid():
         messages.error(request, "Say after how many seconds of silence.")
         return redirect("instance:recovery")
-    older_than = asked.cleaned_data["running"]
-    count = sweep.count_stale(older_than).get(way.state, 0)
+    older_than = thresholds.cleaned_data["running"]
+    count = sweep.count_stale_attempts(older_than).get(recovery.state, 0)
     form = NoteForm(request.POST if request.method == "POST" else None)
     problem = ""
     if form.is_valid():
-        seen = number(request, "seen")
+        seen = read_number(request, "seen")
         if count <= seen and count:
-            return done(request, way, older_than, form.cleaned_data["note"])
+            return perform_recovery(request, recovery, older_than, form.cleaned_data["note"])
         problem = f"There were {seen:,} when you looked and there are {count:,} now: look again."
-    title = f"{way.label}: {count:,} silent for more than {older_than:g} s"
+    title = f"{recovery.label}: {count:,} silent for more than {older_than:g} s"
     back = reverse("instance:recovery")
-    return confirmation(request, title, way, form, back, problem, noun="attempt", would=count, total=count, seen=count)
-
-
-def done(request: HttpRequest, way: ByHand, older_than: float, note: str) -> HttpResponse:
-    user: Any = request.user
-    count = way.act(older_than, actor(request), note)
-    LogEntry.objects.create(
-        user_id=user.pk, action_flag=CHANGE, object_repr=f"{count} attempts", change_message=f"{way.label}: {note}"
+    return render_confirmation(
+        request, title, recovery, form, back, problem, noun="attempt", would=count, total=count, seen=count
     )
-    messages.success(request, f"{way.label}: done to {count:,}.")
+
+
+def perform_recovery(request: HttpRequest, recovery: ManualRecovery, older_than: float, note: str) -> HttpResponse:
+    user: Any = request.user
+    count = recovery.service(older_than, request_actor(request), note)
+    LogEntry.objects.create(
+        user_id=user.pk, action_flag=CHANGE, object_repr=f"{count} attempts", change_message=f"{recovery.label}: {note}"
+    )
+    messages.success(request, f"{recovery.label}: done to {count:,}.")
     return redirect("instance:recovery")

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import connection
 
 
-def watch() -> None:
+def reset_may_have_changed() -> None:
     """From now on, in this thread."""
     ours: Any = connection
     ours.may_have_changed = False

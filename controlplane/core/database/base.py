@@ -22,29 +22,33 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._has_written = False  # in the transaction that is open
-        self.execute_wrappers.append(self._noting)
+        self._has_uncommitted_changes = False  # in the transaction that is open
+        self.execute_wrappers.append(self._run_and_translate)
 
-    def _noting(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    def _run_and_translate(
+        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
+    ) -> Any:
         try:
-            return self._noted(execute, sql, params, many, context)
+            return self._run_and_record(execute, sql, params, many, context)
         except InternalError as error:
             if getattr(error.__cause__, "sqlstate", None) != SUSPENDED:
                 raise
             # The driver takes this for a fault of the database; it is a connection that is lost, as any other.
             raise OperationalError(*error.args) from error.__cause__
 
-    def _noted(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    def _run_and_record(
+        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
+    ) -> Any:
         if isinstance(sql, str) and sql.lstrip()[:6].upper() == "SELECT":
             return execute(sql, params, many, context)
         if not self.autocommit:
-            self._has_written = True
+            self._has_uncommitted_changes = True
             return execute(sql, params, many, context)
-        with self._in_doubt():
+        with self._assume_changed():
             return execute(sql, params, many, context)
 
     @contextmanager
-    def _in_doubt(self) -> Iterator[None]:
+    def _assume_changed(self) -> Iterator[None]:
         before, self.may_have_changed = self.may_have_changed, True
         try:
             yield
@@ -54,16 +58,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raise
 
     def _commit(self) -> Any:
-        if not self._has_written:
+        if not self._has_uncommitted_changes:
             return super()._commit()  # type: ignore[misc]
-        self._has_written = False
-        with self._in_doubt():
+        self._has_uncommitted_changes = False
+        with self._assume_changed():
             return super()._commit()  # type: ignore[misc]
 
     def _rollback(self) -> Any:
-        self._has_written = False
+        self._has_uncommitted_changes = False
         return super()._rollback()  # type: ignore[misc]
 
     def connect(self) -> None:
-        self._has_written = False
+        self._has_uncommitted_changes = False
         super().connect()

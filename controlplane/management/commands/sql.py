@@ -21,23 +21,23 @@ class Command(BaseCommand):
         if name is None:
             self.list_statements()
             return
-        app = next((app for app in APPS if name.removesuffix("_due") in sql_book.blocks(app)), None)
+        app = next((app for app in APPS if name.removesuffix("_due") in sql_book.load_blocks(app)), None)
         if app is None:
             raise CommandError(f"There is no {name!r}. `manage.py sql` lists all.")
-        self.stdout.write(self.plan(app, name) if explain else sql_book.composed(app, name))
+        self.stdout.write(self.explain_statement(app, name) if explain else sql_book.compose_statement(app, name))
 
     def list_statements(self) -> None:
         table = Table("Book", "Statement", "What it does", box=None)
         for app in APPS:
-            for block in sql_book.blocks(app).values():
+            for block in sql_book.load_blocks(app).values():
                 if block.kind == "statement":
                     table.add_row(str(block.book.relative_to(sql_book.ROOT)), block.name, block.text)
         Console(file=cast(IO[str], self.stdout)).print(table)
 
-    def plan(self, app: str, name: str) -> str:
+    def explain_statement(self, app: str, name: str) -> str:
         """How PostgreSQL would run it, whatever the parameters are; nothing is run."""
-        if sql_book.blocks(app)[name].kind != "statement":
+        if sql_book.load_blocks(app)[name].kind != "statement":
             raise CommandError(f"{name} is a part of statements: only a whole statement can be planned.")
         with connection.cursor() as cursor:
-            cursor.execute(f"explain (generic_plan) {sql_book.numbered(app, name).replace('%', '%%')}", ())
+            cursor.execute(f"explain (generic_plan) {sql_book.number_parameters(app, name).replace('%', '%%')}", ())
             return "\n".join(row[0] for row in cursor.fetchall())

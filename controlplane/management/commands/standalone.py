@@ -25,7 +25,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--workers", type=int, default=2, choices=range(100), metavar="N", help="how many (default 2; 0: none)"
         )
-        # Read by controlplane.embedded.postgres.for_command(), before there are settings.
+        # Read by controlplane.embedded.postgres.database_for_command(), before there are settings.
         parser.add_argument("--data-dir", metavar="DIR", help="database, static files, tokens (default: var)")
         parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a worker that dies")
 
@@ -39,30 +39,30 @@ class Command(BaseCommand):
         preparation.check_settings()
         data_dir = settings.DATA_DIR
         umask = os.umask(0o077)
-        os.environ.update(parts.environment(data_dir, host))
+        os.environ.update(parts.shared_environment(data_dir, host))
         if demo:
             os.environ.update({**parts.DEMO_TIMINGS, **os.environ})
-        with preparation.only_one(data_dir):
-            self.prepare()
-            url = f"http://{parts.reachable(host)}:{port}"
+        with preparation.hold_data_dir(data_dir):
+            self.prepare_installation()
+            url = f"http://{parts.reachable_host(host)}:{port}"
             page = f"{url}/admin/instance/"
             home = worker_home.make(data_dir, os.environ, umask)
             if home.warning and workers:
                 self.stderr.write(home.warning)
-            started = self.parts(url, host, port, workers, demo, home)
-            preparation.let_go()
+            started = self.build_parts(url, host, port, workers, demo, home)
+            preparation.close_connections()
             status = Supervisor(started, ready=f"{url}/livez", greeting=f"Open {page} (Ctrl-C stops everything)").run()
         sys.exit(status)
 
-    def prepare(self) -> None:
+    def prepare_installation(self) -> None:
         console = Console(stderr=True)
         for what, step in {
-            "Migrating the database": preparation.migrate,
+            "Migrating the database": preparation.migrate_database,
             "Collecting static files": preparation.collect_static,
         }.items():
             with console.status(f"{what} …"):
                 step()
-        if password := preparation.admin_password():
+        if password := preparation.create_administrator():
             if self.stdout.isatty():
                 self.stdout.write(
                     f"An administrator was made, shown this once: user {preparation.ADMIN}, password {password}"
@@ -78,10 +78,10 @@ class Command(BaseCommand):
                 f"An administrator exists; `python manage.py changepassword {preparation.ADMIN}` sets a new password."
             )
 
-    def parts(self, url: str, host: str, port: int, workers: int, demo: bool, home: Home) -> list[Part]:
-        def token(role: str) -> str:
-            return preparation.kept_token(settings.DATA_DIR, role)
+    def build_parts(self, url: str, host: str, port: int, workers: int, demo: bool, home: Home) -> list[Part]:
+        def token_of_role(role: str) -> str:
+            return preparation.load_or_create_token(settings.DATA_DIR, role)
 
-        made = [parts.web(host, port), parts.executor()]
-        made += [parts.worker(number, url, token("worker"), home) for number in range(1, workers + 1)]
-        return [*made, parts.demo(url, token("client"), token("operator"))] if demo else made
+        made = [parts.web_part(host, port), parts.executor_part()]
+        made += [parts.worker_part(number, url, token_of_role("worker"), home) for number in range(1, workers + 1)]
+        return [*made, parts.demo_part(url, token_of_role("client"), token_of_role("operator"))] if demo else made

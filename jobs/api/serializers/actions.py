@@ -73,7 +73,7 @@ ACTIONS: dict[str, type[StrictSerializer]] = {
 
 
 @cache
-def made(serializer: type[StrictSerializer]) -> StrictSerializer:
+def shared_serializer(serializer: type[StrictSerializer]) -> StrictSerializer:
     """One of each is enough, for validation leaves nothing in it; making one takes longer than using it."""
     return serializer()
 
@@ -94,14 +94,14 @@ def made(serializer: type[StrictSerializer]) -> StrictSerializer:
 class ActionField(serializers.DictField):
     """What is to be run: an object whose `type` says which other fields it has."""
 
-    def actions(self) -> dict[str, type[StrictSerializer]]:
+    def known_actions(self) -> dict[str, type[StrictSerializer]]:
         return ACTIONS
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
             raise serializers.ValidationError('An action is an object, like {"type": "script", "command": "date"}.')
-        actions = self.actions()
+        actions = self.known_actions()
         kind = data.get("type")
         if not isinstance(kind, str) or kind not in actions:
             raise serializers.ValidationError({"type": [f"One of {', '.join(actions)} is needed here."]})
-        return dict(made(actions[kind]).run_validation(data))
+        return dict(shared_serializer(actions[kind]).run_validation(data))

@@ -10,28 +10,30 @@ from rest_framework import serializers
 from rest_framework.settings import api_settings
 
 from controlplane.core.rest import AnyField, IdField, PageFilter, SecondsField, StrictSerializer, TextField, YesNoField
-from jobs import graph, reach
+from jobs import graph, scan_window
 from jobs.api.serializers.actions import ACTIONS, ActionField
-from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many
+from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many_schema
 from jobs.models import Execution, ExecutionEvent, WorkerJob
 from jobs.services import executions
 from jobs.states import EventCode, ExecutionState
 
-SERVERS_OWN = "_server"
+CONTROL_PLANE_KEY = "_server"
 
 
-def step_actions() -> dict[str, Any]:
+def known_step_actions() -> dict[str, Any]:
     return {**ACTIONS, "execution": ChildAction}
 
 
 @extend_schema_field(
-    PolymorphicProxySerializer(component_name="StepAction", serializers=step_actions, resource_type_field_name="type")
+    PolymorphicProxySerializer(
+        component_name="StepAction", serializers=known_step_actions, resource_type_field_name="type"
+    )
 )
 class StepActionField(ActionField):
     """An action, which may be an execution of its own."""
 
-    def actions(self) -> dict[str, type[StrictSerializer]]:
-        return step_actions()
+    def known_actions(self) -> dict[str, type[StrictSerializer]]:
+        return known_step_actions()
 
 
 class KeyField(TextField):
@@ -39,8 +41,10 @@ class KeyField(TextField):
 
     def to_internal_value(self, data: Any) -> str:
         key = super().to_internal_value(data)
-        if "/" in key or key == SERVERS_OWN:
-            raise serializers.ValidationError(f"A key has no slash, and {SERVERS_OWN} is the control plane's own.")
+        if "/" in key or key == CONTROL_PLANE_KEY:
+            raise serializers.ValidationError(
+                f"A key has no slash, and {CONTROL_PLANE_KEY} is the control plane's own."
+            )
         return key
 
 
@@ -103,20 +107,19 @@ class Definition(StrictSerializer):
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         keys = [step["key"] for step in [*definition["steps"], *definition.get("on_error", [])]]
-        if repeated := graph.repeated(keys):
-            raise serializers.ValidationError({"steps": [f"More than one has the key: {graph.listed(repeated)}."]})
+        if repeated := graph.repeated_keys(keys):
+            raise serializers.ValidationError({"steps": [f"More than one has the key: {graph.join_words(repeated)}."]})
         needs = {step["key"]: step.get("depends_on", []) for step in definition["steps"]}
-        if problems := graph.problems(needs):
+        if problems := graph.dependency_problems(needs):
             raise serializers.ValidationError({"steps": problems})
         return definition
 
 
-def refuse_too_much(field: str, size: int) -> None:
+def refuse_oversized_inputs(field: str, size: int) -> None:
     """Raises ValidationError when a submission would be stored as too much; see executions.handed_on."""
-    if size > executions.HANDED_ON_LIMIT:
-        why = (
-            f"With what is handed to steps and children, {size} bytes are stored; at most {executions.HANDED_ON_LIMIT}."
-        )
+    if size > executions.PAYLOAD_BYTES_LIMIT:
+        limit = executions.PAYLOAD_BYTES_LIMIT
+        why = f"With what is handed to steps and children, {size} bytes are stored; at most {limit}."
         raise serializers.ValidationError({field: [why]})
 
 
@@ -133,7 +136,7 @@ class ExecutionRequest(Definition):
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         definition = super().validate(definition)
-        refuse_too_much("inputs", executions.handed_on(definition, definition.get("inputs", {})))
+        refuse_oversized_inputs("inputs", executions.count_payload_bytes(definition, definition.get("inputs", {})))
         return definition
 
 
@@ -142,12 +145,16 @@ class SubmissionRequest(TaskRequest):
 
     def validate(self, job: dict[str, Any]) -> dict[str, Any]:
         job = super().validate(job)
-        refuse_too_much("payload", handed_on(job))
+        refuse_oversized_inputs("payload", handed_on(job))
         return job
 
 
 def handed_on(job: dict[str, Any]) -> int:
-    return executions.handed_on(job["action"], job.get("payload", {})) if job["action"]["type"] == "execution" else 0
+    return (
+        executions.count_payload_bytes(job["action"], job.get("payload", {}))
+        if job["action"]["type"] == "execution"
+        else 0
+    )
 
 
 class JobList(serializers.ListSerializer):
@@ -157,11 +164,11 @@ class JobList(serializers.ListSerializer):
         super().__init__(child=SubmissionRequest(), max_length=1000, **options)
 
     def validate(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        refuse_too_much(api_settings.NON_FIELD_ERRORS_KEY, sum(map(handed_on, jobs)))
+        refuse_oversized_inputs(api_settings.NON_FIELD_ERRORS_KEY, sum(map(handed_on, jobs)))
         return jobs
 
 
-SUBMISSION = one_or_many("Submission", SubmissionRequest, SubmissionRequest(many=True))
+SUBMISSION = one_or_many_schema("Submission", SubmissionRequest, SubmissionRequest(many=True))
 
 
 class StepAnswer(serializers.ModelSerializer):
@@ -231,10 +238,12 @@ class ExecutionFilter(PageFilter):
     trigger = IdField(required=False)
 
     def page(self, rows: QuerySet[Execution], floor: UUID | None = None) -> dict[str, Any]:
-        said = self.validated_data
-        executions = rows.filter(**{field: said[field] for field in ("state", "name", "trigger") if field in said})
-        if "key" in said:
-            executions = executions.filter(reach.has_key(said["key"]))
+        filters = self.validated_data
+        executions = rows.filter(
+            **{field: filters[field] for field in ("state", "name", "trigger") if field in filters}
+        )
+        if "key" in filters:
+            executions = executions.filter(scan_window.has_key_condition(filters["key"]))
         return super().page(executions, floor)
 
 

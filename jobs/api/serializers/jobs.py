@@ -18,7 +18,7 @@ from controlplane.core.rest import (
     WholeField,
     YesNoField,
 )
-from jobs import reach, selectors
+from jobs import scan_window, selectors
 from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.states import Flag, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
@@ -131,7 +131,7 @@ class JobAnswer(serializers.ModelSerializer):
 
     @extend_schema_field(TimelineEntry(many=True))
     def get_timeline(self, job: WorkerJob) -> list[dict[str, Any]]:
-        return selectors.timeline(job)
+        return selectors.job_timeline(job)
 
 
 class JobAnswers(serializers.Serializer):
@@ -156,20 +156,20 @@ class JobFilter(PageFilter):
     tag = TextField(required=False, max_length=100, help_text="One that a worker must have, its action's too.")
 
     def page(self, rows: QuerySet[WorkerJob], floor: UUID | None = None) -> dict[str, Any]:
-        said = self.validated_data
-        jobs, state = reach.of_kind(rows, said.get("kind")), said.get("state")
-        if "key" in said:
-            jobs = jobs.filter(reach.has_key(said["key"]))
-        if "tag" in said or said.get("kind") == JobKind.TASK:
-            jobs, floor = reach.next_of(jobs, said.get("cursor"), state)
+        filters = self.validated_data
+        jobs, state = scan_window.filter_by_kind(rows, filters.get("kind")), filters.get("state")
+        if "key" in filters:
+            jobs = jobs.filter(scan_window.has_key_condition(filters["key"]))
+        if "tag" in filters or filters.get("kind") == JobKind.TASK:
+            jobs, floor = scan_window.next_scan_window(jobs, filters.get("cursor"), state)
         elif state:
             jobs = jobs.filter(state=state)
-        if "kind" in said:
-            jobs = jobs.filter(kind=said["kind"])
-        if "tag" in said:
-            jobs = jobs.filter(required_tags__contains=[said["tag"]])
+        if "kind" in filters:
+            jobs = jobs.filter(kind=filters["kind"])
+        if "tag" in filters:
+            jobs = jobs.filter(required_tags__contains=[filters["tag"]])
         page = super().page(jobs, floor)
-        return {**page, "items": selectors.with_flags(page["items"])}
+        return {**page, "items": selectors.jobs_with_flags(page["items"])}
 
 
 class NoteRequest(StrictSerializer):
@@ -209,9 +209,9 @@ class PlacementAnswer(serializers.Serializer):
     waiting_for = WaitingFor(allow_null=True, help_text="No server may have it before.")
 
 
-def one_or_many(name: str, one: Any, many: Any) -> PolymorphicProxySerializer:
+def one_or_many_schema(name: str, one: Any, many: Any) -> PolymorphicProxySerializer:
     """For the OpenAPI document."""
     return PolymorphicProxySerializer(name, serializers=[one, many], resource_type_field_name=None, many=False)
 
 
-SUBMITTED = one_or_many("Submitted", JobAnswer, JobAnswers)
+SUBMITTED = one_or_many_schema("Submitted", JobAnswer, JobAnswers)

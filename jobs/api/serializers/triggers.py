@@ -18,10 +18,10 @@ from controlplane.core.rest import (
     WholeField,
     YesNoField,
 )
-from jobs.api.serializers.actions import ActionField, PriorityField, made
-from jobs.api.serializers.executions import Definition, refuse_too_much
+from jobs.api.serializers.actions import ActionField, PriorityField, shared_serializer
+from jobs.api.serializers.executions import Definition, refuse_oversized_inputs
 from jobs.models import Trigger, TriggerSlot
-from jobs.services.executions import handed_on
+from jobs.services.executions import count_payload_bytes
 from jobs.states import Missed, SlotOutcome
 from liveness.api.serializers import TagList
 
@@ -59,11 +59,11 @@ class Template(Definition):
     def run_validation(self, data: Any = empty) -> Any:
         if self.parent is None or data is empty:
             return super().run_validation(data)
-        return orjson.loads(orjson.dumps(made(Template).run_validation(data)))
+        return orjson.loads(orjson.dumps(shared_serializer(Template).run_validation(data)))
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         definition = super().validate(definition)
-        refuse_too_much("inputs", handed_on(definition, definition.get("inputs", {})))
+        refuse_oversized_inputs("inputs", count_payload_bytes(definition, definition.get("inputs", {})))
         return definition
 
 
@@ -89,12 +89,12 @@ class TriggerRequest(StrictSerializer):
     execution = Template()
     note = NoteField(write_only=True)
 
-    def validate(self, said: dict[str, Any]) -> dict[str, Any]:
-        cron, interval = (said.get(name, getattr(self.instance, name, None)) for name in ("cron", "interval_seconds"))
+    def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
+        cron, interval = (fields.get(name, getattr(self.instance, name, None)) for name in ("cron", "interval_seconds"))
         if (cron is None) == (interval is None):
             detail = ["Either cron or interval_seconds is needed, and not both (null takes one away)."]
             raise serializers.ValidationError({"cron": detail, "interval_seconds": detail})
-        return said
+        return fields
 
 
 class SlotAnswer(serializers.ModelSerializer):

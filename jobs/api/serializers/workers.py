@@ -15,15 +15,15 @@ from controlplane.core.rest import (
     YesNoField,
 )
 from jobs.models import LogLine
-from jobs.services.heartbeats import LISTED_LIMIT, Held
+from jobs.services.heartbeats import LISTED_LIMIT, HeldAttempts
 from jobs.services.reports import SIZE_LIMIT, Event, Report
-from liveness.services.heartbeats import Beat
+from liveness.services.heartbeats import ServerHeartbeat
 from liveness.states import ServerState
 
 METRICS_LIMIT, METRICS_SIZE_LIMIT = 100, 8 * 1024
 LINES_LIMIT, LINE_LIMIT = 1000, 8192
 LISTED_SAID = f"With the others at most {LISTED_LIMIT}, or twice the max_concurrent of the server where that is more."
-SIZE_SAID = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
+SIZE_LIMIT_TEXT = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
 
 
 class Running(StrictSerializer):
@@ -55,20 +55,22 @@ class HeartbeatRequest(StrictSerializer):
             raise serializers.ValidationError(f"At most {METRICS_LIMIT} metrics.")
         return metrics
 
-    def beat(self) -> Beat:
-        said = self.validated_data
-        state = ServerState(said["state"]) if "state" in said else None
-        lists = self.held().is_complete
-        return Beat(state, said.get("metrics"), said.get("schedulable"), said.get("reason", ""), witness=lists)
+    def to_heartbeat(self) -> ServerHeartbeat:
+        fields = self.validated_data
+        state = ServerState(fields["state"]) if "state" in fields else None
+        is_complete = self.to_held_attempts().is_complete
+        return ServerHeartbeat(
+            state, fields.get("metrics"), fields.get("schedulable"), fields.get("reason", ""), witness=is_complete
+        )
 
-    def held(self) -> Held:
-        said = self.validated_data
-        running = {row["attempt"]: row.get("pid") for row in said.get("running", [])}
-        return Held(
-            said.get("claimed", []),
+    def to_held_attempts(self) -> HeldAttempts:
+        fields = self.validated_data
+        running = {row["attempt"]: row.get("pid") for row in fields.get("running", [])}
+        return HeldAttempts(
+            fields.get("claimed", []),
             running,
-            said.get("stopped"),
-            is_complete="claimed" in said or "running" in said,
+            fields.get("stopped"),
+            is_complete="claimed" in fields or "running" in fields,
         )
 
 
@@ -86,17 +88,17 @@ class HeartbeatAnswer(serializers.Serializer):
     drain = serializers.DictField(allow_null=True)
 
 
-def told(heard: Any) -> dict[str, Any]:
+def describe_heartbeat_answer(row: Any) -> dict[str, Any]:
     """What a server that was heard is answered: a `HeartbeatAnswer`."""
     return {
-        "state": heard.state,
-        "heartbeat_interval_seconds": heard.heartbeat_interval,
-        "fence_after_seconds": heard.fence_after,
-        "cancel": getattr(heard, "cancel", []),
-        "lost": getattr(heard, "lost", []),
-        "cordoned": heard.cordoned_by is not None,
-        "maintenance": getattr(heard, "maintenance", False),
-        "drain": None if heard.drain_deadline is None else {"deadline": heard.drain_deadline},
+        "state": row.state,
+        "heartbeat_interval_seconds": row.heartbeat_interval,
+        "fence_after_seconds": row.fence_after,
+        "cancel": getattr(row, "cancel", []),
+        "lost": getattr(row, "lost", []),
+        "cordoned": row.cordoned_by is not None,
+        "maintenance": getattr(row, "maintenance", False),
+        "drain": None if row.drain_deadline is None else {"deadline": row.drain_deadline},
     }
 
 
@@ -146,8 +148,8 @@ CARRIES: dict[Event, dict[str, bool]] = {
 class ReportItem(StrictSerializer):
     attempt = IdField()
     event = serializers.ChoiceField(list(Event))
-    output = AnyField(required=False, help_text=f"{SIZE_SAID} `output_too_large`.")
-    error = ReportedError(required=False, help_text=f"{SIZE_SAID} `error_too_large`.")
+    output = AnyField(required=False, help_text=f"{SIZE_LIMIT_TEXT} `output_too_large`.")
+    error = ReportedError(required=False, help_text=f"{SIZE_LIMIT_TEXT} `error_too_large`.")
     reason = FreeTextField(required=False, max_length=1000)
     progress = NumberField(required=False, min_value=0, max_value=1)
     message = FreeTextField(required=False, allow_blank=True, max_length=1000)
@@ -183,7 +185,7 @@ class ReportItem(StrictSerializer):
 class ReportsRequest(StrictSerializer):
     reports = serializers.ListField(child=ReportItem(), max_length=1000)
 
-    def reports_said(self) -> list[Report]:
+    def to_reports(self) -> list[Report]:
         return [Report(**{**item, "event": Event(item["event"])}) for item in self.validated_data["reports"]]
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from jobs.services import check
+from jobs.services import liveness_check
 
 
 class Command(BaseCommand):
@@ -10,14 +10,14 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         try:
-            done = check.check()
-        except check.CheckFailed as error:
+            done = liveness_check.check_liveness()
+        except liveness_check.CheckFailed as error:
             raise CommandError(str(error)) from None
         for what, count in done.items():
-            self.stdout.write(f"{what}: {written(count)}")
+            self.stdout.write(f"{what}: {format_count(count)}")
 
 
-def written(count: Any) -> str:
+def format_count(count: Any) -> str:
     if isinstance(count, dict):
         return ", ".join(f"{number} {state}" for state, number in sorted(count.items())) or "0"
     return str(count)

@@ -6,5 +6,5 @@ from jobs.states import AttemptState
 class Command(StaleCommand):
     help = "Fail running attempts without a sign of life, and their jobs, with WORKER_CRASHED."
     state = AttemptState.RUNNING
-    act = sweep.fail_stale_running
+    recover = sweep.fail_stale_running
     setting = "running_stale_after"

@@ -19,7 +19,7 @@ class Command(BaseCommand):
         with Progress(*columns, disable=not on_terminal) as progress:
             bars: dict[str, Any] = {}
 
-            def tell(kind: str, deleted: int, total: int) -> None:
+            def show_progress(kind: str, deleted: int, total: int) -> None:
                 if kind not in bars:
                     bars[kind] = progress.add_task(kind, total=total)
                     if not on_terminal:
@@ -27,12 +27,12 @@ class Command(BaseCommand):
                 progress.update(bars[kind], completed=total if dry_run else deleted)
 
             try:
-                done = retention.prune(dry_run=dry_run, tell=tell)
+                done = retention.prune_old_rows(dry_run=dry_run, report_progress=show_progress)
             except retention.PruneFailed as error:
-                self.stdout.write(f"{verb}: {written(error.done)}")
+                self.stdout.write(f"{verb}: {format_counts(error.done)}")
                 raise CommandError(str(error)) from None
-        self.stdout.write(f"{verb}: {written(done)}")
+        self.stdout.write(f"{verb}: {format_counts(done)}")
 
 
-def written(done: dict[str, int]) -> str:
+def format_counts(done: dict[str, int]) -> str:
     return ", ".join(f"{number:,} {kind if number != 1 else kind.removesuffix('s')}" for kind, number in done.items())

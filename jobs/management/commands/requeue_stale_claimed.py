@@ -6,5 +6,5 @@ from jobs.states import AttemptState
 class Command(StaleCommand):
     help = "Give claims without a sign of life back to the queue: their code never began."
     state = AttemptState.CLAIMED
-    act = sweep.requeue_stale_claimed
+    recover = sweep.requeue_stale_claimed
     setting = "claimed_stale_after"

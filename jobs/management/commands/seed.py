@@ -28,15 +28,15 @@ class Command(BaseCommand):
             totals = {"servers": servers, "jobs": jobs}
             bars = {what: progress.add_task(what, total=total) for what, total in totals.items()}
 
-            def tell(what: str, done: int) -> None:
+            def show_progress(what: str, done: int) -> None:
                 progress.update(bars[what], completed=done)
 
             try:
-                seeding.seed(servers, jobs, force=force, tell=tell)
+                seeding.seed_database(servers, jobs, force=force, report_progress=show_progress)
             except seeding.NotEmpty:
                 raise CommandError(
                     "There are servers or jobs in this database already. Take an empty one, or say --force."
                 ) from None
-        seeding.tidy()
+        seeding.vacuum_tables()
         took = time.monotonic() - began
         self.stdout.write(f"{servers:,} servers and {jobs:,} jobs made up in {took:.0f} s. Nothing runs behind them.")

@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from jobs.management.commands.check_liveness import written
+from jobs.management.commands.check_liveness import format_count
 from jobs.services import sweep
 
 
@@ -11,8 +11,8 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         try:
-            done = sweep.sweep()
+            done = sweep.run_sweep()
         except sweep.SweepFailed as error:
             raise CommandError(str(error)) from None
         for what, count in done.items():
-            self.stdout.write(f"{what}: {written(count)}")
+            self.stdout.write(f"{what}: {format_count(count)}")

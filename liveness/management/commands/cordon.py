@@ -9,5 +9,5 @@ class Command(ServerCommand):
     help = "Give a server no new work; what it holds goes on."
     done = "is cordoned"
 
-    def act(self, server: UUID, note: str, **options: Any) -> None:
-        operations.cordon(server, self.actor, note)
+    def apply_action(self, server: UUID, note: str, **options: Any) -> None:
+        operations.cordon_server(server, self.actor, note)

@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from controlplane.core.durations import seconds
+from controlplane.core.durations import parse_duration
 from liveness.management.operator_command import one_line
 from liveness.models import Role
 from liveness.services import tokens
@@ -29,10 +29,10 @@ class Command(BaseCommand):
         if role != Role.WORKER and bounds != Bounds():
             raise CommandError(f"--types, --tags, --cluster and --servers are for the role worker, not for {role}.")
         try:
-            lifetime = seconds(expires_in)
+            lifetime = parse_duration(expires_in)
         except ValueError as error:
             raise CommandError(f"--expires-in: {error}") from None
-        self.stdout.write(tokens.create(name, role, lifetime, bounds))
+        self.stdout.write(tokens.create_token(name, role, lifetime, bounds))
 
 
 def words(given: str) -> list[str]:

@@ -9,5 +9,5 @@ class Command(ServerCommand):
     help = "Count a server as lost, as if it had been silent for its timeout."
     done = "counts as lost"
 
-    def act(self, server: UUID, note: str, **options: Any) -> None:
-        operations.disconnect(server, self.actor, note)
+    def apply_action(self, server: UUID, note: str, **options: Any) -> None:
+        operations.disconnect_server(server, self.actor, note)

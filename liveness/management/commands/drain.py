@@ -3,7 +3,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from liveness.management.operator_command import ServerCommand, duration
+from liveness.management.operator_command import ServerCommand, duration_argument
 from liveness.services import operations
 
 
@@ -13,7 +13,9 @@ class Command(ServerCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--deadline", type=duration, metavar="5m", help="45s, 5m, 24h; its grace period by default")
+        parser.add_argument(
+            "--deadline", type=duration_argument, metavar="5m", help="45s, 5m, 24h; its grace period by default"
+        )
 
-    def act(self, server: UUID, note: str, **options: Any) -> None:
-        operations.drain(server, self.actor, note, options["deadline"])
+    def apply_action(self, server: UUID, note: str, **options: Any) -> None:
+        operations.drain_server(server, self.actor, note, options["deadline"])

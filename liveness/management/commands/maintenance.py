@@ -14,7 +14,7 @@ class Command(OperatorCommand):
         parser.add_argument("--note", type=one_line, default="", help="why; kept with who and when")
 
     def handle(self, *, direction: str, note: str, **options: Any) -> None:
-        with self.refusals():
+        with self.refusals_as_errors():
             if direction == "enter":
                 operations.enter_maintenance(self.actor, note)
             else:

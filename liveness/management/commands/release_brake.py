@@ -15,6 +15,6 @@ class Command(OperatorCommand):
         parser.add_argument("--reason", "--note", type=one_line, default="", help="why; kept with who and when")
 
     def handle(self, *, type: str | None, reason: str, **options: Any) -> None:
-        with self.refusals():
+        with self.refusals_as_errors():
             released = operations.release_brake(self.actor, reason, type)
         self.stdout.write(f"released: {', '.join(released)}")

@@ -20,7 +20,7 @@ class Command(OperatorCommand):
     def handle(self, *, prefix: str, with_servers: bool, **options: Any) -> None:
         if len(prefix) < 8:
             raise CommandError("Give at least 8 letters, so that no other token is revoked by mistake.")
-        revoked = tokens.revoke(prefix)
+        revoked = tokens.revoke_tokens(prefix)
         ended = tokens.end_servers(prefix, self.actor) if with_servers else 0
         if not revoked and not ended:
             raise CommandError(f"No valid token begins with {prefix}.")

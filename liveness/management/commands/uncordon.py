@@ -9,5 +9,5 @@ class Command(ServerCommand):
     help = "Give a server work again, whoever cordoned it."
     done = "is not cordoned any more"
 
-    def act(self, server: UUID, note: str, **options: Any) -> None:
-        operations.uncordon(server, self.actor, note)
+    def apply_action(self, server: UUID, note: str, **options: Any) -> None:
+        operations.uncordon_server(server, self.actor, note)

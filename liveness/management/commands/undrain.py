@@ -9,5 +9,5 @@ class Command(ServerCommand):
     help = "Give a server work again: its drain and its cordon are lifted."
     done = "is not drained any more"
 
-    def act(self, server: UUID, note: str, **options: Any) -> None:
-        operations.undrain(server, self.actor, note)
+    def apply_action(self, server: UUID, note: str, **options: Any) -> None:
+        operations.undrain_server(server, self.actor, note)

@@ -375,7 +375,7 @@ def test_a_stopped_agent_cannot_keep_its_jobs_past_the_fence(plane, agent, tmp_p
     worker = agent()
     attempt, found = napping(plane, tmp_path / "pids")
     worker.process.send_signal(signal.SIGSTOP)
-    eventually(lambda: gone(found))  # by the warden
+    eventually(lambda: gone(found))  # by the reaper
     worker.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
     assert worker.process.poll() is None
@@ -385,14 +385,14 @@ def test_an_agent_that_was_stopped_and_continues_fences_itself(plane, agent, tmp
     plane.fence_after = 0.8
     worker = agent()
     attempt, found = napping(plane, tmp_path / "pids")
-    warden = warden_of(worker.process.pid)
-    os.kill(warden, signal.SIGSTOP)
+    reaper = reaper_of(worker.process.pid)
+    os.kill(reaper, signal.SIGSTOP)
     worker.process.send_signal(signal.SIGSTOP)
     time.sleep(1.0)  # past the fence, while nobody can act on it
     assert all(alive(pid) for pid in found)
     worker.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
-    assert gone(found) and not alive(warden)
+    assert gone(found) and not alive(reaper)
 
 
 def test_children_die_with_a_killed_agent(plane, agent, tmp_path):
@@ -402,10 +402,10 @@ def test_children_die_with_a_killed_agent(plane, agent, tmp_path):
     eventually(lambda: gone(found))
 
 
-def test_an_attempt_whose_warden_is_killed_fails_and_nothing_of_it_is_left(plane, agent, tmp_path):
+def test_an_attempt_whose_reaper_is_killed_fails_and_nothing_of_it_is_left(plane, agent, tmp_path):
     worker = agent()
     attempt, found = napping(plane, tmp_path / "pids")
-    os.kill(warden_of(worker.process.pid), signal.SIGKILL)
+    os.kill(reaper_of(worker.process.pid), signal.SIGKILL)
     assert eventually(lambda: plane.final(attempt))["error"]["code"] == "WORKER_CRASHED"
     eventually(lambda: gone(found))
     assert worker.process.poll() is None
@@ -548,11 +548,11 @@ def test_an_unreachable_control_plane_does_not_keep_a_worker_with_nothing_to_say
     assert worker.exits() == 1
 
 
-def warden_of(pid: int) -> int | None:
+def reaper_of(pid: int) -> int | None:
     import psutil
 
     children = psutil.Process(pid).children()
-    return next((c.pid for c in children if c.status() != "zombie" and "warden.py" in " ".join(c.cmdline())), None)
+    return next((c.pid for c in children if c.status() != "zombie" and "reaper.py" in " ".join(c.cmdline())), None)
 
 
 def test_a_report_that_could_not_be_stored_is_said_again_and_holds_up_no_other(plane, agent):

@@ -1,4 +1,4 @@
-"""The supervisor and the warden, with real child processes."""
+"""The supervisor and the reaper, with real child processes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.agent.call import outcome
-from controlplane.agent.fence import uptime
+from controlplane.agent.callable_child import run_callable
+from controlplane.agent.fence import read_uptime
 from controlplane.agent.outcomes import SIZE_LIMIT
-from controlplane.agent.supervisor import Command, Ended, Supervisor
+from controlplane.agent.supervisor import ChildCommand, ChildExit, Supervisor
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, alive, eventually
 
@@ -34,16 +34,16 @@ def supervisor() -> Iterator[Supervisor]:
 
 
 def start(supervisor: Supervisor, script: str, stdin: bytes = b"", **more) -> int:
-    supervisor.start("key", Command(["/bin/sh", "-c", script], dict(os.environ), stdin, **more))
-    return supervisor.pid("key")
+    supervisor.start_child("key", ChildCommand(["/bin/sh", "-c", script], dict(os.environ), stdin, **more))
+    return supervisor.child_pid("key")
 
 
-def turn(supervisor: Supervisor) -> list[Ended]:
-    supervisor.stream(supervisor.selector_for_tests.select(0.02))
-    return supervisor.reap()
+def turn(supervisor: Supervisor) -> list[ChildExit]:
+    supervisor.transfer_ready(supervisor.selector_for_tests.select(0.02))
+    return supervisor.reap_children()
 
 
-def end(supervisor: Supervisor) -> Ended:
+def end(supervisor: Supervisor) -> ChildExit:
     return eventually(lambda: turn(supervisor))[0]
 
 
@@ -54,9 +54,9 @@ def test_a_child_gets_its_input_and_gives_its_output_and_status(supervisor):
 
 
 def test_the_result_has_a_channel_of_its_own(supervisor):
-    supervisor.start(
+    supervisor.start_child(
         "key",
-        Command(
+        ChildCommand(
             [sys.executable, "-c", "import os,sys; print(1); os.write(int(sys.argv[1]), b'result')"],
             dict(os.environ), b"", with_result=True,
         ),
@@ -75,14 +75,14 @@ def test_a_child_leads_its_own_session_and_inherits_nothing_of_ours(supervisor):
 def test_what_ignores_sigterm_is_killed_after_the_patience(supervisor, tmp_path):
     start(supervisor, f"trap '' TERM; touch {tmp_path}/on; while true; do sleep 0.05; done")
     eventually((tmp_path / "on").exists)
-    assert supervisor.kill("key", patience=0.1)
+    assert supervisor.kill_child("key", patience=0.1)
     assert end(supervisor).status == -signal.SIGKILL
 
 
 def test_what_ended_by_itself_is_not_said_to_be_killed(supervisor):
     start(supervisor, "exit 0")
     eventually(lambda: not alive(supervisor._children["key"].process.pid))
-    assert supervisor.kill("key") is False
+    assert supervisor.kill_child("key") is False
     assert end(supervisor).status == 0
 
 
@@ -102,10 +102,10 @@ def test_a_child_that_reads_no_input_is_not_waited_for(supervisor):
     assert end(supervisor).status == 0
 
 
-def test_no_code_of_a_job_runs_when_its_agent_dies_before_the_warden_begins(tmp_path):
+def test_no_code_of_a_job_runs_when_its_agent_dies_before_the_reaper_begins(tmp_path):
     code = f"""
 import os, selectors, subprocess
-from controlplane.agent.supervisor import Command, Supervisor
+from controlplane.agent.supervisor import ChildCommand, Supervisor
 class Stopped(subprocess.Popen):
     def __init__(self, command, **options):
         super().__init__(["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh", *command], **options)
@@ -113,7 +113,8 @@ class Stopped(subprocess.Popen):
         os.write(1, str(self.pid).encode())
         os.kill(os.getpid(), 9)
 subprocess.Popen = Stopped
-Supervisor(selectors.DefaultSelector()).start("key", Command(["touch", "{tmp_path}/ran"], dict(os.environ), b""))
+supervisor = Supervisor(selectors.DefaultSelector())
+supervisor.start_child("key", ChildCommand(["touch", "{tmp_path}/ran"], dict(os.environ), b""))
 """
     parent = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     os.kill(int(parent.stdout), signal.SIGCONT)
@@ -122,11 +123,11 @@ Supervisor(selectors.DefaultSelector()).start("key", Command(["touch", "{tmp_pat
 
 
 def test_a_missing_command_or_directory_is_no_exit_status(supervisor):
-    supervisor.start("key", Command(["/no/such"], {}, b""))
+    supervisor.start_child("key", ChildCommand(["/no/such"], {}, b""))
     assert end(supervisor).problem == "No such file or directory: '/no/such'"
     start(supervisor, "true", cwd="/no/such/place")
     assert end(supervisor).problem == "No such file or directory: '/no/such/place'"
-    supervisor.start("key", Command(["true", "x" * 3_000_000], {}, b""))
+    supervisor.start_child("key", ChildCommand(["true", "x" * 3_000_000], {}, b""))
     assert "Argument list too long" in end(supervisor).problem
     start(supervisor, "exit 127")
     ended = end(supervisor)
@@ -160,42 +161,42 @@ def test_when_the_code_has_ended_by_force_nothing_of_it_is_left(supervisor, tmp_
     file = tmp_path / "pids"
     start(supervisor, f"{escaping(file)}; sleep 100")
     pids = escaped(file)
-    assert supervisor.kill("key", patience)
+    assert supervisor.kill_child("key", patience)
     assert end(supervisor).status < 0
     assert gone(pids)
 
 
-def test_the_warden_kills_at_the_fence_what_has_escaped_too(supervisor, tmp_path):
+def test_the_reaper_kills_at_the_fence_what_has_escaped_too(supervisor, tmp_path):
     file = tmp_path / "pids"
-    supervisor.fence_at(uptime() + 3600)
+    supervisor.set_fence_deadline(read_uptime() + 3600)
     start(supervisor, f"{escaping(file)}; sleep 100")
     pids = escaped(file)
-    supervisor.fence_at(uptime() + 0.1)
+    supervisor.set_fence_deadline(read_uptime() + 0.1)
     eventually(lambda: gone(pids))
     assert end(supervisor).status == -signal.SIGKILL
 
 
 def test_code_that_begins_has_the_fence_that_was_set_before(supervisor):
-    supervisor.fence_at(uptime() + 0.3)
+    supervisor.set_fence_deadline(read_uptime() + 0.3)
     start(supervisor, "sleep 100")
     assert end(supervisor).status == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_the_warden_takes_no_notice_of_polite_signals(supervisor, tmp_path, number):
+def test_the_reaper_takes_no_notice_of_polite_signals(supervisor, tmp_path, number):
     go = tmp_path / "go"
-    warden = start(supervisor, f"while [ ! -e {go} ]; do sleep 0.01; done; exit 5")
-    eventually(lambda: turn(supervisor) or supervisor.pid("key") != warden)
-    os.kill(warden, number)
+    reaper = start(supervisor, f"while [ ! -e {go} ]; do sleep 0.01; done; exit 5")
+    eventually(lambda: turn(supervisor) or supervisor.child_pid("key") != reaper)
+    os.kill(reaper, number)
     go.touch()
     assert end(supervisor).status == 5
 
 
 PARENT = """
 import os, selectors, sys
-from controlplane.agent.supervisor import Command, Supervisor
+from controlplane.agent.supervisor import ChildCommand, Supervisor
 supervisor = Supervisor(selectors.DefaultSelector())
-supervisor.start("key", Command(["sh", "-c", sys.argv[1]], dict(os.environ), b""))
+supervisor.start_child("key", ChildCommand(["sh", "-c", sys.argv[1]], dict(os.environ), b""))
 """
 
 
@@ -209,17 +210,17 @@ def test_all_of_it_dies_with_a_killed_agent(tmp_path):
     eventually(lambda: gone(pids))
 
 
-def test_what_a_killed_warden_leaves_behind_is_killed_by_its_agent(tmp_path):
+def test_what_a_killed_reaper_leaves_behind_is_killed_by_its_agent(tmp_path):
     file = tmp_path / "pids"
     code = (
-        PARENT.replace("supervisor.start", "supervisor.adopt(); supervisor.start")
+        PARENT.replace("supervisor.start", "supervisor.adopt(); supervisor.start", 1)
         + """
 import signal, time
 time.sleep(0.05)
 while not os.path.exists(sys.argv[2]): time.sleep(0.01)
 while len(open(sys.argv[2]).read().split()) < 4: time.sleep(0.01)
 os.kill(supervisor._children["key"].process.pid, signal.SIGKILL)
-while supervisor._children or supervisor._strays: supervisor.reap(); time.sleep(0.01)
+while supervisor._children or supervisor._strays: supervisor.reap_children(); time.sleep(0.01)
 print("all gone")
 """
     )
@@ -229,12 +230,12 @@ print("all gone")
     assert gone(escaped(file))
 
 
-def test_a_warden_that_was_stopped_and_hears_nothing_keeps_nothing_running(supervisor, tmp_path):
+def test_a_reaper_that_was_stopped_and_hears_nothing_keeps_nothing_running(supervisor, tmp_path):
     file = tmp_path / "pids"
     start(supervisor, f"{escaping(file)}; sleep 100")
     pids = escaped(file)
     os.kill(supervisor._children["key"].process.pid, signal.SIGSTOP)
-    supervisor.kill("key")
+    supervisor.kill_child("key")
     assert end(supervisor).status < 0
     assert gone(pids)
 
@@ -242,7 +243,7 @@ def test_a_warden_that_was_stopped_and_hears_nothing_keeps_nothing_running(super
 def call(path: str, payload: object) -> dict:
     with tempfile.TemporaryFile() as channel:
         subprocess.run(
-            [sys.executable, "-m", "controlplane.agent.call", path, "", str(channel.fileno())],
+            [sys.executable, "-m", "controlplane.agent.callable_child", path, "", str(channel.fileno())],
             input=json.dumps(payload).encode(), cwd=ROOT, pass_fds=[channel.fileno()], check=True,
         )  # fmt: skip
         channel.seek(0)
@@ -265,24 +266,24 @@ def test_the_call_child_hands_back_the_error():
      ("os:path.join", "ValueError"), ("sys:exit", "SystemExit"), ("builtins:float", "RESULT_NOT_JSON")],
 )  # fmt: skip
 def test_every_way_to_fail_has_its_code(path, code):
-    assert json.loads(outcome(path, "nan"))["error"]["code"] == code
+    assert json.loads(run_callable(path, "nan"))["error"]["code"] == code
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "\ud800"])
 def test_an_output_at_the_limit_of_its_size_is_handed_back_and_one_beyond_says_both_sizes(letter):
     width = len(letter.encode(errors="surrogatepass"))
     most = (SIZE_LIMIT - len('{"a":[1,""]}')) // width
-    at = json.loads(outcome("json:loads", json.dumps({"a": [1, letter * most]})))
+    at = json.loads(run_callable("json:loads", json.dumps({"a": [1, letter * most]})))
     assert at == {"output": {"a": [1, letter * most]}}
-    beyond = json.loads(outcome("json:loads", json.dumps({"a": [1, letter * (most + 1)]})))["error"]
+    beyond = json.loads(run_callable("json:loads", json.dumps({"a": [1, letter * (most + 1)]})))["error"]
     assert (beyond["code"], beyond["traceback"]) == ("OUTPUT_TOO_LARGE", "")
     assert str(SIZE_LIMIT) in beyond["message"]
     assert str(len('{"a":[1,""]}') + width * (most + 1)) in beyond["message"]
 
 
-def test_the_warden_knows_the_clock_of_the_fence():
-    from controlplane.agent import warden
+def test_the_reaper_knows_the_clock_of_the_fence():
+    from controlplane.agent import reaper
 
-    assert abs(warden.time.clock_gettime(warden.CLOCK) - uptime()) < 1
+    assert abs(reaper.time.clock_gettime(reaper.CLOCK) - read_uptime()) < 1
     # Named, not imported: it starts in no time.
-    assert Path(warden.__file__).read_text().count("controlplane.agent") == 1
+    assert Path(reaper.__file__).read_text().count("controlplane.agent") == 1

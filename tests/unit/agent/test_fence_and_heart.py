@@ -7,9 +7,9 @@ import pytest
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.fence import Fence
-from controlplane.agent.heart import Heart, Holdings
-from controlplane.agent.registration import Config
-from controlplane.agent.registration import Server as RegisteredServer
+from controlplane.agent.heart import HeartbeatThread, HeldAttempts
+from controlplane.agent.registration import RegisteredServer as RegisteredServer
+from controlplane.agent.registration import ServerConfig
 
 
 class Clock:
@@ -23,12 +23,12 @@ class Server:
     """Answers with what `replies` does; a number is the seconds that the call takes."""
 
     id = "server"
-    config = Config(3, 40, 300, 30, 30, "NEVER")
+    config = ServerConfig(3, 40, 300, 30, 30, "NEVER")
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.bodies, self.takes, self.problem, self.fence = clock, [], 0.0, None, 10.0
 
-    def beat(self, body):
+    def send_heartbeat(self, body):
         self.bodies.append(body)
         self.clock.now += self.takes
         if self.problem:
@@ -49,13 +49,13 @@ def server(clock):
 @pytest.fixture
 def heart(clock, server):
     heard = []
-    heart = Heart(
+    heart = HeartbeatThread(
         server,
         Fence(clock),
-        holdings=lambda: Holdings(["c"], [{"attempt": "r", "pid": 1}]),
+        list_held_attempts=lambda: HeldAttempts(["c"], [{"attempt": "r", "pid": 1}]),
         metrics=lambda: {},
-        hear=heard.append,
-        fenced=lambda: heard.append(f"fenced at {clock.now:g}"),
+        on_answer=heard.append,
+        on_fenced=lambda: heard.append(f"fenced at {clock.now:g}"),
     )
     heart.heard = heard
     return heart
@@ -63,29 +63,29 @@ def heart(clock, server):
 
 def test_the_fence_has_not_passed_just_before_its_time_and_has_at_it(clock):
     fence = Fence(clock)
-    assert not fence.passed() and fence.remaining() is None
-    fence.renew(started=1000, after=10)
+    assert not fence.has_passed() and fence.remaining_seconds() is None
+    fence.renew_deadline(started=1000, after=10)
     clock.now = 1009.99
-    assert not fence.passed()
+    assert not fence.has_passed()
     clock.now = 1010
-    assert fence.passed() and fence.remaining() == 0
+    assert fence.has_passed() and fence.remaining_seconds() == 0
 
 
 def test_without_a_fence_nothing_ever_passes(clock):
     fence = Fence(clock)
-    fence.renew(1000, 10)
-    fence.renew(1001, None)
+    fence.renew_deadline(1000, 10)
+    fence.renew_deadline(1001, None)
     clock.now = 1e9
-    assert not fence.passed()
+    assert not fence.has_passed()
 
 
 def test_a_shortened_fence_is_not_moved_on_by_an_answer_that_was_under_way(clock):
     fence = Fence(clock)
-    fence.renew(1000, 300)
-    fence.shorten(50)
-    fence.renew(1001, 300)
+    fence.renew_deadline(1000, 300)
+    fence.shorten_deadline(50)
+    fence.renew_deadline(1001, 300)
     assert fence.deadline == 1050
-    fence.renew(1002, 60, lifts=True)  # it knows that we are TERMINATING
+    fence.renew_deadline(1002, 60, lifts=True)  # it knows that we are TERMINATING
     assert fence.deadline == 1062
 
 
@@ -99,58 +99,58 @@ def test_a_shortened_fence_is_not_moved_on_by_an_answer_that_was_under_way(clock
     ],
 )
 def test_who_says_that_it_terminates_counts_on_no_more_than_that_leaves_it(strategy, timeout, grace, fence):
-    assert Config(3, timeout, grace, 30, 30, strategy).last_fence == fence
+    assert ServerConfig(3, timeout, grace, 30, 30, strategy).last_fence_seconds == fence
 
 
 def test_only_the_answer_to_terminating_lifts_a_shortened_fence(heart, server, clock):
-    heart.fence.shorten(5)
-    heart.beat()
+    heart.fence.shorten_deadline(5)
+    heart.send_heartbeat()
     assert heart.fence.deadline == 1005
-    heart.say("TERMINATING")
-    heart.beat()
+    heart.report_state("TERMINATING")
+    heart.send_heartbeat()
     assert heart.fence.deadline == 1010
 
 
 def test_each_beat_says_what_was_stopped_even_when_that_is_nothing(heart, server):
-    heart.beat()
+    heart.send_heartbeat()
     assert server.bodies[-1]["stopped"] == []
 
 
 def test_the_fence_counts_from_the_start_of_the_answered_beat(heart, server, clock):
     server.takes = 4
-    heart.beat()
+    heart.send_heartbeat()
     assert heart.fence.deadline == 1010
 
 
 def test_an_unanswered_or_refused_beat_does_not_move_the_fence(heart, server, clock):
-    heart.beat()
+    heart.send_heartbeat()
     for problem in (Unreachable("down"), Refused(409, "server_disconnected", "no")):
         clock.now += 1
         server.problem = problem
-        heart.beat()
+        heart.send_heartbeat()
     assert heart.fence.deadline == 1010
     assert heart.heard[1:] == [problem]
 
 
 def test_a_heart_that_wakes_past_the_fence_says_so_before_it_beats(heart, server, clock):
-    heart.beat()
+    heart.send_heartbeat()
     clock.now = 5000  # SIGSTOP, SIGCONT
     server.problem = Unreachable("down")
-    heart.beat()
+    heart.send_heartbeat()
     assert heart.heard[1:] == ["fenced at 5000"]
 
 
 def test_an_answer_that_comes_past_the_fence_does_not_hide_it(heart, server, clock):
-    heart.beat()
+    heart.send_heartbeat()
     server.takes = 11
-    heart.beat()
+    heart.send_heartbeat()
     assert heart.heard[1] == "fenced at 1011"
-    assert heart.fence.deadline == 1010 and heart.fence.passed()  # 1000 + 10: that answer is too old to help
+    assert heart.fence.deadline == 1010 and heart.fence.has_passed()  # 1000 + 10: that answer is too old to help
 
 
 def test_holdings_are_listed_when_due_and_after_any_silence(heart, server, clock):
     def lists():
-        heart.beat()
+        heart.send_heartbeat()
         return "claimed" in server.bodies[-1], "running" in server.bodies[-1]
 
     assert lists() == (True, True)
@@ -166,24 +166,24 @@ def test_holdings_are_listed_when_due_and_after_any_silence(heart, server, clock
 
 def test_the_next_beat_comes_an_interval_after_the_start_of_this_one(heart, server):
     server.takes = 1
-    assert heart.beat() == 2
+    assert heart.send_heartbeat() == 2
 
 
 def test_a_miss_is_said_again_within_a_third_of_what_is_left_even_if_told_otherwise(heart, server):
     within = (40 - 3) / 3
     server.problem = Unreachable("busy", retry_after=3600)
-    assert heart.beat() == pytest.approx(within)
+    assert heart.send_heartbeat() == pytest.approx(within)
     server.takes = 9.25
-    assert heart.beat() == pytest.approx(within - 9.25)
+    assert heart.send_heartbeat() == pytest.approx(within - 9.25)
     server.takes, server.problem = 0, Unreachable("down")
-    assert all(0 <= heart.beat() <= within for _ in range(50))
+    assert all(0 <= heart.send_heartbeat() <= within for _ in range(50))
 
 
 @pytest.mark.parametrize(
     ("timeout", "beat", "within"), [(40, 4, 9), (43, 3, 10), (3600, 3, 10), (2, 0.5, 0.375), (0.4, 0.1, 0.075)]
 )
 def test_a_beat_waits_for_its_answer_for_a_quarter_of_what_is_left_and_never_long(timeout, beat, within):
-    assert Config(beat, timeout, 300, 30, 30, "NEVER").answer_within == pytest.approx(within)
+    assert ServerConfig(beat, timeout, 300, 30, 30, "NEVER").heartbeat_answer_timeout == pytest.approx(within)
 
 
 def test_full_jitter_grows_from_its_base_to_its_cap():
@@ -196,6 +196,6 @@ def test_full_jitter_grows_from_its_base_to_its_cap():
 def test_a_beat_waits_no_longer_than_its_timeout_allows_nor_than_any_other_call(monkeypatch, patience, within):
     asked = []
     monkeypatch.setattr(Client, "post", lambda self, path, body, token, within: asked.append(within) or {})
-    config = Config(3, 40, 300, 30, 30, "NEVER")
-    RegisteredServer(Client("http://nowhere", timeout=patience), "id", "token", config, None, 0).beat({})
+    config = ServerConfig(3, 40, 300, 30, 30, "NEVER")
+    RegisteredServer(Client("http://nowhere", timeout=patience), "id", "token", config, None, 0).send_heartbeat({})
     assert asked == [within]

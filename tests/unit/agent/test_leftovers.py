@@ -12,11 +12,11 @@ import pytest
 
 from controlplane.agent import leftovers
 from controlplane.agent.client import Client
-from controlplane.agent.registration import Config, Server
+from controlplane.agent.registration import RegisteredServer, ServerConfig
 from controlplane.agent.worker import LAST_WORDS
 from tests.support.standin import Refuse, eventually
 
-CONFIG = Config(1.0, 4.0, 5.0, 30.0, 30.0, "IMMEDIATELY")
+CONFIG = ServerConfig(1.0, 4.0, 5.0, 30.0, 30.0, "IMMEDIATELY")
 
 
 def kept(tmp_path):
@@ -164,24 +164,26 @@ def test_a_folder_that_cannot_be_used_is_said_and_keeps_nobody_from_ending(plane
 def test_what_belongs_elsewhere_or_cannot_be_read_is_left_alone(tmp_path):
     here, there = Client("http://here"), Client("http://there")
     report = {"attempt": "a", "event": "COMPLETED", "output": "\ud800"}
-    leftovers.keep(tmp_path / "x", Server(there, "one", "token", CONFIG, None, 0.0), [report])
+    leftovers.save_reports(tmp_path / "x", RegisteredServer(there, "one", "token", CONFIG, None, 0.0), [report])
     (tmp_path / "x" / "two.json").write_text("{")
-    assert leftovers.found(tmp_path / "x", here) == []
-    assert len(leftovers.found(tmp_path / "x", there)) == 1
+    assert leftovers.load_leftovers(tmp_path / "x", here) == []
+    assert len(leftovers.load_leftovers(tmp_path / "x", there)) == 1
     assert json.loads((tmp_path / "x" / "one.json").read_text())["reports"] == [report]
-    assert leftovers.found(tmp_path / "none", here) == []
+    assert leftovers.load_leftovers(tmp_path / "none", here) == []
 
 
 def test_a_folder_of_somebody_else_is_not_used(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "x").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PermissionError):
-        leftovers.keep(tmp_path / "x", Server(Client("http://here"), "one", "t", CONFIG, None, 0.0), [{"attempt": "a"}])
+        leftovers.save_reports(
+            tmp_path / "x", RegisteredServer(Client("http://here"), "one", "t", CONFIG, None, 0.0), [{"attempt": "a"}]
+        )
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_the_folder_is_one_of_the_name_in_the_state_of_the_user(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert leftovers.folder_of(None, "a/1") == tmp_path / "controlplane-agent" / "a%2F1"
-    assert leftovers.folder_of("/elsewhere", "b") == Path("/elsewhere/b")
-    assert leftovers.folder_of(None, None) == leftovers.folder_of(None, None)
+    assert leftovers.state_folder(None, "a/1") == tmp_path / "controlplane-agent" / "a%2F1"
+    assert leftovers.state_folder("/elsewhere", "b") == Path("/elsewhere/b")
+    assert leftovers.state_folder(None, None) == leftovers.state_folder(None, None)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from controlplane.agent import logs
-from controlplane.agent.logs import BUFFER, CROWD, DELAY, LINE_LIMIT, LINES_KEPT, OVERHEAD, Log, Splitter
+from controlplane.agent.logs import BUFFER, CROWD, DELAY, LINE_LIMIT, LINES_KEPT, OVERHEAD, AttemptLog, LineSplitter
 from tests.support.standin import Refuse, eventually
 
 
@@ -33,8 +33,8 @@ def lines_of(reports):
 
 
 def split(*chunks):
-    splitter = Splitter()
-    return [line for chunk in chunks for line in splitter.feed(chunk)] + list(splitter.close())
+    splitter = LineSplitter()
+    return [line for chunk in chunks for line in splitter.split_chunk(chunk)] + list(splitter.close())
 
 
 def test_lines_are_split_wherever_the_chunks_end():
@@ -54,11 +54,11 @@ def test_a_line_at_the_limit_is_whole_and_one_beyond_is_cut():
 
 
 def test_a_line_that_never_ends_is_cut_once_and_held_no_longer():
-    splitter = Splitter()
-    found = [line for _ in range(100) for line in splitter.feed(b"x" * 5000)]
+    splitter = LineSplitter()
+    found = [line for _ in range(100) for line in splitter.split_chunk(b"x" * 5000)]
     assert len(found) == 1
     assert len(splitter._rest) <= LINE_LIMIT
-    assert list(splitter.feed(b"y\nnext\n")) == ["next"]
+    assert list(splitter.split_chunk(b"y\nnext\n")) == ["next"]
 
 
 def test_a_cut_is_not_amid_a_character():
@@ -69,35 +69,35 @@ def test_a_cut_is_not_amid_a_character():
 
 
 def test_a_line_waits_for_others_half_a_second_and_a_hundred_wait_for_none(clock):
-    log = Log()
-    log.write("STDOUT", b"a\n")
-    assert log.take() == []
+    log = AttemptLog()
+    log.write_chunk("STDOUT", b"a\n")
+    assert log.take_reports() == []
     clock.now += DELAY
-    assert log.take() == [{"event": "LOG", "stream": "STDOUT", "lines": ["a"], "sequence": 0}]
-    log.answered()
-    log.write("STDOUT", b"x\n" * (CROWD - 1))
-    assert log.take() == []
-    log.write("STDOUT", b"x\n")
-    assert len(lines_of(log.take())) == CROWD
+    assert log.take_reports() == [{"event": "LOG", "stream": "STDOUT", "lines": ["a"], "sequence": 0}]
+    log.record_answer()
+    log.write_chunk("STDOUT", b"x\n" * (CROWD - 1))
+    assert log.take_reports() == []
+    log.write_chunk("STDOUT", b"x\n")
+    assert len(lines_of(log.take_reports())) == CROWD
 
 
 def test_nothing_more_is_given_before_the_answer(clock):
-    log = Log()
-    log.write("STDOUT", b"a\n")
-    log.write("STDERR", b"b\n")
+    log = AttemptLog()
+    log.write_chunk("STDOUT", b"a\n")
+    log.write_chunk("STDERR", b"b\n")
     clock.now += DELAY
-    assert len(log.take()) == 2
-    log.write("STDOUT", b"c\n" * CROWD)
-    log.answered()
-    assert log.due_at() is None
-    log.answered()
-    assert len(lines_of(log.take())) == CROWD
+    assert len(log.take_reports()) == 2
+    log.write_chunk("STDOUT", b"c\n" * CROWD)
+    log.record_answer()
+    assert log.next_report_at() is None
+    log.record_answer()
+    assert len(lines_of(log.take_reports())) == CROWD
 
 
 def test_the_streams_stay_told_apart_and_in_order(clock):
-    log = Log()
+    log = AttemptLog()
     for stream, chunk in (("STDOUT", b"1\n2\n"), ("STDERR", b"3\n"), ("STDOUT", b"4\n5")):
-        log.write(stream, chunk)
+        log.write_chunk(stream, chunk)
     reports = log.close()
     assert [(report["sequence"], report["stream"], report["lines"]) for report in reports] == [
         (0, "STDOUT", ["1", "2"]), (1, "STDERR", ["3"]), (2, "STDOUT", ["4", "5"]),
@@ -105,38 +105,38 @@ def test_the_streams_stay_told_apart_and_in_order(clock):
 
 
 def test_what_comes_while_the_buffer_is_full_is_dropped_with_one_mark(clock):
-    log = Log()
+    log = AttemptLog()
     line = b"x" * 4000 + b"\n"
     fit = -(-BUFFER // (4000 + OVERHEAD))
     for _ in range(fit + 7):
-        log.write("STDERR", line)
+        log.write_chunk("STDERR", line)
     kept = []
-    while reports := log.take():
+    while reports := log.take_reports():
         kept += lines_of(reports)
         for _ in reports:
-            log.answered()
-        log.write("STDOUT", b"still full\n" if len(kept) < fit else b"")
+            log.record_answer()
+        log.write_chunk("STDOUT", b"still full\n" if len(kept) < fit else b"")
         clock.now += DELAY
     assert len(kept) == fit
-    log.write("STDOUT", b"room again\n")
+    log.write_chunk("STDOUT", b"room again\n")
     mark, room = lines_of(log.close())
     assert mark.startswith("… ") and "lines were dropped" in mark
     assert room == "room again"
 
 
 def test_after_as_many_lines_as_are_kept_one_more_is_sent_and_no_work_done(clock):
-    log = Log()
+    log = AttemptLog()
     for number in range(LINES_KEPT + 10):
-        log.write("STDOUT", b"%d\n" % number)
+        log.write_chunk("STDOUT", b"%d\n" % number)
     assert len(lines_of(log.close())) == LINES_KEPT + 1
-    log.write("STDOUT", b"x" * 100)
+    log.write_chunk("STDOUT", b"x" * 100)
     assert log.close() == []
 
 
 def test_reports_are_never_larger_than_a_call_may_carry(clock):
-    log = Log()
+    log = AttemptLog()
     for _ in range(200):
-        log.write("STDOUT", b"\1" * LINE_LIMIT + b"\n")
+        log.write_chunk("STDOUT", b"\1" * LINE_LIMIT + b"\n")
     reports = log.close()
     assert all(sum(map(len, report["lines"])) <= 2 * 64 * 1024 for report in reports)
     assert all(len(report["lines"]) <= 1000 for report in reports)

@@ -11,8 +11,8 @@ import pytest
 from controlplane.agent import heart
 from controlplane.agent.client import Unreachable
 from controlplane.agent.fence import Fence
-from controlplane.agent.heart import Heart, Holdings
-from controlplane.agent.registration import Config
+from controlplane.agent.heart import HeartbeatThread, HeldAttempts
+from controlplane.agent.registration import ServerConfig
 from liveness.conf import timeout_problems, witness_window
 
 # Heartbeat interval, check interval; the timeout is the smallest, or a little more.
@@ -37,9 +37,9 @@ class Swallowing:
     def __init__(self, clock, config, begins, ends):
         self.clock, self.config, self.begins, self.ends, self.heard = clock, config, begins, ends, []
 
-    def beat(self, body):
+    def send_heartbeat(self, body):
         if self.begins <= self.clock.now < self.ends:
-            self.clock.now += self.config.answer_within
+            self.clock.now += self.config.heartbeat_answer_timeout
             raise Unreachable("no answer")
         self.heard.append(self.clock.now)
         return {}
@@ -49,11 +49,12 @@ def beats(config, begins, ends, until):
     """When the real heart is heard, from 0 on."""
     clock = Clock()
     server = Swallowing(clock, config, begins, ends)
-    heart = Heart(
-        server, Fence(clock), holdings=Holdings, metrics=dict, hear=lambda answer: None, fenced=lambda: None
+    heart = HeartbeatThread(
+        server, Fence(clock), list_held_attempts=HeldAttempts, metrics=dict, on_answer=lambda answer: None,
+        on_fenced=lambda: None
     )  # fmt: skip
     while clock.now < until:
-        pause = heart.beat()  # moves the clock as well
+        pause = heart.send_heartbeat()  # moves the clock as well
         clock.now += pause
     return server.heard
 
@@ -88,7 +89,7 @@ def test_the_next_answered_beat_comes_within_the_timeout_whatever_the_phase(
     monkeypatch.setattr(heart, "full_jitter", lambda failures, cap: cap * jitter)
     monkeypatch.setattr(heart, "log", Mock())
     settings.LIVENESS = {"TIMEOUT": timeout, "HEARTBEAT_INTERVAL": beat, "INTERVAL": check}
-    config, window = Config(beat, timeout, 0, 30, 30, "NEVER"), witness_window()
+    config, window = ServerConfig(beat, timeout, 0, 30, 30, "NEVER"), witness_window()
     lasts = [timeout * eighth / 8 for eighth in range(1, 12)] + [window + check, 3 * timeout]
     worst = 0.0
     for last, phase in itertools.product(lasts, range(4)):

@@ -7,26 +7,28 @@ import sys
 
 import pytest
 
-from controlplane.agent import probe
-from controlplane.agent.allow import Allowances, NotAllowed
-from controlplane.agent.logs import text
-from controlplane.agent.options import options_from, parser
+from controlplane.agent import status_file
+from controlplane.agent.logs import decode_text
+from controlplane.agent.options import build_parser, read_options
 from controlplane.agent.outbox import BATCH_BYTES, Outbox
 from controlplane.agent.outcomes import clean
-from controlplane.agent.runners import command_for
-from controlplane.agent.tags import tags_for
+from controlplane.agent.policy import ActionNotAllowed, ActionPolicy
+from controlplane.agent.runners import build_command
+from controlplane.agent.tags import list_worker_tags
 
 PYTHON = f"runtime:python3.{sys.version_info.minor}"
 
 
 def test_tags_are_those_of_what_is_allowed_the_runtime_and_the_users():
-    assert tags_for(Allowances.parse("script,callable"), ["gpu", ""]) == sorted(["gpu", "python", "script", PYTHON])
-    assert tags_for(Allowances.parse("callable:myapp.*")) == sorted(["python", PYTHON])
+    assert list_worker_tags(ActionPolicy.parse_options("script,callable"), ["gpu", ""]) == sorted(
+        ["gpu", "python", "script", PYTHON]
+    )
+    assert list_worker_tags(ActionPolicy.parse_options("callable:myapp.*")) == sorted(["python", PYTHON])
 
 
 @pytest.mark.parametrize("path", ["myapp.tasks:send", "myapp.a.b:send", "other:send"])
 def test_a_callable_is_allowed_by_a_glob_on_its_module(path):
-    Allowances.parse("callable:myapp.*, callable:other").allowed({"type": "callable", "path": path})
+    ActionPolicy.parse_options("callable:myapp.*, callable:other").resolve_action({"type": "callable", "path": path})
 
 
 @pytest.mark.parametrize(
@@ -41,62 +43,67 @@ def test_a_callable_is_allowed_by_a_glob_on_its_module(path):
     ],
 )
 def test_anything_else_is_not_allowed(action):
-    with pytest.raises(NotAllowed):
-        Allowances.parse("callable:myapp.*").allowed(action)
+    with pytest.raises(ActionNotAllowed):
+        ActionPolicy.parse_options("callable:myapp.*").resolve_action(action)
 
 
 @pytest.mark.parametrize("runner", ["docker", "pod"])
 def test_a_script_runs_locally_only(runner):
-    Allowances.parse("script").allowed({"type": "script", "runner": None})
-    with pytest.raises(NotAllowed):
-        Allowances.parse("script").allowed({"type": "script", "runner": runner})
+    ActionPolicy.parse_options("script").resolve_action({"type": "script", "runner": None})
+    with pytest.raises(ActionNotAllowed):
+        ActionPolicy.parse_options("script").resolve_action({"type": "script", "runner": runner})
 
 
 @pytest.mark.parametrize("wrong", ["handler", "handler:x", "docker", "script:x", "", ","])
 def test_an_unknown_allowance_is_refused_with_a_sentence(wrong):
     with pytest.raises(ValueError, match="--allow"):
-        Allowances.parse(wrong)
+        ActionPolicy.parse_options(wrong)
 
 
 def test_a_bare_callable_allows_every_module_whatever_else_is_said():
-    Allowances.parse("callable:myapp.*,callable").allowed({"type": "callable", "path": "os:getcwd"})
+    ActionPolicy.parse_options("callable:myapp.*,callable").resolve_action({"type": "callable", "path": "os:getcwd"})
 
 
 HANDLERS = ["mail=myapp.tasks:send", "é/1=mine:run"]
 
 
 def test_a_handler_is_the_call_of_its_function_and_a_tag():
-    allowances = Allowances.parse("callable:other,handler", HANDLERS)
-    assert allowances.allowed({"type": "handler", "name": "mail"}) == {"type": "callable", "path": "myapp.tasks:send"}
-    assert tags_for(allowances) == sorted(["handler:mail", "handler:é/1", "python", PYTHON])
+    allowances = ActionPolicy.parse_options("callable:other,handler", HANDLERS)
+    assert allowances.resolve_action({"type": "handler", "name": "mail"}) == {
+        "type": "callable",
+        "path": "myapp.tasks:send",
+    }
+    assert list_worker_tags(allowances) == sorted(["handler:mail", "handler:é/1", "python", PYTHON])
     for action in ({"type": "handler", "name": "post"}, {"type": "handler"}, {"type": "callable", "path": "mine:run"}):
-        with pytest.raises(NotAllowed):
-            allowances.allowed(action)
+        with pytest.raises(ActionNotAllowed):
+            allowances.resolve_action(action)
 
 
 def test_handlers_are_allowed_unless_something_else_is_said():
-    assert Allowances.parse(None).kinds == {"script", "callable"}
-    assert Allowances.parse(None, HANDLERS).kinds == {"script", "callable", "handler"}
-    assert tags_for(Allowances.parse("handler", HANDLERS)) == sorted(["handler:mail", "handler:é/1", PYTHON])
+    assert ActionPolicy.parse_options(None).action_types == {"script", "callable"}
+    assert ActionPolicy.parse_options(None, HANDLERS).action_types == {"script", "callable", "handler"}
+    assert list_worker_tags(ActionPolicy.parse_options("handler", HANDLERS)) == sorted(
+        ["handler:mail", "handler:é/1", PYTHON]
+    )
 
 
 @pytest.mark.parametrize("wrong", ["mail", "mail=", "=a:b", "mail=a", "mail=a:b:c", "mail=a.:b", "ma il=a:b"])
 def test_a_handler_that_names_no_function_is_refused_with_a_sentence(wrong):
     with pytest.raises(ValueError, match="write NAME="):
-        Allowances.parse(None, [wrong])
+        ActionPolicy.parse_options(None, [wrong])
 
 
 def test_two_handlers_of_one_name_and_handlers_that_are_not_allowed_are_refused():
     with pytest.raises(ValueError, match=r"myapp\.tasks:send already"):
-        Allowances.parse(None, [*HANDLERS, "mail=x:y"])
+        ActionPolicy.parse_options(None, [*HANDLERS, "mail=x:y"])
     with pytest.raises(ValueError, match="need each other"):
-        Allowances.parse("script", HANDLERS)
+        ActionPolicy.parse_options("script", HANDLERS)
 
 
 def test_the_environment_stands_in_for_url_and_token(monkeypatch):
     monkeypatch.setenv("CONTROLPLANE_URL", "http://plane")
     monkeypatch.setenv("CONTROLPLANE_TOKEN", "secret")
-    options = options_from(parser().parse_args(["--timeout", "60", "--grace", "5"]))
+    options = read_options(build_parser().parse_args(["--timeout", "60", "--grace", "5"]))
     assert (options.url, options.token) == ("http://plane", "secret")
     assert options.config == {"timeout_seconds": 60.0, "termination_grace_period_seconds": 5.0}
 
@@ -107,7 +114,7 @@ def test_a_token_comes_from_a_file_or_the_environment_and_from_one_place_alone(m
     file.write_text("of a file\n")
 
     def token(*arguments):
-        return options_from(parser().parse_args(["--url", "http://plane", *arguments])).token
+        return read_options(build_parser().parse_args(["--url", "http://plane", *arguments])).token
 
     assert token() == "of the environment"
     assert token("--token-file", str(file)) == "of a file"
@@ -122,39 +129,39 @@ def test_a_token_comes_from_a_file_or_the_environment_and_from_one_place_alone(m
 
 
 def said(outbox):
-    return [(report["attempt"], report["event"]) for report in outbox.batch()]
+    return [(report["attempt"], report["event"]) for report in outbox.oldest_reports()]
 
 
 def test_reports_stay_in_order_until_they_are_answered():
     outbox = Outbox()
     for n in range(3):
-        outbox.put({"attempt": f"a{n}", "event": "STARTED"})
-    first = outbox.batch()
-    outbox.put({"attempt": "a0", "event": "COMPLETED"})
-    assert outbox.batch()[:3] == first
-    outbox.answered(3)
+        outbox.add_reports({"attempt": f"a{n}", "event": "STARTED"})
+    first = outbox.oldest_reports()
+    outbox.add_reports({"attempt": "a0", "event": "COMPLETED"})
+    assert outbox.oldest_reports()[:3] == first
+    outbox.record_answer(3)
     assert said(outbox) == [("a0", "COMPLETED")]
 
 
 def test_only_what_was_never_sent_can_be_withdrawn():
     outbox = Outbox()
-    outbox.put({"attempt": "sent", "event": "STARTED"})
-    outbox.batch()
-    outbox.put({"attempt": "unsent", "event": "STARTED"})
-    assert outbox.withdraw("unsent") is True
-    assert outbox.withdraw("sent") is False
+    outbox.add_reports({"attempt": "sent", "event": "STARTED"})
+    outbox.oldest_reports()
+    outbox.add_reports({"attempt": "unsent", "event": "STARTED"})
+    assert outbox.withdraw_reports("unsent") is True
+    assert outbox.withdraw_reports("sent") is False
     assert said(outbox) == [("sent", "STARTED")]
 
 
 def test_a_batch_fits_a_request_and_a_single_big_report_is_still_sent():
     outbox = Outbox()
     for _ in range(3):
-        outbox.put({"attempt": "a", "event": "COMPLETED", "output": "x" * (BATCH_BYTES - 1000)})
-    assert len(outbox.batch()) == 1
+        outbox.add_reports({"attempt": "a", "event": "COMPLETED", "output": "x" * (BATCH_BYTES - 1000)})
+    assert len(outbox.oldest_reports()) == 1
 
 
 def test_text_is_made_safe_for_json_and_postgresql():
-    assert text(b"a\0b\xff") == "a\ufffdb\ufffd"
+    assert decode_text(b"a\0b\xff") == "a\ufffdb\ufffd"
     assert clean({"k\0": ["\0", 1, None, "ü\ud800"]}) == {"k\ufffd": ["\ufffd", 1, None, "ü?"]}
 
 
@@ -165,57 +172,57 @@ def runtime(tmp_path, monkeypatch):
 
 
 def test_check_passes_just_before_the_timeout_and_fails_at_it(runtime, monkeypatch):
-    probe.write("a/b", "id", "RUNNING", timeout=10, heard_at=100)
+    status_file.write_status("a/b", "id", "RUNNING", timeout=10, answered_at=100)
     assert runtime.stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr(probe, "uptime", lambda: 109.9)
-    assert probe.check("a/b") is None
-    assert probe.check(None) is None
-    monkeypatch.setattr(probe, "uptime", lambda: 110.0)
-    assert "not answered for 10 s" in probe.check("a/b")
+    monkeypatch.setattr(status_file, "read_uptime", lambda: 109.9)
+    assert status_file.check_status("a/b") is None
+    assert status_file.check_status(None) is None
+    monkeypatch.setattr(status_file, "read_uptime", lambda: 110.0)
+    assert "not answered for 10 s" in status_file.check_status("a/b")
 
 
 def test_check_says_when_there_is_no_agent_or_a_broken_file(runtime):
-    assert "no agent" in probe.check("a")
-    assert "no agents" in probe.check(None)
-    probe.write("a", "id", "RUNNING", 10, 0)
-    probe.path_of("a").write_text("{")
-    assert "cannot be read" in probe.check("a")
-    probe.write("b", "id", "RUNNING", 10, 0)
-    assert "--name" in probe.check(None)
+    assert "no agent" in status_file.check_status("a")
+    assert "no agents" in status_file.check_status(None)
+    status_file.write_status("a", "id", "RUNNING", 10, 0)
+    status_file.status_path("a").write_text("{")
+    assert "cannot be read" in status_file.check_status("a")
+    status_file.write_status("b", "id", "RUNNING", 10, 0)
+    assert "--name" in status_file.check_status(None)
 
 
 def test_check_notices_that_the_process_id_is_anothers(runtime):
-    probe.write("a", "id", "RUNNING", timeout=10, heard_at=probe.uptime())
-    path = probe.path_of("a")
+    status_file.write_status("a", "id", "RUNNING", timeout=10, answered_at=status_file.read_uptime())
+    path = status_file.status_path("a")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"process_started_at": 1.5}))
-    assert "not running" in probe.check("a")
+    assert "not running" in status_file.check_status("a")
 
 
 def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path):
     own = {"JOB_STEP": "of the agent's own"}
     job = {"id": "j", "action": {"type": "script", "command": "true"}, "payload": None}
     item = {"id": "a", "number": 1, "job": {**job, "execution": "e", "step": "load"}}
-    inside = command_for(item, tmp_path / "progress", own).env
+    inside = build_command(item, tmp_path / "progress", own).env
     assert (inside["JOB_EXECUTION"], inside["JOB_STEP"]) == ("e", "load")
-    alone = command_for({**item, "job": {**job, "execution": None, "step": None}}, tmp_path / "progress", own).env
+    alone = build_command({**item, "job": {**job, "execution": None, "step": None}}, tmp_path / "progress", own).env
     assert not {"JOB_EXECUTION", "JOB_STEP"} & set(alone)
 
 
 def test_what_could_not_be_stored_waits_aside_with_what_follows_of_it_and_nothing_else_waits():
     outbox = Outbox()
-    outbox.put({"attempt": "bad", "event": "STARTED"}, {"attempt": "good", "event": "STARTED"})
-    outbox.put({"attempt": "bad", "event": "LOG"})
-    assert len(outbox.batch()) == 3
-    outbox.answered(2, unstored={0}, cap=1000)
-    outbox.put({"attempt": "bad", "event": "COMPLETED"}, {"attempt": "good", "event": "COMPLETED"})
+    outbox.add_reports({"attempt": "bad", "event": "STARTED"}, {"attempt": "good", "event": "STARTED"})
+    outbox.add_reports({"attempt": "bad", "event": "LOG"})
+    assert len(outbox.oldest_reports()) == 3
+    outbox.record_answer(2, unstored={0}, cap=1000)
+    outbox.add_reports({"attempt": "bad", "event": "COMPLETED"}, {"attempt": "good", "event": "COMPLETED"})
     assert said(outbox) == [("good", "COMPLETED")]
     assert len(outbox) == 4
-    outbox.answered(1)
-    assert len(outbox.unanswered()) == len(outbox), "what waits aside is left on disk too"
-    (aside,) = outbox._aside.values()
-    assert outbox.next_due() == aside.due_at
+    outbox.record_answer(1)
+    assert len(outbox.unanswered_reports()) == len(outbox), "what waits aside is left on disk too"
+    (aside,) = outbox._deferred.values()
+    assert outbox.next_retry_at() == aside.due_at
     aside.due_at = 0.0
     assert said(outbox) == [("bad", "STARTED"), ("bad", "LOG"), ("bad", "COMPLETED")]
-    outbox.answered(3, unstored={0, 1, 2}, cap=1000)
+    outbox.record_answer(3, unstored={0, 1, 2}, cap=1000)
     assert outbox._failures["bad"] == 2 and said(outbox) == []
-    assert outbox.withdraw("bad") and len(outbox) == 0 and outbox.next_due() is None
+    assert outbox.withdraw_reports("bad") and len(outbox) == 0 and outbox.next_retry_at() is None

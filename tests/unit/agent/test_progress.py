@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from controlplane.agent import gauge, progress
-from controlplane.agent.gauge import MESSAGE_LIMIT, PAUSE, TAIL, Gauge
+from controlplane.agent import progress, progress_file
+from controlplane.agent.progress_file import MESSAGE_LIMIT, REPORT_PAUSE, TAIL_BYTES, ProgressFile
 from tests.support.standin import eventually
 from tests.unit.agent.test_logs import Now
 
@@ -17,7 +17,7 @@ from tests.unit.agent.test_logs import Now
 @pytest.fixture
 def clock(monkeypatch):
     clock = Now()
-    monkeypatch.setattr(gauge, "time", clock)
+    monkeypatch.setattr(progress_file, "time", clock)
     return clock
 
 
@@ -35,33 +35,33 @@ def file(tmp_path, monkeypatch):
         ("1.01 a", {"message": "1.01 a"}), ("-0.1", {"message": "-0.1"}), ("nan x", {"message": "nan x"}),
         ("copying", {"message": "copying"}), ("0.5 a\0b\xff", {"progress": 0.5, "message": "a\ufffdb\ufffd"}),
         ("0.5 " + "x" * (MESSAGE_LIMIT + 1), {"progress": 0.5, "message": "x" * MESSAGE_LIMIT}),
-        ("y" * 2 * TAIL + "\n0.5 end\n", {"progress": 0.5, "message": "end"}),
+        ("y" * 2 * TAIL_BYTES + "\n0.5 end\n", {"progress": 0.5, "message": "end"}),
     ],
     ids=lambda value: str(value)[:20].encode("unicode_escape").decode(),
 )  # fmt: skip
 def test_the_last_line_counts(file, written, said):
     file.write_bytes(written.encode("latin-1"))
-    assert Gauge(file).take() == [{"event": "PROGRESS", **said}]
+    assert ProgressFile(file).take_reports() == [{"event": "PROGRESS", **said}]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b" \n\n"])
 def test_nothing_written_is_nothing_said(file, content):
     if content is not None:
         file.write_bytes(content)
-    assert Gauge(file).take() == []
+    assert ProgressFile(file).take_reports() == []
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
 def test_whatever_the_code_makes_of_the_file_nobody_waits_for_it(file, make):
     make(file)
-    assert Gauge(file).take() == Gauge(file).close() == []
+    assert ProgressFile(file).take_reports() == ProgressFile(file).close() == []
 
 
 def test_python_says_it_with_a_function(file):
     progress(0.25, "a\n quarter\0")
-    assert Gauge(file).take() == [{"event": "PROGRESS", "progress": 0.25, "message": "a quarter\ufffd"}]
+    assert ProgressFile(file).take_reports() == [{"event": "PROGRESS", "progress": 0.25, "message": "a quarter\ufffd"}]
     progress(7)
-    assert Gauge(file).take() == [{"event": "PROGRESS", "progress": 1.0}]
+    assert ProgressFile(file).take_reports() == [{"event": "PROGRESS", "progress": 1.0}]
 
 
 def test_outside_a_job_or_without_its_folder_the_function_does_nothing(file, monkeypatch):
@@ -73,37 +73,37 @@ def test_outside_a_job_or_without_its_folder_the_function_does_nothing(file, mon
 
 
 def test_what_comes_within_a_second_waits_and_what_is_the_same_is_not_said_again(file, clock):
-    one = Gauge(file)
+    one = ProgressFile(file)
     progress(0.1)
-    assert one.take()
-    one.answered()
+    assert one.take_reports()
+    one.record_answer()
     progress(0.2)
-    clock.now += PAUSE * 0.99
-    assert (one.take(), one.due_at()) == ([], 100 + PAUSE)
+    clock.now += REPORT_PAUSE * 0.99
+    assert (one.take_reports(), one.next_report_at()) == ([], 100 + REPORT_PAUSE)
     progress(0.3)
-    clock.now += PAUSE * 0.01
-    assert one.take() == [{"event": "PROGRESS", "progress": 0.3}]
-    one.answered()
-    clock.now += PAUSE
-    assert one.take() == []
+    clock.now += REPORT_PAUSE * 0.01
+    assert one.take_reports() == [{"event": "PROGRESS", "progress": 0.3}]
+    one.record_answer()
+    clock.now += REPORT_PAUSE
+    assert one.take_reports() == []
 
 
 def test_while_one_is_not_answered_no_other_is_made_and_then_the_last(file, clock):
-    one = Gauge(file)
+    one = ProgressFile(file)
     for done in (0.1, 0.2, 0.3):
         progress(done)
-        reports = one.take()
+        reports = one.take_reports()
         assert bool(reports) == (done == 0.1)
-        clock.now += PAUSE
-    assert one.due_at() is None
-    one.answered()
-    assert one.take() == [{"event": "PROGRESS", "progress": 0.3}]
+        clock.now += REPORT_PAUSE
+    assert one.next_report_at() is None
+    one.record_answer()
+    assert one.take_reports() == [{"event": "PROGRESS", "progress": 0.3}]
 
 
 def test_the_last_word_is_said_at_the_end_and_the_file_is_gone(file, clock):
-    one = Gauge(file)
+    one = ProgressFile(file)
     progress(0.1)
-    one.take()
+    one.take_reports()
     progress(0.2, "stuck")
     file.with_name("progress.draft").touch()
     assert one.close() == [{"event": "PROGRESS", "progress": 0.2, "message": "stuck"}]

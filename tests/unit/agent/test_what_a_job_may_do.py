@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.agent import environment, folder
-from controlplane.agent.call import outcome
+from controlplane.agent.callable_child import run_callable
 from controlplane.agent.outcomes import DEPTH_LIMIT, SIZE_LIMIT, TooDeep, parse, report_of
 from controlplane.agent.supervisor import RESULT_KEPT
 from tests.support.escape import escaped, escaping, gone
@@ -82,8 +82,8 @@ def test_no_result_however_deep_or_strange_costs_the_agent_or_another_job(call):
 
 def test_the_depth_of_an_output_is_limited_in_the_child_and_again_in_the_agent():
     at, beyond = nested(DEPTH_LIMIT), nested(DEPTH_LIMIT + 1)
-    assert parse(at) == json.loads(outcome("json:loads", at))["output"]
-    assert json.loads(outcome("json:loads", beyond))["error"]["code"] == "OUTPUT_TOO_DEEP"
+    assert parse(at) == json.loads(run_callable("json:loads", at))["output"]
+    assert json.loads(run_callable("json:loads", beyond))["error"]["code"] == "OUTPUT_TOO_DEEP"
     with pytest.raises(TooDeep):
         parse(beyond)
     assert report_of(f'{{"output": {at}}}'.encode(), RESULT_KEPT)["event"] == "COMPLETED"
@@ -164,7 +164,7 @@ def test_every_variable_that_the_readme_lists_stays_with_the_control_plane_but_f
     assert handed_on == {"LOG_LEVEL", "LOG_FORMAT"}, "name it in controlplane.agent.environment.OWN"
 
 
-def test_a_job_finds_no_token_in_the_environment_of_its_own_of_its_warden_or_of_its_agent(plane, agent):
+def test_a_job_finds_no_token_in_the_environment_of_its_own_of_its_reaper_or_of_its_agent(plane, agent):
     worker = agent("--pass-env", "SOME_OTHER, CONTROLPLANE_TOKEN")
     attempt = plane.submit("cat /proc/$$/environ /proc/$PPID/environ | tr '\\0' '\\n'; id")
     said = eventually(lambda: plane.final(attempt))["output"]["stdout"]
@@ -232,11 +232,11 @@ def test_an_allowed_module_does_not_make_what_it_imports_allowed(tmp_path, monke
     (tmp_path / "allowed_other.py").write_text("def helper(payload):\n    return 2\n")
     monkeypatch.syspath_prepend(tmp_path)
     for path in ("allowed_one:run", "allowed_one:Popen", "allowed_one:loads", "allowed_one:helper"):
-        assert json.loads(outcome(path, "1", "allowed_one,allowed_three"))["error"]["code"] == "NOT_ALLOWED", path
-    assert "defined in subprocess" in outcome("allowed_one:run", "1", "allowed_one")
-    assert json.loads(outcome("allowed_one:own", 1, "allowed_one")) == {"output": 1}
-    assert json.loads(outcome("allowed_one:helper", 1, "allowed_*")) == {"output": 2}
-    assert json.loads(outcome("allowed_one:loads", "1", "")) == {"output": 1}
+        assert json.loads(run_callable(path, "1", "allowed_one,allowed_three"))["error"]["code"] == "NOT_ALLOWED", path
+    assert "defined in subprocess" in run_callable("allowed_one:run", "1", "allowed_one")
+    assert json.loads(run_callable("allowed_one:own", 1, "allowed_one")) == {"output": 1}
+    assert json.loads(run_callable("allowed_one:helper", 1, "allowed_*")) == {"output": 2}
+    assert json.loads(run_callable("allowed_one:loads", "1", "")) == {"output": 1}
 
 
 def test_an_agent_hands_its_globs_to_the_child(plane, agent, tmp_path):

@@ -10,10 +10,10 @@ from jobs.models import Attempt
 from jobs.states import JobKind
 from liveness.models import ApiToken, Server
 
-LOOKED = 10_000
+SCAN_LIMIT = 10_000
 
 
-def next_of(
+def next_scan_window(
     rows: QuerySet[Any], before: UUID | None = None, state: str | None = None
 ) -> tuple[QuerySet[Any], UUID | None]:
     """The next LOOKED of these rows that are in a state, latest first, and the id of the last; None: these are all."""
@@ -24,32 +24,34 @@ def next_of(
         # A range and this order, which the index of states alone has: nothing else is to be walked over.
         ids = rest.filter(state__range=(state, state)).order_by("-state", "-pk").values_list("pk", flat=True)
         rest = rest.filter(state=state)
-    last = list(ids[LOOKED - 1 : LOOKED + 1])
+    last = list(ids[SCAN_LIMIT - 1 : SCAN_LIMIT + 1])
     if len(last) < 2:
         return rest, None
-    return rest.filter(pk__gte=last[0]) if state is None else rest.filter(any_of("pk", ids[:LOOKED])), last[0]
+    return rest.filter(pk__gte=last[0]) if state is None else rest.filter(
+        field_is_any_of("pk", ids[:SCAN_LIMIT])
+    ), last[0]
 
 
-def of_kind(jobs: QuerySet[Any], kind: str | None) -> QuerySet[Any]:
+def filter_by_kind(jobs: QuerySet[Any], kind: str | None) -> QuerySet[Any]:
     """Narrowed to triggers, if it is they: they have an index. Tasks have none, for most jobs are."""
     return jobs.filter(kind=kind) if kind == JobKind.TRIGGER else jobs
 
 
-def any_of(field: str, values: QuerySet[Any]) -> Func:
+def field_is_any_of(field: str, values: QuerySet[Any]) -> Func:
     """It is one of these, which are found first, and each then by an index, whatever the planner expects."""
     one = "%(expressions)s)"
     return Func(field, ArraySubquery(values), template=one, arg_joiner=" = ANY (", output_field=BooleanField())
 
 
-def has_key(key: str) -> Q:
+def has_key_condition(key: str) -> Q:
     """Jobs, or executions, of this key: they are found by it owner by owner."""
-    return Q(key=key) & (Q(any_of("owner", ApiToken.objects.values("pk"))) | Q(owner=None))
+    return Q(key=key) & (Q(field_is_any_of("owner", ApiToken.objects.values("pk"))) | Q(owner=None))
 
 
-def attempts_on(name: str, server: UUID | None) -> tuple[QuerySet[Attempt], bool]:
+def attempts_of_servers(name: str, server: UUID | None) -> tuple[QuerySet[Attempt], bool]:
     """The attempts of servers by name or id, and whether they are few enough to look at all of them: one query."""
-    own = Attempt.objects.filter(server=OuterRef("pk")).order_by("-pk").values("pk")[: LOOKED + 1]
+    own = Attempt.objects.filter(server=OuterRef("pk")).order_by("-pk").values("pk")[: SCAN_LIMIT + 1]
     count = Subquery(own, template="(SELECT count(*) FROM (%(subquery)s) own)", output_field=IntegerField())
     servers = Server.objects.filter(Q(name=name) | Q(pk=server) if server else Q(name=name))
-    found = dict(servers.values_list("pk", count))
-    return Attempt.objects.filter(server__in=found), sum(found.values()) <= LOOKED
+    counts = dict(servers.values_list("pk", count))
+    return Attempt.objects.filter(server__in=counts), sum(counts.values()) <= SCAN_LIMIT

@@ -1,4 +1,4 @@
-"""The child process of a callable: `python -m controlplane.agent.call package.module:function MODULES FD`.
+"""The child process of a callable: `python -m controlplane.agent.callable_child package.module:function MODULES FD`.
 
 Reads the payload from stdin as JSON, calls the function with it, writes one JSON object to FD: `{"output": …}` or
 `{"error": {code, message, traceback}}`. FD is no standard stream, so prints cannot reach it. MODULES are globs with
@@ -16,35 +16,43 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from controlplane.agent.outcomes import MESSAGE_LIMIT, SIZE_LIMIT, TOO_DEEP, TRACEBACK_LIMIT, TooDeep, failed, parse
+from controlplane.agent.outcomes import (
+    MESSAGE_LIMIT,
+    SIZE_LIMIT,
+    TOO_DEEP,
+    TRACEBACK_LIMIT,
+    TooDeep,
+    failure_report,
+    parse,
+)
 
 
 class NotAllowed(Exception):
     """The module that is allowed only imports what is to be called."""
 
 
-def outcome(path: str, payload: Any, modules: str = "") -> str:
+def run_callable(path: str, payload: Any, modules: str = "") -> str:
     """The JSON object to hand back; raises nothing."""
     try:
         result = function_of(path, modules)(payload)
     except NotAllowed as error:
-        return _problem("NOT_ALLOWED", str(error))
+        return _encode_problem("NOT_ALLOWED", str(error))
     except BaseException as error:  # a SystemExit of the callable is a failure like any other
-        return json.dumps({"error": _described(error)})
+        return json.dumps({"error": _describe_error(error)})
     try:
         text = json.dumps(result, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
-        return _problem("OUTPUT_TOO_DEEP", TOO_DEEP)
+        return _encode_problem("OUTPUT_TOO_DEEP", TOO_DEEP)
     except BaseException as error:  # whatever its parts may do when they are looked at
-        return _problem("RESULT_NOT_JSON", f"the result of {path} is not JSON: {_message(error)}")
+        return _encode_problem("RESULT_NOT_JSON", f"the result of {path} is not JSON: {_message(error)}")
     if (size := len(text.encode(errors="surrogatepass"))) > SIZE_LIMIT:
-        return _problem("OUTPUT_TOO_LARGE", f"the output has {size} bytes of JSON; the limit is {SIZE_LIMIT}")
+        return _encode_problem("OUTPUT_TOO_LARGE", f"the output has {size} bytes of JSON; the limit is {SIZE_LIMIT}")
     try:
         parse(text)
     except TooDeep:
-        return _problem("OUTPUT_TOO_DEEP", TOO_DEEP)
+        return _encode_problem("OUTPUT_TOO_DEEP", TOO_DEEP)
     except ValueError as error:  # a number of more digits than are read
-        return _problem("RESULT_NOT_JSON", f"the result of {path} is not JSON: {error}")
+        return _encode_problem("RESULT_NOT_JSON", f"the result of {path} is not JSON: {error}")
     return f'{{"output":{text}}}'
 
 
@@ -60,11 +68,11 @@ def function_of(path: str, modules: str = "") -> Callable[[Any], Any]:
     return function
 
 
-def _problem(code: str, message: str) -> str:
-    return json.dumps({"error": failed(code, message)["error"]})
+def _encode_problem(code: str, message: str) -> str:
+    return json.dumps({"error": failure_report(code, message)["error"]})
 
 
-def _described(error: BaseException) -> dict[str, str]:
+def _describe_error(error: BaseException) -> dict[str, str]:
     try:
         lines = "".join(traceback.format_exception(error))
     except Exception:
@@ -84,7 +92,7 @@ def main() -> None:
     os.set_inheritable(descriptor, False)  # what the callable starts must not hold the channel
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is printed is seen at once
     payload = json.load(sys.stdin.buffer)
-    text = outcome(path, payload, modules)
+    text = run_callable(path, payload, modules)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as channel:
         channel.write(text)
 

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 
-def duration(seconds: float) -> str:
+def describe_duration(seconds: float) -> str:
     """A length of time as people say it. static/controlplane/instance.js says it alike."""
     whole = max(0, int(seconds))
     for unit, size, part, below in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
@@ -23,54 +23,56 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def ago(at: datetime, now: datetime) -> SafeString:
+def time_since(at: datetime, now: datetime) -> SafeString:
     """How long ago a moment was."""
-    return counted(at, "age", (now - at).total_seconds())
+    return counting_time(at, "age", (now - at).total_seconds())
 
 
-def age(seconds: float, now: datetime) -> SafeString:
+def seconds_since(seconds: float, now: datetime) -> SafeString:
     """How long ago it was that many seconds before now."""
-    return counted(now - timedelta(seconds=seconds), "age", seconds)
+    return counting_time(now - timedelta(seconds=seconds), "age", seconds)
 
 
-def until(at: datetime, now: datetime) -> SafeString:
+def time_until(at: datetime, now: datetime) -> SafeString:
     """How long it is to a moment."""
-    return counted(at, "left", (at - now).total_seconds())
+    return counting_time(at, "left", (at - now).total_seconds())
 
 
-def left(seconds: float, now: datetime) -> SafeString:
+def seconds_until(seconds: float, now: datetime) -> SafeString:
     """How long it is to that many seconds from now."""
-    return counted(now + timedelta(seconds=seconds), "left", seconds)
+    return counting_time(now + timedelta(seconds=seconds), "left", seconds)
 
 
-def counted(at: datetime, kind: str, seconds: float) -> SafeString:
+def counting_time(at: datetime, kind: str, seconds: float) -> SafeString:
     """A length of time that the page goes on counting, with the moment itself in the title."""
-    said = at.isoformat()
-    title = f"{said[:10]} {said[11:19]} UTC"
-    return SafeString(f'<time datetime="{said}" title="{title}" data-{kind}="{seconds:.1f}">{duration(seconds)}</time>')
+    timestamp = at.isoformat()
+    title = f"{timestamp[:10]} {timestamp[11:19]} UTC"
+    return SafeString(
+        f'<time datetime="{timestamp}" title="{title}" data-{kind}="{seconds:.1f}">{describe_duration(seconds)}</time>'
+    )
 
 
-def moment(at: datetime, now: datetime) -> SafeString:
+def format_moment(at: datetime, now: datetime) -> SafeString:
     """The time of day, or if it was another day the day as well; the whole of it in the title."""
     title = f"{at:%Y-%m-%d %H:%M:%S.%f} UTC"
-    said = f"{at:%H:%M:%S.%f}"[:12] if at.date() == now.date() else clock(at, now)
-    return SafeString(f'<time datetime="{at.isoformat()}" title="{title}">{said}</time>')
+    text = f"{at:%H:%M:%S.%f}"[:12] if at.date() == now.date() else format_time_of_day(at, now)
+    return SafeString(f'<time datetime="{at.isoformat()}" title="{title}">{text}</time>')
 
 
-def clock(at: datetime, now: datetime) -> str:
+def format_time_of_day(at: datetime, now: datetime) -> str:
     """The time of day, to the second; of another day with the day."""
     return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%b %d %H:%M:%S}"
 
 
-def jobs_said(count: int) -> str:
+def count_jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count or 'no'} jobs"
 
 
 @lru_cache(maxsize=4096)
-def page_of(name: str, id: UUID) -> str:
+def page_url(name: str, id: UUID) -> str:
     """The address of the page of a server, a job or an execution."""
     return reverse(f"instance:{name}", args=[id])
 
 
-def server_link(server: Any) -> SafeString:
-    return format_html('<a href="{}">{}</a>', page_of("server", server.pk), server.name)
+def link_to_server(server: Any) -> SafeString:
+    return format_html('<a href="{}">{}</a>', page_url("server", server.pk), server.name)

@@ -8,81 +8,81 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-KINDS = ("script", "callable", "handler")
-HANDLER = re.compile(r"([^=\s]+)=([^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*)")
+ACTION_TYPES = ("script", "callable", "handler")
+HANDLER_PATTERN = re.compile(r"([^=\s]+)=([^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*)")
 
 
-class NotAllowed(Exception):
+class ActionNotAllowed(Exception):
     """This agent does not run such an action."""
 
 
 @dataclass(frozen=True)
-class Allowances:
+class ActionPolicy:
     """The action types that run here; `callables` are globs on the module that defines a
     function, empty: any module.
 
     `handlers`: by name, the function that is called.
     """
 
-    kinds: frozenset[str]
+    action_types: frozenset[str]
     callables: tuple[str, ...] = ()
     handlers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str | None, handlers: Iterable[str] = ()) -> Allowances:
+    def parse_options(cls, text: str | None, handlers: Iterable[str] = ()) -> ActionPolicy:
         """From `script,callable:myapp.*,handler` (None: the default) and handlers as `NAME=package.module:function`.
 
         Raises ValueError with a sentence for the user.
         """
-        named = _handlers(handlers)
+        named = _parse_handlers(handlers)
         if text is None:
             text = "script,callable,handler" if named else "script,callable"
-        kinds: set[str] = set()
+        action_types: set[str] = set()
         globs: list[str] = []
-        bare = False
+        allows_any_module = False
         for item in filter(None, (part.strip() for part in text.split(","))):
             kind, _, glob = item.partition(":")
-            if kind not in KINDS:
-                raise ValueError(f"--allow {item}: it is one of {', '.join(KINDS)}")
+            if kind not in ACTION_TYPES:
+                raise ValueError(f"--allow {item}: it is one of {', '.join(ACTION_TYPES)}")
             if glob and kind != "callable":
                 raise ValueError(f"--allow {item}: only callable takes a pattern")
-            kinds.add(kind)
-            bare = bare or (kind == "callable" and not glob)
+            action_types.add(kind)
+            allows_any_module = allows_any_module or (kind == "callable" and not glob)
             globs += [glob] if glob else []
-        if not kinds:
+        if not action_types:
             raise ValueError("--allow names nothing, so there would be nothing to run")
-        if ("handler" in kinds) != bool(named):
+        if ("handler" in action_types) != bool(named):
             raise ValueError("--allow handler and --handler NAME=package.module:function need each other")
-        return cls(frozenset(kinds), () if bare else tuple(globs), named)
+        return cls(frozenset(action_types), () if allows_any_module else tuple(globs), named)
 
-    def allowed(self, action: dict[str, Any]) -> dict[str, Any]:
+    def resolve_action(self, action: dict[str, Any]) -> dict[str, Any]:
         """The action to run: a handler's is the call that it stands for. Raises NotAllowed with the reason.
 
         In `modules` of a call are the globs of those in which its function is to be defined: what is allowed imports
         what is not.
         """
         kind = action.get("type")
-        if kind not in self.kinds:
-            raise NotAllowed(f"actions of type {kind} are not allowed here")
+        if kind not in self.action_types:
+            raise ActionNotAllowed(f"actions of type {kind} are not allowed here")
         if kind == "script" and (runner := action.get("runner") or "local") != "local":
-            raise NotAllowed(f"this agent has no {runner} runner")
+            raise ActionNotAllowed(f"this agent has no {runner} runner")
         if kind == "callable" and self.callables:
             module = str(action.get("path") or "").partition(":")[0]
             if not any(fnmatchcase(module, glob) for glob in self.callables):
-                raise NotAllowed(f"module {module} is not among {', '.join(self.callables)}")
+                raise ActionNotAllowed(f"module {module} is not among {', '.join(self.callables)}")
             return {**action, "modules": list(self.callables)}
         if kind != "handler":
             return action
         name = str(action.get("name"))
         if name not in self.handlers:
-            raise NotAllowed(f"this agent has no handler {name}")
+            raise ActionNotAllowed(f"this agent has no handler {name}")
         return {"type": "callable", "path": self.handlers[name]}
 
 
-def _handlers(said: Iterable[str]) -> dict[str, str]:
+def _parse_handlers(definitions: Iterable[str]) -> dict[str, str]:
     named: dict[str, str] = {}
-    for text in said:
-        match = HANDLER.fullmatch(text)
+    for text in definitions:
+        match = HANDLER_PATTERN.fullmatch(text)
         if not match:
             raise ValueError(f"--handler {text}: write NAME=package.module:function")
         if match[1] in named:

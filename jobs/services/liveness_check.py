@@ -8,11 +8,11 @@ from typing import Any
 import structlog
 from django.db import DatabaseError
 
-from controlplane.core.transactions import is_down
-from jobs.services import clock, recovery, taken
+from controlplane.core.transactions import is_database_down
+from jobs.services import clock, recovery, taken_attempts
 from jobs.sql import sql
 from liveness.services import detection
-from liveness.services.transitions import report
+from liveness.services.transitions import log_transition
 
 log = structlog.get_logger()
 
@@ -21,44 +21,44 @@ class CheckFailed(Exception):
     """Some steps of the liveness check failed; the others were done."""
 
 
-def check() -> dict[str, Any]:
+def check_liveness() -> dict[str, Any]:
     """One liveness check; what it did. Raises CheckFailed at its end when a step failed."""
     done: dict[str, Any] = {}
     failed = []
     steps: dict[str, Callable[[], Any]] = {
-        "tick": tick,
-        "disconnected": detection.detect,
-        "recovered": recovery.recover,
-        "released": taken.release,
-        "inactive": detection.deactivate,
-        "not_running": retire,
-        "folded": detection.fold,
+        "tick": begin_check,
+        "disconnected": detection.disconnect_silent_servers,
+        "recovered": recovery.recover_attempts,
+        "released": taken_attempts.release_taken_attempts,
+        "inactive": detection.deactivate_servers,
+        "not_running": retire_servers,
+        "folded": detection.fold_tallies,
     }
     began = time.monotonic()
     for name, step in steps.items():
         try:
             done[name] = step()
         except DatabaseError as error:
-            if is_down(error):
+            if is_database_down(error):
                 raise CheckFailed("The database cannot be reached: " + str(error).strip().split("\n")[0]) from None
             log.exception("A step of the liveness check failed", step=name)
             failed.append(name)
     if failed:
         raise CheckFailed(f"Failed steps: {', '.join(failed)}")
-    detection.finish(took=time.monotonic() - began)
+    detection.note_check_finished(took=time.monotonic() - began)
     return {name: count for name, count in done.items() if count is not None}
 
 
-def tick() -> None:
+def begin_check() -> None:
     """A check begins; what waits follows the database's clock, should it have been set back."""
-    if behind := detection.tick():
-        clock.follow(behind)
+    if behind := detection.advance_clock():
+        clock.follow_clock(behind)
 
 
-def retire() -> int:
+def retire_servers() -> int:
     """Lost servers that hold nothing since an earlier check become NOT_RUNNING; how many."""
-    found = sql.sweep("retire_servers")
-    for server in found:
-        report(server.id, server.name, "lost", "NOT_RUNNING", "liveness", server.reason)
-    sql.sweep("note_empty_servers")
-    return len(found)
+    retired = sql.sweep_rows("retire_servers")
+    for server in retired:
+        log_transition(server.id, server.name, "lost", "NOT_RUNNING", "liveness", server.reason)
+    sql.sweep_rows("note_empty_servers")
+    return len(retired)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from controlplane.agent.client import Unreachable
-from controlplane.agent.courier import Courier
 from controlplane.agent.outbox import Outbox
+from controlplane.agent.transport import TransportThread
 
 ASKED = 0.3
 
@@ -25,11 +25,11 @@ def test_it_comes_again_no_sooner_than_asked_though_heartbeats_are_answered(stat
         return {"attempts": []}
 
     server = SimpleNamespace(post=post, config=SimpleNamespace(timeout=40))
-    courier = Courier(server, Outbox(), poll=60, deliver=lambda end: None, refused=lambda: None)
-    courier.want(1)
+    courier = TransportThread(server, Outbox(), poll=60, deliver=lambda end: None, refused=lambda: None)
+    courier.request_slots(1)
     courier.start()
     while not ends.wait(0.005):
-        courier.heard()
+        courier.retry_now()
     courier.close()
     courier.join(10)
     assert calls[1] - calls[0] >= ASKED
@@ -43,8 +43,8 @@ def test_it_ends_at_once_though_it_was_asked_to_come_later():
         raise Unreachable("503: busy", retry_after=3600)
 
     server = SimpleNamespace(post=post, config=SimpleNamespace(timeout=3600 * 4))
-    courier = Courier(server, Outbox(), poll=60, deliver=lambda end: None, refused=lambda: None)
-    courier.want(1)
+    courier = TransportThread(server, Outbox(), poll=60, deliver=lambda end: None, refused=lambda: None)
+    courier.request_slots(1)
     courier.start()
     assert called.wait(10)
     courier.close()

@@ -11,9 +11,9 @@ from jobs.sql import sql
 log = structlog.get_logger()
 
 
-def release() -> int:
+def release_taken_attempts() -> int:
     """Let jobs go on whose last attempt cannot run any more, or its server was told for CANCEL_TIMEOUT; how many."""
-    released = sql.sweep("release_taken_attempts", cancel_timeout=conf().cancel_timeout)
+    released = sql.sweep_rows("release_taken_attempts", cancel_timeout=conf().cancel_timeout)
     for row in released:
         if row.disobeys:
             log.warning(

@@ -14,28 +14,28 @@ import structlog
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Refused, Unreachable
 from controlplane.agent.outbox import Outbox, Report
-from controlplane.agent.outcomes import failed
-from controlplane.agent.registration import Server
+from controlplane.agent.outcomes import failure_report
+from controlplane.agent.registration import RegisteredServer
 
 log = structlog.get_logger()
-UNREADABLE = (400, 413, 422)  # statuses that blame what we sent, not who we are
+UNREADABLE_STATUSES = (400, 413, 422)  # statuses that blame what we sent, not who we are
 NOT_STORED = "not_stored"  # the control plane could not write it
 
 
 @dataclass(frozen=True)
-class Claimed:
+class ClaimResult:
     """The end of a claim: what it brought, perhaps nothing."""
 
     items: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Reported:
+class ReportResult:
     report: Report
     result: dict[str, Any]
 
 
-class Courier(threading.Thread):
+class TransportThread(threading.Thread):
     """`poll`: seconds between claims that bring nothing. Both callbacks are called in this thread.
 
     A call that is refused as a whole is only a hint (`refused`): what it means is for the next heartbeat to say.
@@ -43,152 +43,152 @@ class Courier(threading.Thread):
 
     def __init__(
         self,
-        server: Server,
+        server: RegisteredServer,
         outbox: Outbox,
         poll: float,
-        deliver: Callable[[Claimed | Reported], None],
+        deliver: Callable[[ClaimResult | ReportResult], None],
         refused: Callable[[], None],
     ) -> None:
         super().__init__(name="courier", daemon=True)
         self._server, self._outbox, self._poll = server, outbox, poll
         self._deliver, self._refused = deliver, refused
-        self._nudged, self._heard = threading.Event(), threading.Event()
+        self._woken, self._recovered = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self._wanted = 0
+        self._requested_slots = 0
         self._claiming = False
-        self._request: dict[str, Any] | None = None
+        self._claim_request: dict[str, Any] | None = None
         self._claim_at = self._not_before = 0.0  # of the monotonic clock
         self._failures = 0
         self._closed = False
         self._last_refusal = ""
 
     @property
-    def claiming(self) -> bool:
-        """A claim was made whose end `settle` has not acknowledged: there may be attempts we do not know of."""
+    def is_claiming(self) -> bool:
+        """A claim was made whose end is not acknowledged yet: there may be attempts we do not know of."""
         return self._claiming
 
-    def want(self, slots: int) -> None:
+    def request_slots(self, slots: int) -> None:
         """Claim up to `slots`; says nothing about a claim that is under way."""
         with self._lock:
-            self._wanted = slots
+            self._requested_slots = slots
 
-    def settle(self) -> None:
+    def acknowledge_claim(self) -> None:
         """A Claimed has been taken in; without this, slots it fills would be claimed twice."""
         self._claiming = False
 
-    def nudge(self) -> None:
+    def act_now(self) -> None:
         """There may be something to do."""
-        self._nudged.set()
+        self._woken.set()
 
-    def heard(self) -> None:
+    def retry_now(self) -> None:
         """The control plane answers again: no need to wait longer."""
-        self._heard.set()
+        self._recovered.set()
 
     def close(self) -> None:
         self._closed = True
-        self._nudged.set()
-        self._heard.set()
+        self._woken.set()
+        self._recovered.set()
 
     def run(self) -> None:
         while not self._closed:
             try:
-                pause = self.round()
+                pause = self.send_and_claim()
             except Exception:
                 log.exception("Courier failed")
-                pause = self._backoff()
+                pause = self._next_backoff()
             if not self._failures:
-                self._nudged.wait(pause)
-                self._nudged.clear()
+                self._woken.wait(pause)
+                self._woken.clear()
                 continue
-            self._heard.clear()
+            self._recovered.clear()
             if not self._closed:
-                self._heard.wait(pause)
+                self._recovered.wait(pause)
             # What answers heartbeats may be too busy for all else: it has said when to come again.
             while (early := self._not_before - time.monotonic()) > 0 and not self._closed:
-                self._heard.clear()
+                self._recovered.clear()
                 if not self._closed:
-                    self._heard.wait(early)
+                    self._recovered.wait(early)
 
-    def round(self) -> float:
+    def send_and_claim(self) -> float:
         """Send what is there, claim if wanted; returns the seconds to wait."""
         try:
-            while reports := self._outbox.batch():
-                self._send(reports)
-            self._claim()
+            while reports := self._outbox.oldest_reports():
+                self._send_reports(reports)
+            self._claim_jobs()
         except Unreachable as error:
-            pause = min(self._cap, (error.retry_after or 0) + self._backoff())
-            self._not_before = time.monotonic() + min(self._cap, error.retry_after or 0)
+            pause = min(self._backoff_cap, (error.retry_after or 0) + self._next_backoff())
+            self._not_before = time.monotonic() + min(self._backoff_cap, error.retry_after or 0)
             log.warning("Control plane unreachable", call="reports or claims", why=str(error), retry_in=round(pause, 2))
             return pause
         except Refused as refused:
             log.warning("Reports refused", status=refused.status, code=refused.code, detail=refused.detail)
             self._refused()
-            return self._backoff()
+            return self._next_backoff()
         self._failures = 0
-        pause = self._claim_at - time.monotonic() if self._wanted else self._poll
-        if (due := self._outbox.next_due()) is not None:
+        pause = self._claim_at - time.monotonic() if self._requested_slots else self._poll
+        if (due := self._outbox.next_retry_at()) is not None:
             pause = min(pause, due - time.monotonic())
         return max(0.0, pause)
 
     @property
-    def _cap(self) -> float:
+    def _backoff_cap(self) -> float:
         return self._server.config.timeout / 4
 
-    def _backoff(self) -> float:
+    def _next_backoff(self) -> float:
         self._failures += 1
-        return full_jitter(self._failures, self._cap)
+        return full_jitter(self._failures, self._backoff_cap)
 
-    def _send(self, reports: list[Report]) -> None:
+    def _send_reports(self, reports: list[Report]) -> None:
         if not reports:
             return
         try:
             results = self._server.post("reports", {"reports": reports}).get("results") or []
         except Refused as refused:
-            if refused.status not in UNREADABLE:
+            if refused.status not in UNREADABLE_STATUSES:
                 raise
             if len(reports) == 1:
-                self._give_up(reports[0], refused)
+                self._give_up_report(reports[0], refused)
             else:  # one that cannot be read must not hold up the others
                 for _ in reports:
-                    self._send(self._outbox.batch(1))
+                    self._send_reports(self._outbox.oldest_reports(1))
             return
         if len(results) != len(reports):
             raise Unreachable(f"{len(results)} results for {len(reports)} reports")
         unstored = {place for place, result in enumerate(results) if result.get("code") == NOT_STORED}
-        self._outbox.answered(len(reports), unstored, self._cap)
+        self._outbox.record_answer(len(reports), unstored, self._backoff_cap)
         for place, (report, result) in enumerate(zip(reports, results, strict=True)):
             if place in unstored:
                 log.error("Report not stored: saying it again later", attempt=report["attempt"], report=report["event"])
             else:
-                self._deliver(Reported(report, result))
+                self._deliver(ReportResult(report, result))
 
-    def _give_up(self, report: Report, refused: Refused) -> None:
+    def _give_up_report(self, report: Report, refused: Refused) -> None:
         log.error("Report could not be read", attempt=report["attempt"], report=report["event"], why=str(refused))
         if report["event"] == "COMPLETED" or (report["event"] == "FAILED" and report["error"]["traceback"]):
-            problem = failed("REPORT_REFUSED", f"the control plane refused the report: {refused.detail}"[:1000])
+            problem = failure_report("REPORT_REFUSED", f"the control plane refused the report: {refused.detail}"[:1000])
             replacement = {"attempt": report["attempt"], **problem}
             self._outbox.replace_oldest(replacement)
-            self._send([replacement])
+            self._send_reports([replacement])
         else:
-            self._outbox.answered(1)
-            self._deliver(Reported(report, {"attempt": report["attempt"], "accepted": False, "code": refused.code}))
+            self._outbox.record_answer(1)
+            self._deliver(ReportResult(report, {"attempt": report["attempt"], "accepted": False, "code": refused.code}))
 
-    def _claim(self) -> None:
+    def _claim_jobs(self) -> None:
         with self._lock:
-            if self._request is None:
-                if self._claiming or self._wanted <= 0 or time.monotonic() < self._claim_at:
+            if self._claim_request is None:
+                if self._claiming or self._requested_slots <= 0 or time.monotonic() < self._claim_at:
                     return
-                self._request = {"limit": self._wanted, "request_id": str(uuid.uuid4())}
+                self._claim_request = {"limit": self._requested_slots, "request_id": str(uuid.uuid4())}
                 self._claiming = True
         try:
-            items = self._server.post("claims", self._request).get("attempts") or []
+            items = self._server.post("claims", self._claim_request).get("attempts") or []
             self._last_refusal = ""
         except Refused as refused:
             if refused.code != self._last_refusal:
                 log.warning("Claim refused", code=refused.code, detail=refused.detail)
             self._last_refusal, items = refused.code, []
             self._refused()
-        if len(items) < self._request["limit"]:
+        if len(items) < self._claim_request["limit"]:
             self._claim_at = time.monotonic() + self._poll
-        self._request = None
-        self._deliver(Claimed(items))
+        self._claim_request = None
+        self._deliver(ClaimResult(items))

@@ -3,7 +3,7 @@
 Orphans of the code become children of this process (a subreaper), so neither `setsid` nor `nohup` nor a double fork
 leads out of its reach; whatever outlives the code's first process is killed. It ends as that process did.
 
-`python -I -S warden.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds argv, env and cwd, marshalled.
+`python -I -S reaper.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds argv, env and cwd, marshalled.
 CONTROL is read by the line: `=UPTIME` or `=` (the fence: kill all at that reading of the uptime clock, never) and `!`
 (kill all now); its end, which a `kill -9` of the agent brings too, kills all. To STATUS goes the process id of the
 code, or after a `!` why it could not be started. So a stopped agent (SIGSTOP, a debugger) keeps nothing running past
@@ -26,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the clock of controlplane.agent.fence.uptime
-LOOK = 0.5  # seconds: select() does not count time asleep, so look at the clock now and then
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the clock of controlplane.agent.fence.read_uptime
+LOOK_INTERVAL = 0.5  # seconds: select() does not count time asleep, so look at the clock now and then
 AGAIN = 0.01  # seconds between two tries to kill what is left
 STUBBORN = 100  # tries after which processes that we may not signal (another user's by now) are left alone
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,7 +76,7 @@ def signal_tree(root: int, number: int) -> bool:
     return reached
 
 
-class Warden:
+class Reaper:
     def __init__(self, control: int) -> None:
         self.control, self.pending = control, b""
         self.fence: float | None = None
@@ -104,11 +104,11 @@ class Warden:
     def wait(self, seconds: float | None) -> None:
         if self.fence is not None:
             left = max(0.0, self.fence - time.clock_gettime(CLOCK))
-            seconds = min(LOOK if seconds is None else seconds, left)
+            seconds = min(LOOK_INTERVAL if seconds is None else seconds, left)
         select.select([self.bell] if self.ending else [self.bell, self.control], [], [], seconds)
         try_to(os.read, self.bell, 65536)
 
-    def reap(self) -> bool:
+    def reap_children(self) -> bool:
         """Bury the dead. False: there is no child any more."""
         while True:
             try:
@@ -129,7 +129,7 @@ class Warden:
 
     def watch(self) -> None:
         """Until the code has ended, or has to."""
-        while self.reap() and self.status is None and not self.ending:
+        while self.reap_children() and self.status is None and not self.ending:
             self.wait(None)
             self.read()  # first: the fence may have been moved on just before it
             self.ending = self.ending or (self.fence is not None and time.clock_gettime(CLOCK) >= self.fence)
@@ -138,7 +138,7 @@ class Warden:
     def clear(self) -> None:
         """Kill until nothing is left. Where children are not listed: the group of the code, and that is all."""
         self.fence, tries = None, 0
-        while self.reap() and tries < STUBBORN:
+        while self.reap_children() and tries < STUBBORN:
             if self.status is None:
                 self.kill_group()
             tries = 0 if signal_tree(os.getpid(), signal.SIGKILL) else tries + 1
@@ -187,22 +187,22 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     prctl(SUBREAPER, 1)
     prctl(DUMPABLE, 0)  # no code of a job attaches itself to us as a debugger does
-    warden = Warden(control)
+    reaper = Reaper(control)
     with open(command, "rb") as file:
         argv, env, cwd = marshal.load(file)  # noqa: S302 (from our own agent)
-    warden.read()
-    if warden.ending:  # the agent is dead already, or wants it no more: nothing begins
+    reaper.read()
+    if reaper.ending:  # the agent is dead already, or wants it no more: nothing begins
         leave(None)
-    warden.main = start(argv, env, cwd, status)
+    reaper.main = start(argv, env, cwd, status)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)  # what the code closes is closed
-    try_to(os.write, status, f"{warden.main}\n".encode())
+    try_to(os.write, status, f"{reaper.main}\n".encode())
     os.close(status)
     os.chdir("/")
-    warden.watch()
-    warden.clear()
-    leave(None if warden.ending else warden.status)
+    reaper.watch()
+    reaper.clear()
+    leave(None if reaper.ending else reaper.status)
 
 
 if __name__ == "__main__":

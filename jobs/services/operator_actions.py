@@ -7,7 +7,7 @@ from liveness.services.operations import OPERATOR, note_event
 log = structlog.get_logger()
 
 
-def note(action: str, of: str, by: str, why: str) -> None:
+def record_operator_action(action: str, of: str, by: str, why: str) -> None:
     """An operator's action has an event: of no server, under the name of what it was done `of`, like `job ID`. A client
     acts on what is his own, which is a line in the log where he says why."""
     if by.startswith(OPERATOR):

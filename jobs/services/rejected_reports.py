@@ -7,10 +7,10 @@ import orjson
 import structlog
 from django.db.models import OuterRef, Subquery
 
-from controlplane.core.transactions import atomic
+from controlplane.core.transactions import retried_atomic
 from jobs import states
 from jobs.models import Attempt, LogLine
-from jobs.services.reports import Event, Report, Result, too_large
+from jobs.services.reports import Event, Report, Result, explain_oversize
 from jobs.sql import sql
 from jobs.states import AttemptState
 from liveness import states as server_states
@@ -20,13 +20,13 @@ from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
 
-UNKEPT = {Event.PROGRESS, Event.LOG}  # when they come too late
+UNKEPT_EVENTS = {Event.PROGRESS, Event.LOG}  # when they come too late
 KEPT = 20
 """Late reports of an attempt."""
 
 
-@atomic
-def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
+@retried_atomic
+def judge_rejected_reports(token: ServerToken, refused: list[Report]) -> list[Result]:
     """Why the fence let none of these through: said before and applied then, or too late."""
     server = Server.objects.filter(pk=token.server).first()
     if server is None:
@@ -37,14 +37,14 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
     own = Attempt.objects.select_related("job").filter(server=server, pk__in=[report.attempt for report in refused])
     own = own.annotate(log_sequence=Subquery(last))
     attempts = {attempt.pk: attempt for attempt in own}
-    is_gone = server.state in server_states.GONE
-    results = [verdict(report, attempts.get(report.attempt), is_gone=is_gone) for report in refused]
-    keep(
+    is_gone = server.state in server_states.RETIRED
+    results = [judge_report(report, attempts.get(report.attempt), is_gone=is_gone) for report in refused]
+    store_late_reports(
         token,
         [
             (report, result)
             for report, result in zip(refused, results, strict=True)
-            if result.code in ("attempt_superseded", "conflicting_report") and report.event not in UNKEPT
+            if result.code in ("attempt_superseded", "conflicting_report") and report.event not in UNKEPT_EVENTS
         ],
     )
     for report, result in zip(refused, results, strict=True):
@@ -57,12 +57,12 @@ def judge(token: ServerToken, refused: list[Report]) -> list[Result]:
     return results
 
 
-def keep(token: ServerToken, late: list[tuple[Report, Result]]) -> None:
+def store_late_reports(token: ServerToken, late_reports: list[tuple[Report, Result]]) -> None:
     """Store late reports, the same one once, for a worker that gets no answer says it again; of an attempt the first
     `KEPT`, of which the last says whether more came."""
-    if not late:
+    if not late_reports:
         return
-    bodies = [{"output": report.output, "error": report.error, "reason": report.reason} for report, _ in late]
+    bodies = [{"output": report.output, "error": report.error, "reason": report.reason} for report, _ in late_reports]
     rows = [
         {
             "attempt": report.attempt,
@@ -71,59 +71,59 @@ def keep(token: ServerToken, late: list[tuple[Report, Result]]) -> None:
             "body": body,
             "digest": digest([report.event, body]).hex(),
         }
-        for (report, result), body in zip(late, bodies, strict=True)
+        for (report, result), body in zip(late_reports, bodies, strict=True)
     ]
-    sql.rows(
+    sql.fetch_rows(
         "lock_jobs_of_late_reports",
         "store_late_reports",
-        attempts=[report.attempt for report, _ in late],
+        attempts=[report.attempt for report, _ in late_reports],
         server=token.server,
         late=orjson.dumps(rows).decode(),
         kept=KEPT,
     )
 
 
-def verdict(report: Report, attempt: Any, *, is_gone: bool) -> Result:
+def judge_report(report: Report, attempt: Any, *, is_gone: bool) -> Result:
     """The result of a report that could not be applied to this attempt; whose server is gone has no say at all."""
     if attempt is None:
         return Result(report.attempt, accepted=False, replayed=False, state=None, code="attempt_unknown")
 
-    def result(code: str | None = None, detail: str | None = None) -> Result:
+    def build_result(code: str | None = None, detail: str | None = None) -> Result:
         accepted = code is None
         return Result(report.attempt, accepted, replayed=accepted, state=attempt.state, code=code, detail=detail)
 
-    if why := too_large(report):
-        return result(*why)
+    if why := explain_oversize(report):
+        return build_result(*why)
     if is_gone:
-        return result("attempt_superseded")
+        return build_result("attempt_superseded")
     if report.sequence is not None and report.sequence <= (-1 if (last := attempt.log_sequence) is None else last):
-        return result()
+        return build_result()
     if attempt.state in states.LIVE:
         match report.event:
             case Event.STARTED if attempt.state == AttemptState.RUNNING:
-                return result()
+                return build_result()
             case Event.COMPLETED | Event.FAILED | Event.PROGRESS | Event.LOG if attempt.state == AttemptState.CLAIMED:
-                return result("not_started")
+                return build_result("not_started")
             case Event.CANCELLED:
-                return result("cancel_not_requested")
+                return build_result("cancel_not_requested")
             case _:
-                return result("attempt_superseded")
-    said_by_worker = attempt.ended_by == "server"
+                return build_result("attempt_superseded")
+    is_ended_by_worker = attempt.ended_by == "server"
     match report.event:
-        case Event.STARTED if attempt.started_at and said_by_worker:
-            return result()
-        case Event.PROGRESS if said_by_worker:
-            return result()
+        case Event.STARTED if attempt.started_at and is_ended_by_worker:
+            return build_result()
+        case Event.PROGRESS if is_ended_by_worker:
+            return build_result()
         case Event.COMPLETED if attempt.state == AttemptState.COMPLETED:
-            return result(None if repeats(attempt, report) else "conflicting_report")
-        case Event.FAILED if said_by_worker and attempt.error is not None:
-            return result(None if repeats(attempt, report) else "conflicting_report")
-        case Event.CANCELLED if attempt.state == AttemptState.CANCELLED and said_by_worker:
-            return result()
-        case Event.RELEASED if said_by_worker and attempt.error is None and attempt.reason == (report.reason or ""):
-            return result(None if attempt.state != AttemptState.COMPLETED else "conflicting_report")
+            return build_result(None if repeats(attempt, report) else "conflicting_report")
+        case Event.FAILED if is_ended_by_worker and attempt.error is not None:
+            return build_result(None if repeats(attempt, report) else "conflicting_report")
+        case Event.CANCELLED if attempt.state == AttemptState.CANCELLED and is_ended_by_worker:
+            return build_result()
+        case Event.RELEASED if is_ended_by_worker and attempt.error is None and attempt.reason == (report.reason or ""):
+            return build_result(None if attempt.state != AttemptState.COMPLETED else "conflicting_report")
         case _:
-            return result("attempt_superseded")
+            return build_result("attempt_superseded")
 
 
 def repeats(attempt: Any, report: Report) -> bool:
@@ -136,12 +136,12 @@ def repeats(attempt: Any, report: Report) -> bool:
 
 def digest(data: Any) -> bytes:
     """Of JSON, however it is written; PostgreSQL writes a large float as a whole number."""
-    return sha256(orjson.dumps(as_floats(data), option=orjson.OPT_SORT_KEYS)).digest()
+    return sha256(orjson.dumps(numbers_as_floats(data), option=orjson.OPT_SORT_KEYS)).digest()
 
 
-def as_floats(data: Any) -> Any:
+def numbers_as_floats(data: Any) -> Any:
     if isinstance(data, dict):
-        return {key: as_floats(value) for key, value in data.items()}
+        return {key: numbers_as_floats(value) for key, value in data.items()}
     if isinstance(data, list):
-        return [as_floats(item) for item in data]
+        return [numbers_as_floats(item) for item in data]
     return float(data) if isinstance(data, int) and not isinstance(data, bool) else data

@@ -3,7 +3,7 @@
 -- Attempts that were taken from a server which cannot run them any more, or was told for long enough.
 -- takes: cancel_timeout float8, only bigint[]
 -- returns: attempt uuid, job uuid, server uuid, name text, disobeys bool
-with due as materialized (
+with attempts_to_release as materialized (
     select t.id, t.attempt_id, t.job_id, s.id as server_id, s.name, s.state,
            coalesce({{code_stops_at(s)}} > clock.reading and s.state not in {{STOPPED}}, false) as disobeys
       from jobs_takenattempt t
@@ -17,15 +17,15 @@ with due as materialized (
      order by t.id
        for update of t skip locked
 ),
--- due: select id from due
-released as (
-    delete from jobs_takenattempt t using due where t.id = due.id
+-- due: select id from attempts_to_release
+released_attempts as (
+    delete from jobs_takenattempt t using attempts_to_release where t.id = attempts_to_release.id
 ),
-noted as (
+new_events as (
     insert into liveness_serverevent (server_id, server_name, from_state, to_state, action, actor, reason)
     select distinct server_id, name, state, state, 'does_not_stop', 'liveness',
            format('told for %%s s that attempt %%s is not its own, it has not said that it stopped it: '
                   'the job goes on elsewhere', %(cancel_timeout)s::float8, attempt_id)
-      from due where disobeys
+      from attempts_to_release where disobeys
 )
-select attempt_id as attempt, job_id as job, server_id as server, name, disobeys from due
+select attempt_id as attempt, job_id as job, server_id as server, name, disobeys from attempts_to_release
