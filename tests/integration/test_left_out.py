@@ -247,7 +247,7 @@ def test_what_is_left_out_is_on_the_pages_and_in_the_metrics(committed):
     metrics = Caller(tokens.create_token("a viewer", "viewer")).client.get(
         "/metrics", headers={"Authorization": f"Bearer {tokens.create_token('viewer', 'viewer')}"}
     )
-    assert 'controlplane_rows_left_out_total{step="expire"} 2.0' in metrics.content.decode()
+    assert 'controlplane_rows_left_out_total{step="expire_jobs"} 2.0' in metrics.content.decode()
 
 
 def test_what_was_mended_long_ago_is_forgotten(committed):

@@ -23,8 +23,8 @@ from tests.support.processes import ROOT, eventually
 USE = """
 import sys
 from pathlib import Path
-from controlplane import postgres
-with postgres.running(Path(sys.argv[1]), throwaway=True) as url:
+from controlplane.embedded import postgres
+with postgres.running_server(Path(sys.argv[1]), throwaway=True) as url:
     print(url, flush=True)
     sys.stdin.read()
 """
@@ -344,8 +344,8 @@ def test_a_given_database_is_used_as_it_is(data_dir, monkeypatch):
 
 def test_sigterm_ends_a_command_and_its_server(data_dir):
     code = (
-        "import sys, time; from controlplane import postgres\n"
-        "with postgres.for_command(['manage.py', 'migrate']): print('up', flush=True); time.sleep(60)"
+        "import sys, time; from controlplane.embedded import postgres\n"
+        "with postgres.database_for_command(['manage.py', 'migrate']): print('up', flush=True); time.sleep(60)"
     )
     env = {**os.environ, "CONTROLPLANE_DATA_DIR": str(data_dir), "DATABASE_URL": ""}
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env, stdout=subprocess.PIPE) as command:
