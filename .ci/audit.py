@@ -6,18 +6,16 @@ Where they cannot be reached nothing is known, which is said with its reason and
 import json
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import version
 from typing import Any
-from urllib.request import urlopen
 
 LOCK = "requirements-dev.lock"
 """Of everything that is installed anywhere: what users run is in it as well."""
 AUDIT = [
-    sys.executable, "-m", "pip_audit", "--requirement", LOCK, "--require-hashes", "--disable-pip",
-    "--format", "json", "--timeout", "10", "--progress-spinner", "off",
+    sys.executable, "-m", "pip_audit", "--disable-pip", "--format", "json", "--timeout", "10",
+    "--progress-spinner", "off", "--requirement",
 ]  # fmt: skip
-ADVISORIES = "https://pypi.org/pypi/pip-audit/{}/json"
-"""Of a package that surely is there: a mirror without advisories is asked once, not for each package."""
 PATIENCE = 180
 """Seconds, where addresses are neither reached nor refused."""
 
@@ -38,16 +36,19 @@ def judge(output: str, errors: str) -> tuple[list[str], str | None]:
 
 
 def audit() -> tuple[list[str], str | None]:
-    """As `judge` has it."""
-    address = ADVISORIES.format(version("pip-audit"))
+    """As `judge` has it. One package is asked for first: a mirror without advisories is not asked for each."""
     try:
-        with urlopen(address, timeout=10):  # noqa: S310 - of a fixed scheme
-            pass
-        ran = subprocess.run(AUDIT, capture_output=True, text=True, timeout=PATIENCE)
-    except OSError as error:
-        return [], f"{address}: {error}"
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as one:
+            one.write(f"pip-audit=={version('pip-audit')}\n")
+            one.flush()
+            found, unknown = ask(one.name, "--no-deps")
+        return (found, unknown) if unknown else ask(LOCK, "--require-hashes")
     except subprocess.TimeoutExpired:
         return [], f"no answer within {PATIENCE} s"
+
+
+def ask(requirements: str, *options: str) -> tuple[list[str], str | None]:
+    ran = subprocess.run([*AUDIT, requirements, *options], capture_output=True, text=True, timeout=PATIENCE)
     return judge(ran.stdout, ran.stderr)
 
 
