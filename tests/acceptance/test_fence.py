@@ -26,7 +26,7 @@ def running(tmp_path_factory):
         "LIVENESS_TIMEOUT": f"{TIMEOUT:g}",
         "LIVENESS_TERMINATION_GRACE_PERIOD": f"{GRACE:g}",
         # Long before any fence: what runs on a silent server is not stale for that.
-        "JOBS_RUNNING_STALE_AFTER": "1",
+        "JOBS_RUNNING_STALE_AFTER": "2",
         "JOBS_RUNNER_HEARTBEAT_INTERVAL": "0.5",
         "JOBS_SWEEP_INTERVAL": "0.5",
     }
@@ -154,7 +154,8 @@ def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, w
     while time.time() - frozen_at < 3 * TIMEOUT:
         time.sleep(0.1)
     assert [state_of(running, name) for name in names] == ["RUNNING"] * 3
-    assert [attempt(running, job)["state"] for _, job in held.values()] == ["RUNNING"] * 3
+    attempts = [attempt(running, job) for _, job in held.values()]
+    assert [one["state"] for one in attempts] == ["RUNNING"] * 3, attempts
     for name in names:
         running.processes[name].send_signal(signal.SIGCONT)
     for ledger, job in held.values():

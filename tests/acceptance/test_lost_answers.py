@@ -103,14 +103,14 @@ def test_a_claim_cut_off_is_unknown_and_the_same_request_finds_what_was_claimed(
     assert call(token, f"{at}/heartbeat", {"state": "RUNNING"})[0] == 200
     [attempt] = call(token, f"{at}/claims", request)[1]["attempts"]
     started = {"reports": [{"attempt": attempt["id"], "event": "STARTED"}]}
-    assert cut(lambda: call(token, f"{at}/reports", started), "The code of these claimed", is_done=True) == UNKNOWN
+    assert cut(lambda: call(token, f"{at}/reports", started), "begun_attempts", is_done=True) == UNKNOWN
     [result] = call(token, f"{at}/reports", started)[1]["results"]
     assert (result["accepted"], result["replayed"]) == (True, True)
 
 
 def test_a_read_cut_off_has_changed_nothing(call, cut):
     assert cut(lambda: call("operator", "/jobs"), 'FROM "jobs_workerjob"', is_done=True) == CERTAIN
-    assert cut(lambda: call("operator", "/instance"), "guessed", is_done=True) == CERTAIN
+    assert cut(lambda: call("operator", "/instance"), "estimates", is_done=True) == CERTAIN
 
 
 def test_where_no_connection_can_be_had_nothing_was_changed(running, call):

@@ -39,7 +39,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _run_and_record(
         self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
     ) -> Any:
-        if isinstance(sql, str) and sql.lstrip()[:6].upper() == "SELECT":
+        # One statement that reads: after a semicolon comes another, which may write.
+        if isinstance(sql, str) and sql.lstrip()[:6].upper() == "SELECT" and ";" not in sql:
             return execute(sql, params, many, context)
         if not self.autocommit:
             self._has_uncommitted_changes = True
