@@ -18,8 +18,8 @@ building = Lock()
 @cache
 def document(renderer: Any) -> tuple[bytes, str]:
     """The document as it is sent, and its ETag. It says what the code does, so that it is built once in a process."""
-    found: Any = SpectacularAPIView.generator_class().get_schema(request=None, public=True)
-    body: bytes = renderer().render(found, renderer_context={})
+    document: Any = SpectacularAPIView.generator_class().get_schema(request=None, public=True)
+    body: bytes = renderer().render(document, renderer_context={})
     return body, f'"{sha256(body).hexdigest()}"'
 
 

@@ -94,10 +94,10 @@ LOCAL = {"X-Forwarded-Proto": "https"}
 def is_here(url: str) -> bool:
     """Whether an address is one of this machine's own."""
     try:
-        found = socket.getaddrinfo(urlsplit(url).hostname, 0, type=socket.SOCK_DGRAM)
+        addresses = socket.getaddrinfo(urlsplit(url).hostname, 0, type=socket.SOCK_DGRAM)
     except (OSError, ValueError):
         return False
-    return bool(found) and all(_is_own(family, address) for family, _, _, _, address in found)
+    return bool(addresses) and all(_is_own(family, address) for family, _, _, _, address in addresses)
 
 
 def _is_own(family: socket.AddressFamily, address: Any) -> bool:

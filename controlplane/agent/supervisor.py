@@ -134,12 +134,12 @@ class ChildProcess:
     def report_state(self, line: bytes) -> None:
         """To the reaper. One that does not listen guards nothing: it is ended, and what it guards with it."""
         try:
-            written = os.write(self.control.fileno(), line)
+            sent = os.write(self.control.fileno(), line)
         except BrokenPipeError:
             return  # it has ended
         except BlockingIOError:
-            written = 0
-        if written < len(line):
+            sent = 0
+        if sent < len(line):
             reaper.signal_tree(self.process.pid, signal.SIGKILL)
             os.kill(self.process.pid, signal.SIGKILL)
 

@@ -19,9 +19,9 @@ def prepare(data_dir: Path) -> None:
         there = data_dir.stat()
         if there.st_uid != os.geteuid() or there.st_mode & SHARED or not there.st_mode & 0o066:
             return
-        found = list(data_dir.iterdir())
-        if all(path.name.startswith(OURS) for path in found):
-            is_gone_through = any(path.lstat().st_uid != there.st_uid for path in found)
+        paths = list(data_dir.iterdir())
+        if all(path.name.startswith(OURS) for path in paths):
+            is_gone_through = any(path.lstat().st_uid != there.st_uid for path in paths)
             data_dir.chmod(0o711 if is_gone_through else 0o700)
 
 

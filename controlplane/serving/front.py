@@ -91,7 +91,7 @@ class Front:
                     call.lane == Lane.HEARTBEAT_OR_REPORT
                     and (beat := shortcut.parse_plain_heartbeat(environ)) is not None
                 ):
-                    response = await self._heard(beat)
+                    response = await self._record_beat(beat)
                     if response is not None:
                         return Answer(response.status_code, list(response.items()), response.content)
                 if not await self._seats.take(call, proto.client_disconnect):
@@ -106,7 +106,7 @@ class Front:
         self._callers.learn(scope, answer.status)
         return answer
 
-    async def _heard(self, beat: PlainHeartbeat) -> HttpResponse | None:
+    async def _record_beat(self, beat: PlainHeartbeat) -> HttpResponse | None:
         """None: it is to go the long way."""
         try:
             return await self._hear(beat)
@@ -184,7 +184,7 @@ def environ_of(scope: Scope, body: bytes) -> Environ:
 def answered(django: Application, environ: Environ) -> Answer:
     """What Django answers, in this thread, to its last byte: who reads slowly holds none."""
     started: list[Any] = []
-    content = django(environ, lambda *said: started.extend(said))
+    content = django(environ, lambda *status: started.extend(status))
     try:
         body = b"".join(content)
     finally:

@@ -130,8 +130,8 @@ def repeats(attempt: Any, report: Report) -> bool:
     """Whether a report says the end that was stored. By digest: however many come, what was stored is read once."""
     if not hasattr(attempt, "digest"):
         attempt.digest = digest(attempt.job.output if attempt.state == AttemptState.COMPLETED else attempt.error)
-    said = report.output if report.event == Event.COMPLETED else report.error
-    return bool(attempt.digest == digest(said))
+    content = report.output if report.event == Event.COMPLETED else report.error
+    return bool(attempt.digest == digest(content))
 
 
 def digest(data: Any) -> bytes:

@@ -39,7 +39,7 @@ taken_attempts as materialized (
 confirmed_stops as (
     delete from jobs_takenattempt t using taken_attempts where t.attempt_id = taken_attempts.id and taken_attempts.is_confirmed
 ),
-newly_told as (
+newly_notified as (
     update jobs_takenattempt t set told_observed = observed_now()
       from taken_attempts where t.attempt_id = taken_attempts.id and not taken_attempts.is_confirmed and t.told_observed is null
 ),

@@ -121,11 +121,11 @@ def test_the_count_of_what_a_filter_matches_is_said_as_far_as_it_was_counted(pag
     looked(4)
     for _ in range(4):
         submit()
-    assert "With all 4 that match" in pages("jobs", "?tag=script")[0][1]
+    assert "All 4 that match" in pages("jobs", "?tag=script")[0][1]
     submit()
-    assert "With all ≥ 4 that match" in pages("jobs", "?tag=script")[0][1]
-    assert "With all ≥ 4 that match" in pages("jobs", "?tag=script&state=PENDING")[0][1]
-    assert "With all 5 there are" in pages("jobs", "")[0][1]
+    assert "All ≥ 4 that match" in pages("jobs", "?tag=script")[0][1]
+    assert "All ≥ 4 that match" in pages("jobs", "?tag=script&state=PENDING")[0][1]
+    assert "All 5 Cancel" in pages("jobs", "")[0][1]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -173,8 +173,8 @@ def test_the_quarantine_is_counted_and_searched_only_so_far(pages, submit, worke
         one.start(attempt)
         one.report({"attempt": attempt["id"], **failed})
     assert WorkerJob.objects.quarantined().count() == 3
-    assert "With all 3 there are" not in pages("quarantine")[0][1]
-    assert "With all ≥ 2 there are" in pages("quarantine")[0][1]
+    assert "All 3 " not in pages("quarantine")[0][1]
+    assert "All ≥ 2 " in pages("quarantine")[0][1]
     assert "Searched the newest 2 quarantined jobs" in pages("quarantine", "?tag=none")[0][1]
     assert ids(pages("quarantine", "?q=a")[:1]) == [first]
 

@@ -73,7 +73,7 @@ class Drawing:
 class Machine:
     drawings: list[Drawing]
     description: str
-    """The way it came, in words."""
+    """The states it went through, in words."""
 
 
 def build_machine(server: Any, events: Iterable[Any]) -> Machine:

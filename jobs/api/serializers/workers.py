@@ -22,7 +22,7 @@ from liveness.states import ServerState
 
 METRICS_LIMIT, METRICS_SIZE_LIMIT = 100, 8 * 1024
 LINES_LIMIT, LINE_LIMIT = 1000, 8192
-LISTED_SAID = f"With the others at most {LISTED_LIMIT}, or twice the max_concurrent of the server where that is more."
+LISTED_HELP = f"With the others at most {LISTED_LIMIT}, or twice the max_concurrent of the server where that is more."
 SIZE_LIMIT_TEXT = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
 
 
@@ -38,8 +38,8 @@ class HeartbeatRequest(StrictSerializer):
         required=False,
         help_text=f"Shown, never judged; at most {METRICS_LIMIT}, of {METRICS_SIZE_LIMIT} bytes of JSON in all.",
     )
-    claimed = serializers.ListField(child=IdField(), required=False, max_length=100_000, help_text=LISTED_SAID)
-    running = Running(many=True, required=False, help_text=LISTED_SAID)
+    claimed = serializers.ListField(child=IdField(), required=False, max_length=100_000, help_text=LISTED_HELP)
+    running = Running(many=True, required=False, help_text=LISTED_HELP)
     stopped = serializers.ListField(
         child=IdField(),
         required=False,

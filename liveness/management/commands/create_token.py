@@ -37,17 +37,17 @@ class Command(BaseCommand):
 
 def words(given: str) -> list[str]:
     """For argparse: what stands between commas, sorted, each once."""
-    found = sorted({word.strip() for word in one_line(given).split(",")} - {""})
-    if not found:
+    listed = sorted({word.strip() for word in one_line(given).split(",")} - {""})
+    if not listed:
         raise ArgumentTypeError("at least one is needed, as in A,B")
-    return found
+    return listed
 
 
 def types(given: str) -> list[str]:
-    found = words(given.upper())
-    if unknown := sorted({*found} - {*ServerType}):
+    listed = words(given.upper())
+    if unknown := sorted({*listed} - {*ServerType}):
         raise ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(ServerType)}")
-    return found
+    return listed
 
 
 def number(given: str) -> int:

@@ -21,7 +21,7 @@
   let lastGood = performance.now();
   let failed = false;
 
-  // As presenters/words.py writes it.
+  // As presenters/formatting.py writes it.
   function duration(seconds) {
     const whole = Math.max(0, Math.trunc(seconds));
     for (const [unit, size, part, below] of [["d", 86400, "h", 3600], ["h", 3600, "min", 60], ["min", 60, "s", 1]]) {
