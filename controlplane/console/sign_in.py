@@ -19,6 +19,8 @@ from liveness.services import sign_ins
 log = structlog.get_logger()
 
 SIGNED_IN_AT, RENEWED_AT = "signed_in_at", "renewed_at"
+IS_SIGNED_IN = "controlplane.is_signed_in"
+"""In the environ of a request whose page has looked at its session, and found somebody signed in."""
 
 
 class TooManyTries(Exception):
@@ -71,6 +73,7 @@ class Sessions:
         session, now = request.session, time.time()
         # The session is not looked up for this: only a page that did so, for its reader, renews it.
         if session.accessed and "_auth_user_id" in session:
+            request.META[IS_SIGNED_IN] = True
             is_due = now - session.get(RENEWED_AT, 0) > settings.SESSION_COOKIE_AGE / 12
             if is_due and now - session.get(SIGNED_IN_AT, 0) < settings.SESSION_LONGEST:
                 session[RENEWED_AT] = now

@@ -2,7 +2,6 @@
 
 import re
 from collections import OrderedDict
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -16,8 +15,6 @@ SERVER_CALL = re.compile(r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a
 PROBES = ("/livez", "/readyz", "/healthz")
 SIGN_IN = "/admin/login/"
 REMEMBERED = 10_000
-
-read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 
 
 class Scope(Protocol):
@@ -50,21 +47,17 @@ class Callers:
             return Call(Lane.PROBE_OR_SIGN_IN, "probe", is_strange=True)
         if path == SIGN_IN and scope.method == "POST":
             return Call(Lane.PROBE_OR_SIGN_IN, "sign-in", is_strange=True)
-        digest = credential(authorization, scope.headers)
+        digest = digest_of_credential(scope.headers)
         if digest in self._good:
             return Call(Lane.GENERAL, digest.hex())
         return Call(Lane.GENERAL, f"address {address}", is_strange=True)
 
-    def learn(self, scope: Scope, status: int) -> None:
-        """The answer to a call says whether its token or session is good."""
-        if scope.path.startswith("/api/v1/"):
-            is_good = status < 300
-        elif scope.path.startswith("/admin/") and scope.path != SIGN_IN:
-            is_good = status == 200
-        else:
-            return
-        digest = credential(scope.headers.get("authorization", ""), scope.headers)
-        if is_good:
+    def learn(self, scope: Scope, status: int, *, is_signed_in: bool) -> None:
+        """The answer to a call says whether its token is good; of a session, that somebody is signed in by it, for a
+        page may be open to everybody."""
+        has_token = scope.path.startswith("/api/v1/") and "authorization" in scope.headers
+        digest = digest_of_session(scope.headers) if is_signed_in else digest_of_credential(scope.headers)
+        if is_signed_in or (has_token and status < 300):
             self._good[digest] = None
             self._good.move_to_end(digest)
             if len(self._good) > REMEMBERED:
@@ -79,16 +72,19 @@ def server_of(path: str, authorization: str) -> str | None:
     if match is None or not authorization.startswith(f"Bearer {tokens.SERVER_PREFIX}"):
         return None
     try:
-        token = read_token(authorization.removeprefix("Bearer "))
+        token = tokens.read_server_token(authorization.removeprefix("Bearer "))
     except Problem:
         return None
     return match[1] if str(token.server) == match[1] else None
 
 
-def credential(authorization: str, headers: Any) -> bytes:
-    """The digest of the token or else of the session that a request came with."""
-    if authorization:
-        return sha256(authorization.encode()).digest()
+def digest_of_credential(headers: Any) -> bytes:
+    """Of the token that a request came with, or else of its session."""
+    authorization: str = headers.get("authorization", "")
+    return sha256(authorization.encode()).digest() if authorization else digest_of_session(headers)
+
+
+def digest_of_session(headers: Any) -> bytes:
     sessions = f"{settings.SESSION_COOKIE_NAME}="
     cookies = (cookie.strip() for cookie in headers.get("cookie", "").split(";"))
     return sha256(next((cookie for cookie in cookies if cookie.startswith(sessions)), "").encode()).digest()

@@ -16,6 +16,7 @@ import orjson
 import structlog
 from django.http import HttpResponse
 
+from controlplane.console.sign_in import IS_SIGNED_IN
 from controlplane.core import problems
 from controlplane.core.batching import GroupCommit
 from controlplane.core.problems import Problem
@@ -103,7 +104,7 @@ class Front:
         except Problem as problem:
             self._say_refused(problem)
             return refusal(problem)
-        self._callers.learn(scope, answer.status)
+        self._callers.learn(scope, answer.status, is_signed_in=environ.get(IS_SIGNED_IN, False))
         return answer
 
     async def _record_beat(self, beat: PlainHeartbeat) -> HttpResponse | None:

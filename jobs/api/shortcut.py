@@ -35,7 +35,6 @@ PATIENCE = 2.0
 STATES = set(ServerState)
 FIELDS = {"state", "metrics", "stopped"}
 render_json = JSONRenderer().render
-read_token = lru_cache(maxsize=4096)(tokens.read_server_token)
 
 
 def patience() -> float:
@@ -85,14 +84,10 @@ def parse_plain_heartbeat(environ: Environ) -> PlainHeartbeat | None:
     if scheme != "Bearer" or not text.startswith(tokens.SERVER_PREFIX):
         return None
     try:
-        token, fields = read_token(text), orjson.loads(read_small_body(environ))
+        token, fields = tokens.read_server_token(text), orjson.loads(read_small_body(environ))
     except (Problem, orjson.JSONDecodeError):
         return None
-    if (
-        token.server != UUID(path[1])
-        or not isinstance(fields, dict)
-        or not fields.keys() <= {"state", "metrics", "stopped"}
-    ):
+    if token.server != UUID(path[1]) or not isinstance(fields, dict) or not fields.keys() <= FIELDS:
         return None
     if "state" in fields and (not isinstance(fields["state"], str) or fields["state"] not in STATES):
         return None

@@ -8,6 +8,7 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from uuid import UUID
 
 from django.core import signing
@@ -120,6 +121,7 @@ def refuse_revoked(token: ServerToken) -> None:
         raise TokenRevoked("This server token was revoked: register anew.")
 
 
+@lru_cache(maxsize=4096)  # a server says the same for as long as it lives
 def read_server_token(text: str) -> ServerToken:
     """What a server token says. Raises TokenRefused when it was not signed here."""
     try:

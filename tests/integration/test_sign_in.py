@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 
 from controlplane.console import sign_in
+from controlplane.console.sign_in import IS_SIGNED_IN
 from liveness.models import SignIn
 from liveness.services import sign_ins
 from tests.integration import test_hot_paths as hot
@@ -123,3 +124,14 @@ def test_a_session_lasts_while_it_is_used_and_for_a_fortnight_at_most(client, ad
 
 def test_who_is_not_signed_in_gets_no_session(client, db):
     assert "sessionid" not in client.get("/admin/login/").cookies
+
+
+@pytest.mark.parametrize(("path", "is_signed_in"), [("/admin/", True), ("/livez", False)])
+def test_a_page_that_asks_for_its_reader_says_who_is_signed_in(admin_client, path, is_signed_in):
+    answer = admin_client.get(path)
+    assert (answer.status_code, IS_SIGNED_IN in answer.wsgi_request.META) == (200, is_signed_in)
+
+
+def test_of_a_session_that_was_made_up_nobody_is_signed_in(client):
+    client.cookies["sessionid"] = "made-up"
+    assert IS_SIGNED_IN not in client.get("/admin/").wsgi_request.META

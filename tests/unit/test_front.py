@@ -157,11 +157,11 @@ def test_probes_and_signing_in_have_their_places():
 def test_a_token_or_session_has_a_share_of_its_own_once_it_was_good(path, headers):
     callers, request = Callers(), scope(path, **headers)
     assert callers.call(request).is_strange
-    callers.learn(request, 200)
+    callers.learn(request, 200, is_signed_in="cookie" in headers)
     known = callers.call(scope("/static/x.css", "GET", "10.0.0.2:1", **headers))
     assert not known.is_strange
     assert callers.call(scope()).is_strange, "and nobody else"
-    callers.learn(request, 401)
+    callers.learn(request, 401, is_signed_in=False)
     assert callers.call(request).is_strange
 
 
@@ -172,14 +172,28 @@ def test_a_token_or_session_has_a_share_of_its_own_once_it_was_good(path, header
 )  # fmt: skip
 def test_an_invented_token_gets_no_share_of_its_own(path, status):
     callers, request = Callers(), scope(path, authorization="Bearer cp_invented", cookie="sessionid=invented")
-    callers.learn(request, status)
+    callers.learn(request, status, is_signed_in=False)
     assert callers.call(request).is_strange
+
+
+@pytest.mark.parametrize("path", ["/admin/jsi18n/", "/admin/instance/", "/api/v1/jobs"])
+def test_a_page_that_is_open_to_everybody_makes_no_session_good(path):
+    callers, invented = Callers(), scope(path, cookie="sessionid=invented")
+    callers.learn(invented, 200, is_signed_in=False)
+    assert callers.call(invented).is_strange
+
+
+def test_who_is_signed_in_makes_no_invented_token_good():
+    callers, request = Callers(), scope("/admin/instance/", authorization="Bearer cp_invented", cookie="sessionid=good")
+    callers.learn(request, 200, is_signed_in=True)
+    assert callers.call(request).is_strange
+    assert not callers.call(scope("/admin/instance/", cookie="sessionid=good")).is_strange
 
 
 def test_no_more_tokens_are_remembered_than_there_is_room_for():
     callers = Callers()
     for number in range(REMEMBERED + 1):
-        callers.learn(scope(authorization=f"Bearer {number}"), 200)
+        callers.learn(scope(authorization=f"Bearer {number}"), 200, is_signed_in=False)
     assert callers.call(scope(authorization="Bearer 0")).is_strange
     assert not callers.call(scope(authorization="Bearer 1")).is_strange
 
