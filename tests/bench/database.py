@@ -6,14 +6,8 @@ from django.db import connection
 
 from liveness.models import ApiToken, Server
 from liveness.services import tokens
+from tests.support.emptying import empty_database
 
-EMPTY = """
-    begin;
-    lock table liveness_server;  -- first, as heartbeats do
-    truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat, liveness_brake, jobs_workerjob cascade;
-    drop table if exists bare_job, bare_attempt, bare_server, bare_event;
-    commit;
-"""
 # Without triggers, as pg_restore would: rows in any state, a hundred thousand within seconds.
 RESTORE = "set session_replication_role = replica; {}; reset session_replication_role"
 SERVERS = """
@@ -47,7 +41,8 @@ def run(statement: str, params: Any = None) -> Any:
 
 def begin(servers: int = 0) -> list[tuple[Server, str]]:
     """Empty it, and make API tokens and running servers with their server tokens."""
-    run(EMPTY)
+    empty_database()
+    run("drop table if exists bare_job, bare_attempt, bare_server, bare_event")
     for role in ("worker", "client"):
         tokens.create_token(f"bench {role}", role)
     run(RESTORE.format(SERVERS), [servers])

@@ -1,5 +1,7 @@
 """Fixtures for tests on a real PostgreSQL, with a clock that a test may set."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -9,6 +11,7 @@ from django.db.models.signals import pre_migrate
 from liveness.models import Server
 from liveness.services import tokens
 from tests.support.clock import CLOCK, Clock
+from tests.support.emptying import empty_database
 from tests.support.executions import Crew, Run
 from tests.support.http import Caller, Worker
 
@@ -91,3 +94,32 @@ def begin(submitter):
 @pytest.fixture
 def do(worker):
     return Crew(worker(max_concurrent=20_000))
+
+
+@pytest.fixture
+def committed(django_db_setup, django_db_blocker):
+    """Everything is committed, and emptied again afterwards. Makes workers: `committed(name="one")`."""
+    with django_db_blocker.unblock():
+        try:
+            Clock().begin()
+            registrar = Caller(tokens.create_token("registrar", "worker"))
+            yield lambda **said: Worker.register(registrar, **said).running()
+        finally:
+            empty_database()
+            with connection.cursor() as cursor:
+                cursor.execute("update test_clock.shift set by = '0'; drop function if exists broken() cascade")
+            connection.close()
+
+
+@pytest.fixture
+def threads():
+    """Begins a call in a thread, with a connection of its own; its future."""
+
+    def elsewhere(call, *args):
+        try:
+            return call(*args)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(10) as pool:
+        yield lambda call, *args: pool.submit(elsewhere, call, *args)

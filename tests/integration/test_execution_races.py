@@ -16,8 +16,6 @@ from tests.integration import test_hot_paths as hot
 from tests.support.executions import SCRIPT, Run, step
 from tests.support.http import Caller, Worker
 
-committed, threads = hot.committed, hot.threads
-
 
 @pytest.fixture
 def begin(committed):

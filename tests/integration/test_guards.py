@@ -7,10 +7,8 @@ from jobs.models import Attempt, Execution, WorkerJob
 from jobs.services import recovery, sweep
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
-from tests.integration.test_hot_paths import committed, run, someone_waits, submit_many, threads
+from tests.integration.test_hot_paths import run, someone_waits, submit_many
 from tests.support.clock import Clock
-
-__all__ = ["committed", "threads"]
 
 PAUSED_CLOCK = """
     create or replace function test_clock.clock_timestamp() returns timestamptz language plpgsql volatile as $$

@@ -2,7 +2,6 @@
 
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -22,13 +21,6 @@ from tests.support.http import Caller, Worker
 
 SCRIPT = {"type": "script", "runner": "local", "command": "true"}
 IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
-EMPTY = """
-    truncate liveness_apitoken, liveness_leftout, liveness_serverevent, liveness_heartbeat, liveness_brake,
-        liveness_tally, jobs_trigger cascade;
-    update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null;
-    update test_clock.shift set by = '0';
-    drop function if exists broken() cascade;
-"""
 BROKEN = """
     create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$;
     create trigger broken before update on {} for each row when (old.id = %s) execute function broken()
@@ -39,33 +31,6 @@ def run(statement, params=None):
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return cursor.fetchone()[0] if cursor.description else None
-
-
-@pytest.fixture
-def committed(django_db_setup, django_db_blocker):
-    """Everything is committed, and emptied again afterwards. Makes workers: `committed(name="one")`."""
-    with django_db_blocker.unblock():
-        try:
-            Clock().begin()
-            registrar = Caller(tokens.create_token("registrar", "worker"))
-            yield lambda **said: Worker.register(registrar, **said).running()
-        finally:
-            run(EMPTY)
-            connection.close()
-
-
-@pytest.fixture
-def threads():
-    """Begins a call in a thread, with a connection of its own; its future."""
-
-    def elsewhere(call, *args):
-        try:
-            return call(*args)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(10) as pool:
-        yield lambda call, *args: pool.submit(elsewhere, call, *args)
 
 
 def submit_many(number, **said):

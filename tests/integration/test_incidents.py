@@ -18,7 +18,7 @@ from tests.integration import test_hot_paths as hot
 from tests.integration.test_hot_paths import run, submit_many, waiting
 from tests.support.clock import Clock
 
-committed, threads, lost = hot.committed, hot.threads, hot.lost
+lost = hot.lost
 AT_ONCE = {"worker_task_restart_strategy": "IMMEDIATELY"}
 
 

@@ -15,8 +15,6 @@ from liveness.services import tokens
 from tests.integration import test_hot_paths as hot
 from tests.support.http import Caller
 
-committed, threads = hot.committed, hot.threads
-
 CALLS = ["cancel", "resubmit", "fail"]
 SCRIPT = {"type": "script", "command": "true"}
 ERROR = {"code": "ValueError", "message": "no"}

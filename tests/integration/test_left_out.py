@@ -13,13 +13,10 @@ from jobs.services import cancellation, execution_repair, recovery, retention, s
 from jobs.services.liveness_check import check_liveness, retire_servers
 from liveness.models import LeftOut, Server
 from liveness.services import detection, tokens
-from tests.integration import test_hot_paths as hot
 from tests.integration.test_hot_paths import IMMEDIATELY, run, submit_many
 from tests.support.clock import Clock
 from tests.support.executions import SCRIPT, Run, step
 from tests.support.http import Caller
-
-committed, threads = hot.committed, hot.threads
 
 
 def break_row(table, *ids, when="update"):

@@ -14,8 +14,6 @@ from controlplane.core.model_fields import BuildIndex, BuildUnique, ConcurrentBu
 from liveness.services import detection
 from tests.integration import test_hot_paths as hot
 
-committed, threads = hot.committed, hot.threads
-
 FIRST_SET = 3
 """The migrations that make the tables: until then there is nothing in them."""
 

@@ -22,8 +22,6 @@ from tests.integration.test_hot_paths import run
 from tests.support.executions import SCRIPT, Run, step
 from tests.support.http import Caller
 
-committed, threads = hot.committed, hot.threads
-
 STEPPED = """
     create sequence if not exists written;
     create or replace function paused() returns trigger language plpgsql as $$

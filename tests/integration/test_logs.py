@@ -10,12 +10,10 @@ from django.test.utils import CaptureQueriesContext
 from jobs.models import LateReport, LogLine
 from jobs.services import reporting
 from jobs.services.liveness_check import check_liveness
-from tests.integration import test_hot_paths
 from tests.integration.test_hot_paths import someone_waits, submit_many
 from tests.support.http import Worker
 from tests.support.people import employ
 
-committed, threads = test_hot_paths.committed, test_hot_paths.threads
 HOSTILE = "<script>alert(1)</script>"
 
 

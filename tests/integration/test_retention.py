@@ -40,17 +40,6 @@ def execute(statement, params=None):
         return cursor.fetchall() if cursor.description else []
 
 
-@pytest.fixture
-def committed(django_db_setup, django_db_blocker):
-    """Everything is committed, and emptied again afterwards."""
-    with django_db_blocker.unblock():
-        try:
-            yield
-        finally:
-            execute("truncate liveness_apitoken, liveness_serverevent, liveness_heartbeat, liveness_tally cascade")
-            connection.close()
-
-
 def keep(settings, **kept):
     """Nothing is pruned but what is named: `keep(settings, JOBS_JOB_RETENTION=1)`."""
     settings.JOBS = {"JOB_RETENTION": None, "EXECUTION_RETENTION": None, "HEARTBEAT_RETENTION": None}

@@ -11,7 +11,6 @@ from liveness import states
 from liveness.models import Heartbeat, Server, ServerEvent
 from liveness.services import tokens
 from liveness.states import ServerState
-from tests.integration.test_hot_paths import committed  # noqa: F401 - a fixture
 
 OF_STEPS = {JobState.BLOCKED, JobState.SKIPPED}
 
@@ -96,7 +95,7 @@ def test_no_server_at_all_is_refused(db):
         call_command("seed", servers=0, jobs=10)
 
 
-def test_the_command_says_what_it_made_up_and_by_force_makes_up_more(committed, capsys):  # noqa: F811
+def test_the_command_says_what_it_made_up_and_by_force_makes_up_more(committed, capsys):
     call_command("seed", servers=5, jobs=40)
     assert "5 servers and 40 jobs made up" in capsys.readouterr().out
     with pytest.raises(CommandError):

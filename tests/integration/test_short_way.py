@@ -19,13 +19,11 @@ from jobs.services import heartbeats
 from jobs.services.heartbeats import PlainHeartbeat
 from liveness.models import Heartbeat, Server
 from liveness.services import tokens
-from tests.integration import test_hot_paths as hot
 from tests.integration.test_transitions import put
 from tests.support.http import short_way
 from tests.support.processes import eventually
 
 RUNNING = {"state": "RUNNING"}
-committed, threads = hot.committed, hot.threads
 
 
 class Way:

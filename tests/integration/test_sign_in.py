@@ -10,9 +10,7 @@ from controlplane.console import sign_in
 from controlplane.console.sign_in import IS_SIGNED_IN
 from liveness.models import SignIn
 from liveness.services import sign_ins
-from tests.integration import test_hot_paths as hot
 
-committed, threads = hot.committed, hot.threads
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 PAUSE, HOUR, DAY = 30, 3600, 86400
 

@@ -9,10 +9,7 @@ from jobs.services.liveness_check import check_liveness
 from liveness.models import ApiToken, Brake, Server, ServerEvent
 from liveness.services.presence import Presence
 from liveness.states import ServerType
-from tests.integration import test_hot_paths as hot
 from tests.support.http import Caller, Worker
-
-committed, threads = hot.committed, hot.threads
 
 
 def token(capsys, *words):

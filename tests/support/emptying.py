@@ -1,0 +1,21 @@
+"""Everything that was committed goes away again, whichever tables there are. Django must be set up."""
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.db import connection
+
+from liveness.models import Clock, Instance
+
+KEPT = (Clock, Instance)  # of one row each, which the migrations wrote
+RESTART = "update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null"
+
+
+def empty_database() -> None:
+    models = [
+        get_user_model(),
+        *(model for name in ("liveness", "jobs") for model in apps.get_app_config(name).get_models()),
+    ]
+    tables = ", ".join(model._meta.db_table for model in models if model not in KEPT)
+    with connection.cursor() as cursor:
+        # Servers first, as heartbeats do.
+        cursor.execute(f"begin; lock table liveness_server; truncate {tables} cascade; {RESTART}; commit")
