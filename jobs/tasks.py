@@ -9,7 +9,7 @@ from celery import shared_task
 from jobs.conf import conf
 from jobs.services import liveness_check, retention, sweep, triggers
 from liveness.conf import conf as liveness
-from liveness.services import timetable
+from liveness.services import sign_ins, timetable
 
 TRIGGERS_INTERVAL = 2
 """Seconds: how late a slot may be evaluated."""
@@ -43,4 +43,7 @@ def evaluate_triggers() -> None:
 def prune() -> None:
     """Every day."""
     if timetable.try_begin_task("prune", DAY - PRUNE_INTERVAL / 2):
-        retention.prune_old_rows()
+        try:
+            retention.prune_old_rows()
+        finally:
+            sign_ins.delete_expired_sessions()

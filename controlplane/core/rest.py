@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from typing import IO, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any, ClassVar
 from uuid import UUID
 
 import orjson
 from django.core.validators import RegexValidator
-from django.db.models import QuerySet
+from django.db.models import F, Func, IntegerField, QuerySet
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, ErrorDetail, ParseError
@@ -217,11 +217,27 @@ def within_limit(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
+def ids_within_limit(rows: QuerySet[Any], heavy: Sequence[str]) -> list[Any]:
+    """The ids of the first rows, as many as an answer may have by their heavy columns, and of one more."""
+    weight = "coalesce(octet_length(%(expressions)s::text), 0)"
+    weights = [Func(F(column), template=weight, output_field=IntegerField()) for column in heavy]
+    ids, size = [], 0
+    for id, *sizes in rows.values_list("pk", *weights):
+        ids.append(id)
+        if size > ANSWER_LIMIT:
+            break
+        size += sum(sizes)
+    return ids
+
+
 class PageFilter(StrictSerializer):
     """Which page of a list, latest first. Ids sort by age, so a page stays where it is while more comes."""
 
     cursor = IdField(required=False, help_text="`next` of the page before.")
     limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+
+    heavy: ClassVar[Sequence[str]] = ()
+    """Columns that may hold so much that rows are weighed before they are read."""
 
     def page(self, rows: QuerySet[Any], floor: UUID | None = None) -> dict[str, Any]:
         """The page of these rows, with the cursor of the next; null: there is none.
@@ -231,7 +247,10 @@ class PageFilter(StrictSerializer):
         filters = self.validated_data
         if "cursor" in filters:
             rows = rows.filter(pk__lt=filters["cursor"])
-        page_rows = list(rows.order_by("-pk")[: filters["limit"] + 1])
+        fitting = rows.order_by("-pk")[: filters["limit"] + 1]
+        if self.heavy:
+            fitting = rows.filter(pk__in=ids_within_limit(fitting, self.heavy)).order_by("-pk")
+        page_rows = list(fitting)
         items = page_rows[: filters["limit"]]
         last = items[-1].pk if len(page_rows) > len(items) else floor
         return {"items": items, "next": str(last) if last else None}

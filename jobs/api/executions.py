@@ -33,7 +33,7 @@ class Executions(JobCall):
         """Executions, latest first, a page at a time; a client's own."""
         query = ExecutionFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(ExecutionPage, query.page(selectors.visible_executions(self.owner))))
+        return Response(paged(ExecutionPage, query.page(selectors.visible_executions(self.owner).defer("inputs"))))
 
     @extend_schema(parameters=[KEY], request=ExecutionRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request) -> Response:

@@ -7,11 +7,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.core.rest import PageFilter, paged
+from controlplane.core.rest import paged
 from jobs import execution_selectors as selectors
 from jobs import models
 from jobs.api.serializers.jobs import NoteRequest
-from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerPage, TriggerRequest
+from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
 from jobs.api.views import KEY, idempotency_key
 from jobs.errors import TriggerUnknown
 from jobs.services import operator_actions, triggers
@@ -41,10 +41,10 @@ class TriggerCall(RoleCall):
 class Triggers(TriggerCall):
     """`GET` and `POST /triggers`."""
 
-    @extend_schema(operation_id="v1_triggers_list", parameters=[PageFilter], responses=TriggerPage)
+    @extend_schema(operation_id="v1_triggers_list", parameters=[TriggerFilter], responses=TriggerPage)
     def get(self, request: Request) -> Response:
         """Triggers with their last slots, latest first, a page at a time."""
-        query = PageFilter(data=request.query_params.dict())
+        query = TriggerFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         return Response(paged(TriggerPage, query.page(selectors.triggers_with_slots())))
 

@@ -6,7 +6,9 @@ those that are refused costs the time of a hash.
 
 import ipaddress
 from datetime import timedelta
+from importlib import import_module
 
+from django.conf import settings
 from django.db.models import F
 from django.utils.crypto import salted_hmac
 
@@ -41,6 +43,11 @@ def forget(name: str, address: str) -> None:
     at = network(address)
     SignIn.objects.filter(key=key(name, at)).delete()
     SignIn.objects.filter(key=key("", at)).update(until=F("until") - timedelta(seconds=OF_ADDRESS[1]))
+
+
+def delete_expired_sessions() -> None:
+    """Sessions that are over, wherever SESSION_ENGINE keeps them."""
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
 
 
 def key(name: str, at: str) -> str:

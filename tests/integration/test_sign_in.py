@@ -1,13 +1,18 @@
 """Signing in: passwords are tried at a limited rate, and sessions last while they are used."""
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.test import Client
+from django.utils import timezone
 
 from controlplane.console import sign_in
 from controlplane.console.sign_in import IS_SIGNED_IN
+from jobs import tasks
 from liveness.models import SignIn
 from liveness.services import sign_ins
 
@@ -118,6 +123,13 @@ def test_a_session_lasts_while_it_is_used_and_for_a_fortnight_at_most(client, ad
     for _ in range(13):
         assert is_renewed(DAY)
     assert not is_renewed(DAY)
+
+
+def test_sessions_that_are_over_are_deleted_and_the_others_stay(admin_client, client, admin_user):
+    client.force_login(admin_user)
+    Session.objects.filter(pk=client.session.session_key).update(expire_date=timezone.now() - timedelta(seconds=1))
+    tasks.prune()
+    assert list(Session.objects.values_list("pk", flat=True)) == [admin_client.session.session_key]
 
 
 def test_who_is_not_signed_in_gets_no_session(client, db):

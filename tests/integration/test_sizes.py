@@ -3,10 +3,11 @@
 import uuid
 
 import pytest
+from django.db.models import Model
 
 from controlplane.core import rest
 from controlplane.core.rest import size_of
-from jobs.models import Execution, WorkerJob
+from jobs.models import Execution, Trigger, WorkerJob
 from jobs.selectors import LARGE
 from jobs.services import claiming
 from jobs.services.executions import PAYLOAD_BYTES_LIMIT
@@ -187,6 +188,28 @@ def test_a_list_stops_where_it_has_enough_and_goes_on_at_next(api, submit, worke
     key = "line" if listed == "logs" else "id"
     assert [item[key] for items, _ in found for item in items] == expected
     assert len(found) > 1 and all(size < 10_100 for _, size in found)
+
+
+@pytest.mark.parametrize("listed", ["executions", "triggers"])
+def test_a_list_reads_no_more_from_the_database_than_it_answers(api, begin, small_answers, monkeypatch, listed):
+    model = {"executions": Execution, "triggers": Trigger}[listed]
+    operator = api("operator")
+    for n in range(12):
+        large = {"name": str(n), "steps": [step("a", payload="x" * 3000)], "inputs": {"x": "x" * 3000}}
+        if listed == "executions":
+            begin(*large["steps"], inputs=large["inputs"])
+        else:
+            said = {"interval_seconds": 3600, "action": SCRIPT, "execution": large}
+            assert operator.post("/triggers", {**said, "name": str(n)}).status_code == 201
+    read = []
+
+    def from_db(cls, db, field_names, values):
+        read.append(sum(len(str(value)) for value in values))
+        return Model.from_db.__func__(cls, db, field_names, values)
+
+    monkeypatch.setattr(model, "from_db", classmethod(from_db))
+    assert operator.get(f"/{listed}").status_code == 200
+    assert read and sum(read) < 2 * rest.ANSWER_LIMIT
 
 
 def test_an_item_that_alone_is_too_much_is_a_page(submit, small_answers):

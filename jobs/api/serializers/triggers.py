@@ -12,6 +12,7 @@ from rest_framework.fields import empty
 from controlplane.core.rest import (
     AnyField,
     NoteField,
+    PageFilter,
     SecondsField,
     StrictSerializer,
     TextField,
@@ -119,6 +120,10 @@ class TriggerAnswer(serializers.ModelSerializer):
             "id", "name", "cron", "interval_seconds", "timezone", "action", "payload", "tags", "priority",
             "timeout_seconds", "max_retries", "enabled", "missed", "execution", "next_slot_at", "created_at", "slots",
         )  # fmt: skip
+
+
+class TriggerFilter(PageFilter):
+    heavy = ("execution", "payload", "action")
 
 
 class TriggerPage(serializers.Serializer):
