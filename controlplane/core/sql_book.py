@@ -16,6 +16,9 @@ A book holds blocks. A block begins with a head and ends where the next one begi
 `{{name}}` stands for the block of that name, `{{app.name}}` for one of another app, `{{is_lost(gone)}}` for a rule
 about the row `gone`, and `{{NAME}}` for a list of states. A statement that sweeps has a line `-- due: select …`:
 what stands above it, with this in place of what stands below, lists the ids that the statement is about to touch.
+
+Rows to update or delete are looked up each by its key, `where j.id = any(array[ended.id])`. A plain `=` leaves PostgreSQL
+the choice to read the whole table once for each row of `ended`, and where its statistics know of no rows it does.
 """
 
 import re

@@ -26,7 +26,7 @@ stopped_executions as (
     update jobs_execution e
        set state = 'CANCELLING', cancel_requested_at = clock_timestamp(), error = executions_to_stop.error
       from (select id, (array_agg(error order by error ->> 'code'))[1] as error from executions_to_stop group by id) executions_to_stop
-     where e.id = executions_to_stop.id
+     where e.id = any(array[executions_to_stop.id])
  returning e.id, {{timed_out(e)}} as calls_hooks
 ),
 new_events as (
@@ -38,7 +38,7 @@ cancelled_jobs as (
     update jobs_workerjob j
        set state = 'CANCELLED', finished_at = clock_timestamp(), passed_on = j.is_hook
       from stopped_executions
-     where j.execution_id = stopped_executions.id and j.state = 'BLOCKED' and not (j.is_hook and stopped_executions.calls_hooks)
+     where j.execution_id = any(array[stopped_executions.id]) and j.state = 'BLOCKED' and not (j.is_hook and stopped_executions.calls_hooks)
 )
 select id from stopped_executions
 
@@ -73,7 +73,7 @@ with steps_to_halt as materialized (
 update jobs_workerjob j
    set {{cancellation_of(j)}}
   from steps_to_halt
- where j.id = steps_to_halt.id
+ where j.id = any(array[steps_to_halt.id])
 returning j.execution_id as execution
 
 -- statement: cancel_blocked_step

@@ -24,7 +24,7 @@ moved_jobs as (
     update jobs_workerjob j
        set available_at = j.available_at - make_interval(secs => set_back.by)
       from hidden_jobs, set_back
-     where j.id = hidden_jobs.id
+     where j.id = any(array[hidden_jobs.id])
  returning j.id
 ),
 new_events as (

@@ -25,7 +25,7 @@ alive_attempts as (
     update jobs_attempt a
        set heartbeat_at = clock_timestamp(), alive_observed = observed_now(), pid = coalesce(listed_attempts.pid, a.pid)
       from listed_attempts, unlocked_attempts
-     where a.id = listed_attempts.id and a.id = unlocked_attempts.id and a.state in {{LIVE}}
+     where a.id = any(array[listed_attempts.id]) and a.id = unlocked_attempts.id and a.state in {{LIVE}}
  returning a.id, a.heartbeat_at, listed_attempts.role, listed_attempts.pid
 ),
 taken_attempts as materialized (
@@ -37,11 +37,11 @@ taken_attempts as materialized (
       from jobs_takenattempt t join beat on beat.id = t.server_id
 ),
 confirmed_stops as (
-    delete from jobs_takenattempt t using taken_attempts where t.attempt_id = taken_attempts.id and taken_attempts.is_confirmed
+    delete from jobs_takenattempt t using taken_attempts where t.attempt_id = any(array[taken_attempts.id]) and taken_attempts.is_confirmed
 ),
 newly_notified as (
     update jobs_takenattempt t set told_observed = observed_now()
-      from taken_attempts where t.attempt_id = taken_attempts.id and not taken_attempts.is_confirmed and t.told_observed is null
+      from taken_attempts where t.attempt_id = any(array[taken_attempts.id]) and not taken_attempts.is_confirmed and t.told_observed is null
 ),
 attempt_heartbeats as (
     insert into liveness_heartbeat (at, server_id, attempt_id, role, hostname, pid)

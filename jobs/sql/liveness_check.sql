@@ -17,7 +17,7 @@ update liveness_server s
    set state = 'NOT_RUNNING', state_actor = 'liveness',
        state_reason = 'lost while ' || s.state || ', nothing left to recover'
   from servers_to_retire
- where s.id = servers_to_retire.id
+ where s.id = any(array[servers_to_retire.id])
 returning s.id, s.name, s.state_reason as reason
 
 -- statement: note_empty_servers
@@ -37,5 +37,5 @@ with newly_empty_servers as (
 update liveness_server s
    set emptied_tick = newly_empty_servers.tick
   from newly_empty_servers
- where s.id = newly_empty_servers.id
+ where s.id = any(array[newly_empty_servers.id])
 returning s.id

@@ -42,7 +42,7 @@ skipped_steps as (
        set state = 'SKIPPED', finished_at = clock_timestamp(), passed_on = true,
            error = jsonb_build_object('code', 'STEP_SKIPPED', 'message', 'A step that it depends on did not complete')
       from barred_steps
-     where j.id = barred_steps.id and j.state = 'BLOCKED'
+     where j.id = any(array[barred_steps.id]) and j.state = 'BLOCKED'
  returning j.id, j.execution_id, j.step
 ),
 freed_steps as (
@@ -56,7 +56,7 @@ updated_steps as (
            state = case when j.waits_for <= freed_steps.steps then 'PENDING' else j.state end,
            pending_observed = observed_now(), available_at = greatest(j.available_at, clock_timestamp())
       from freed_steps
-     where j.id = freed_steps.id and j.state = 'BLOCKED'
+     where j.id = any(array[freed_steps.id]) and j.state = 'BLOCKED'
  returning j.id, j.execution_id, j.state, j.action ->> 'type' as type
 ),
 ended_steps as (
@@ -101,7 +101,7 @@ updated_executions as (
            finished_at = ending_executions.at,
            error = case when ending_executions.id is null then e.error else ending_executions.error end
       from ended_steps left join ending_executions using (id)
-     where e.id = ended_steps.id and e.state not in {{EXECUTION_TERMINAL}}
+     where e.id = any(array[ended_steps.id]) and e.state not in {{EXECUTION_TERMINAL}}
 ),
 updated_hooks as (
     update jobs_workerjob h
@@ -114,7 +114,7 @@ updated_hooks as (
                'duration_seconds', extract(epoch from ending_executions.at - ending_executions.created_at)),
            pending_observed = observed_now(), available_at = greatest(h.available_at, ending_executions.at)
       from ending_executions
-     where h.execution_id = ending_executions.id and h.is_hook and h.state = 'BLOCKED'
+     where h.execution_id = any(array[ending_executions.id]) and h.is_hook and h.state = 'BLOCKED'
 ),
 ended_children as materialized (
     -- Children that have ended end the step that they are the run of.
@@ -127,7 +127,7 @@ ended_children as materialized (
        and c.parent_step_id is not null
 ),
 propagated_children as (
-    update jobs_execution c set passed_on = true from ended_children where c.id = ended_children.id
+    update jobs_execution c set passed_on = true from ended_children where c.id = any(array[ended_children.id])
 ),
 updated_parents as (
     update jobs_workerjob p
@@ -147,7 +147,7 @@ updated_parents as (
                    'code', 'TASK_CANCELLED',
                    'message', format('Child execution %%s was cancelled', ended_children.name), 'child', ended_children.id) end
       from ended_children
-     where p.id = ended_children.parent_step_id and p.state = 'RUNNING'
+     where p.id = any(array[ended_children.parent_step_id]) and p.state = 'RUNNING'
  returning p.id, p.execution_id
 ),
 new_events as (

@@ -35,37 +35,52 @@ select j.id
  order by j.id
    for no key update
 
+-- step: owned_jobs -> owned
+-- The jobs whose live attempts, among those that are reported on, are still the caller's to speak of. Each by its key,
+-- whatever the statistics say.
+owned as materialized (
+    select j.*
+      from (select distinct unnest(%(attempts)s::uuid[]) as attempt) reported
+     cross join lateral (select a.job_id, a.server_id from jobs_attempt a where a.id = reported.attempt offset 0) a
+     cross join lateral (select * from jobs_workerjob j where j.id = a.job_id offset 0) j
+     where a.server_id = %(server)s and j.attempt_id = reported.attempt
+       and exists (select from liveness_server s
+                    where s.id = %(server)s and s.token_version = %(version)s and s.state not in {{RETIRED}})
+)
+
 -- statement: start_attempts
 -- The code of these claimed attempts begins; their jobs are held by `lock_reported_jobs`.
 -- takes: started uuid[], server uuid, version int, attempts uuid[]
 -- returns: id uuid
-with begun_attempts as (
+with {{owned_jobs}},
+begun_jobs as (
     update jobs_workerjob j
        set state = 'RUNNING'
-      from jobs_attempt a, liveness_server s
-     where a.id = any(%(started)s::uuid[]) and {{owned_by_caller(a, s, j)}} and j.state = 'CLAIMED' and not {{stopped_by_execution(j)}}
-       -- A claim that was slow may not have seen what was taken from another meanwhile.
-       and not {{waits_for_previous_attempt(j)}}
- returning a.id
+     where j.id = any(array(
+           select owned.id from owned
+            where owned.attempt_id = any(%(started)s::uuid[]) and owned.state = 'CLAIMED' and not {{stopped_by_execution(owned)}}
+              -- A claim that was slow may not have seen what was taken from another meanwhile.
+              and not {{waits_for_previous_attempt(owned)}}))
+ returning j.attempt_id
 )
 update jobs_attempt a
    set state = 'RUNNING', started_at = clock_timestamp(), started_observed = observed_now(),
        alive_observed = observed_now()
-  from begun_attempts
- where a.id = begun_attempts.id
+ where a.id = any(array(select attempt_id from begun_jobs))
 returning a.id
 
 -- statement: store_progress
 -- How far running attempts have come; their jobs are held by `lock_reported_jobs`.
 -- takes: progress jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
-with reports as (
+with {{owned_jobs}},
+reports as (
     select * from jsonb_to_recordset(%(progress)s::jsonb) as r(attempt uuid, progress float8, message text)
 )
 update jobs_attempt a
    set progress = coalesce(reports.progress, a.progress), message = coalesce(reports.message, a.message)
-  from reports, jobs_workerjob j, liveness_server s
- where a.id = reports.attempt and {{owned_by_caller(a, s, j)}} and a.state = 'RUNNING'
+  from reports join owned on owned.attempt_id = reports.attempt
+ where a.id = any(array[reports.attempt]) and a.state = 'RUNNING'
 returning a.id
 
 -- statement: store_log_lines
@@ -73,18 +88,18 @@ returning a.id
 -- attempt knows how many there are and which report came last, so nothing is ever counted.
 -- takes: logs jsonb, server uuid, version int, attempts uuid[], lines_kept bigint
 -- returns: place int, state text
-with reports as (
+with {{owned_jobs}},
+reports as (
     select * from jsonb_to_recordset(%(logs)s::jsonb)
         as r(place int, attempt uuid, stream text, sequence int, lines jsonb)
 ),
 last_lines as materialized (
-    select a.id, coalesce(last.number, 0) as number, last.sequence
-      from jobs_attempt a
+    select owned.attempt_id as id, coalesce(last.number, 0) as number, last.sequence
+      from owned
       left join lateral (
-           select l.number, l.sequence from jobs_logline l where l.attempt_id = a.id order by l.id desc limit 1
-           ) last on true,
-           jobs_workerjob j, liveness_server s
-     where a.id in (select attempt from reports) and {{owned_by_caller(a, s, j)}} and a.state = 'RUNNING'
+           select l.number, l.sequence from jobs_logline l where l.attempt_id = owned.attempt_id order by l.id desc limit 1
+           ) last on true
+     where owned.attempt_id in (select attempt from reports) and owned.state = 'RUNNING'
 ),
 numbered_reports as (
     select reports.*, last_lines.number,
@@ -115,33 +130,31 @@ stored_lines as (
 select place, 'RUNNING' as state from new_reports
 
 -- statement: finish_attempts
--- Attempts end because their worker says so. The end of a step or of a trigger's job has consequences, which belong
--- into the same transaction: it waits for a caller that sees to them.
+-- Attempts end because their worker says so; their jobs are held by `lock_reported_jobs`. The end of a step or of a
+-- trigger's job has consequences, which belong into the same transaction: it waits for a caller that sees to them.
 -- takes: ended jsonb, server uuid, version int, attempts uuid[], with_consequences bool, max_resubmissions int
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
 --   kind text
-with reports as (
+with {{owned_jobs}},
+reports as (
     select * from jsonb_to_recordset(%(ended)s::jsonb)
         as r(attempt uuid, event text, output jsonb, error jsonb, reason text)
 ),
 held as materialized (
-    select j.id as job_id, a.id, j.state as was, reports.event, reports.output, reports.error,
+    select owned.id as job_id, owned.attempt_id as id, owned.state as was, reports.event, reports.output, reports.error,
            coalesce(reports.reason, reports.error ->> 'code', '') as reason, 'server' as actor,
-           s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
-           j.available_at
-      from reports, jobs_attempt a, jobs_workerjob j, liveness_server s
-     where a.id = reports.attempt and {{owned_by_caller(a, s, j)}}
-       and {{consequences_are_handled(j)}}
+           %(server)s::uuid as server_id, owned.cancel_requested_at, owned.on_worker_lost, owned.resubmissions,
+           owned.retries, owned.available_at
+      from reports join owned on owned.attempt_id = reports.attempt
+     where {{consequences_are_handled(owned)}}
        and case reports.event
-               when 'COMPLETED' then j.state = 'RUNNING'
-               when 'FAILED' then j.state = 'RUNNING'
-               when 'CANCELLED' then j.cancel_requested_at is not null
+               when 'COMPLETED' then owned.state = 'RUNNING'
+               when 'FAILED' then owned.state = 'RUNNING'
+               when 'CANCELLED' then owned.cancel_requested_at is not null
                -- Its code never begins: `start_attempts` did not let it.
-               when 'STARTED' then j.state = 'CLAIMED' and {{stopped_by_execution(j)}}
+               when 'STARTED' then owned.state = 'CLAIMED' and {{stopped_by_execution(owned)}}
                else true
            end
-     order by j.id
-       for no key update of j
 ),
 {{end_attempts}}
 {{list_verdicts}}

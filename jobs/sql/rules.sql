@@ -18,12 +18,6 @@
       where a.server_id = s.id and a.state in {{LIVE}}
         and not (a.state = 'RUNNING' and s.worker_task_restart_strategy = 'NEVER')))
 
--- rule: owned_by_caller(a, s, j)
--- attempt a of job j is still the caller's, server s, to speak of. (The jobs by their keys: where statistics know of no
--- rows yet, PostgreSQL would rather read all)
-(a.server_id = %(server)s and s.id = a.server_id and s.token_version = %(version)s and s.state not in {{RETIRED}}
- and j.id = a.job_id and j.attempt_id = a.id and j.id = any({{reported_jobs}}))
-
 -- rule: halts_with_execution(j)
 -- step j waits or is live and is to be cancelled with its execution
 ((j.state = 'PENDING' or j.state in {{LIVE}} and j.attempt_id is not null)

@@ -65,7 +65,7 @@ updated_attempts as (
     update jobs_attempt a
        set state = v.attempt_state, finished_at = v.at, error = v.error, ended_by = v.actor, reason = v.reason
       from verdicts v
-     where a.id = v.id
+     where a.id = any(array[v.id])
 ),
 updated_jobs as (
     update jobs_workerjob j
@@ -81,7 +81,7 @@ updated_jobs as (
            refused_by = case when v.event = 'RELEASED' and v.reason = 'not_allowed'
                              then j.refused_by || v.server_id else j.refused_by end
       from verdicts v
-     where j.id = v.job_id
+     where j.id = any(array[v.job_id])
 ),
 taken_attempts as (
     -- What its server did not end itself, may still run there: see jobs.models.TakenAttempt.

@@ -86,7 +86,7 @@ expired_jobs as (
        set state = 'EXPIRED', finished_at = clock_timestamp(),
            error = jsonb_build_object('code', 'EXPIRED', 'message', format('it was good until %%s', j.good_until))
       from jobs_to_expire
-     where j.id = jobs_to_expire.id
+     where j.id = any(array[jobs_to_expire.id])
  returning j.id as job_id, j.state, j.execution_id, j.kind
 )
 select state, count(*) as jobs, {{ends_to_propagate}}
@@ -128,7 +128,7 @@ failed_jobs as (
                'code', 'NO_MATCHING_WORKER', 'message', 'No active worker with required tags to run this step',
                'required_tags', to_jsonb(j.required_tags))
       from jobs_to_fail
-     where j.id = jobs_to_fail.id
+     where j.id = any(array[jobs_to_fail.id])
  returning j.id as job_id, j.state, j.required_tags, j.error ->> 'message' as reason, j.execution_id, j.step, j.kind
 ),
 new_events as (

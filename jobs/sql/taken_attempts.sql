@@ -19,7 +19,7 @@ with attempts_to_release as materialized (
 ),
 -- due: select id from attempts_to_release
 released_attempts as (
-    delete from jobs_takenattempt t using attempts_to_release where t.id = attempts_to_release.id
+    delete from jobs_takenattempt t using attempts_to_release where t.id = any(array[attempts_to_release.id])
 ),
 new_events as (
     insert into liveness_serverevent (server_id, server_name, from_state, to_state, action, actor, reason)

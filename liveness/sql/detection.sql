@@ -135,7 +135,7 @@ disconnected_servers as (
            state_actor = 'liveness',
            state_reason = format('silent for %%s s, its timeout is %%s s', round(silent_servers.silence::numeric, 1), s.timeout)
       from silent_servers
-     where s.id = silent_servers.id
+     where s.id = any(array[silent_servers.id])
  returning s.id, s.type, s.name, s.state_reason as reason, silent_servers.silence as seconds
 ),
 detection_tallies as (
@@ -162,7 +162,7 @@ with servers_to_deactivate as (
 update liveness_server s
    set state = 'INACTIVE', state_actor = 'liveness', state_reason = 'NOT_RUNNING since an earlier check'
   from servers_to_deactivate
- where s.id = servers_to_deactivate.id
+ where s.id = any(array[servers_to_deactivate.id])
 returning s.id, s.name, s.state_reason as reason
 
 -- statement: note_check_finished

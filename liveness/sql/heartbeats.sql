@@ -17,7 +17,7 @@ beat as (
                else s.cordon_reason
            end
       from heartbeats
-     where s.id = heartbeats.id
+     where s.id = any(array[heartbeats.id])
        and s.token_version = heartbeats.version
        and s.state in {{MAY_HEARTBEAT}}
  returning s.*, {{fence_after(s)}} as fence_after

@@ -98,16 +98,17 @@ def do(worker):
 
 @pytest.fixture
 def committed(django_db_setup, django_db_blocker):
-    """Everything is committed, and emptied again afterwards. Makes workers: `committed(name="one")`."""
+    """Everything is committed, and emptied again afterwards; the clock stands still. Makes workers: `committed()`."""
     with django_db_blocker.unblock():
         try:
-            Clock().begin()
+            Clock().freeze()
             registrar = Caller(tokens.create_token("registrar", "worker"))
             yield lambda **said: Worker.register(registrar, **said).running()
         finally:
             empty_database()
+            Clock().release()
             with connection.cursor() as cursor:
-                cursor.execute("update test_clock.shift set by = '0'; drop function if exists broken() cascade")
+                cursor.execute("drop function if exists broken() cascade")
             connection.close()
 
 

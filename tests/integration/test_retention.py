@@ -25,6 +25,7 @@ from liveness.services import tokens
 from liveness.services.retention import BATCH, Pruning
 from tests.integration.test_transitions import put, way_to
 from tests.support import executions as support
+from tests.support.clock import Clock
 from tests.support.http import Caller, Worker
 
 DAY = 86400
@@ -324,6 +325,7 @@ def test_what_someone_holds_is_left_for_the_next_time_and_nobody_waits(committed
         job = client.post("/jobs", {"action": {"type": "script", "command": "true"}}).json()["id"]
         one.complete(one.hold())
         row = WorkerJob.objects.filter(pk=job)
+    Clock().advance(1)
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             row.select_for_update(no_key=True).get()

@@ -118,3 +118,16 @@ def test_the_command_lists_prints_and_plans():
     assert " on jobs_workerjob j" in (plan := run("claim_jobs", "--explain")) and "(cost=" in plan
     with pytest.raises(CommandError, match="There is no 'nonsense'"):
         run("nonsense")
+
+
+def test_rows_to_change_are_looked_up_by_their_keys_whatever_the_statistics_say():
+    changed = re.compile(r"(?:update|delete from) (?!liveness_clock)\w+ (\w+)\b")
+    joined = []
+    for app in APPS:
+        for block in sql_book.load_blocks(app).values():
+            # Each change in its own words: from its table to the end of its common table expression.
+            for change in changed.finditer(block.body):
+                own = re.split(r"\n *\)|returning", block.body[change.end() :])[0]
+                if re.search(rf"where {change[1]}\.\w+ = \w+\.\w+", own):
+                    joined.append((block.name, own))
+    assert joined == []

@@ -1,5 +1,6 @@
 """The database's clock, set by a test: a function that PostgreSQL finds before its own."""
 
+from importlib import import_module
 from uuid import UUID
 
 from django.db import connection
@@ -8,6 +9,7 @@ from liveness.services.heartbeats import ServerHeartbeat, record_heartbeat
 from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
 
+functions = import_module("liveness.migrations.0001_functions")
 CLOCK = """
 CREATE SCHEMA IF NOT EXISTS test_clock;
 CREATE TABLE IF NOT EXISTS test_clock.shift (by interval NOT NULL);
@@ -33,7 +35,7 @@ SELECT setval('test_clock.ids', 1);
 
 
 class Clock:
-    """Moves the clock that every statement of the product reads. Undone with the test's transaction."""
+    """Moves the clock that every statement of the product reads. Undone with the transaction, or by `release`."""
 
     def freeze(self) -> None:
         """It stands still but for what the test does to it."""
@@ -46,6 +48,13 @@ class Clock:
             )
             cursor.execute(UUID7)
         self.begin()
+
+    def release(self) -> None:
+        """What a test has committed of it is undone."""
+        with connection.cursor() as cursor:
+            cursor.execute(CLOCK)
+            cursor.execute("UPDATE test_clock.shift SET by = '0'")
+            cursor.execute(functions.UUID7.replace("CREATE FUNCTION uuid7", "CREATE OR REPLACE FUNCTION public.uuid7"))
 
     def begin(self) -> None:
         """As if a check had just been: what happened before the test does not count."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE = 10.0
+DEADLINE = 60.0
 ENDS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
 
 
