@@ -42,8 +42,8 @@ BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
 
 
 def servers_with_silence() -> QuerySet[Server]:
-    """Servers with `silence` in seconds, whether they are `fresh`, and whether `late`: alive, and for two intervals not
-    heard; at this read. And whether they are the control plane's `own` processes."""
+    """Servers with `silence` in seconds, whether they are `fresh`, heard in time to be given work, and whether `late`,
+    alive, and for two intervals not heard; at this read. And whether they are the control plane's `own` processes."""
     last_seen = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(last_seen, template=SILENCE, output_field=FloatField()),
@@ -142,14 +142,18 @@ def server_counts_by_type() -> "QuerySet[Any, Any]":
     `present`; how many of them are alive and heard in time, `well`; how many may get work, `takes_work`; how many are
     `lost`."""
     well = Q(state__in=states.ALIVE, late=False)
+    may_get_work = sql.build_expression(
+        "may_get_work", BooleanField(), staleness_multiplier=conf().staleness_multiplier
+    )
     return (
-        servers_with_timing()
+        servers_with_silence()
+        .annotate(may_get_work=may_get_work)
         .exclude(state__in=ENDED)
         .values("cluster", "type", is_own=F("own"))
         .annotate(
             present=Count("pk"),
             well=Count("pk", filter=well),
-            takes_work=Count("pk", filter=Q(state=ServerState.RUNNING, cordoned_by=None, fresh=True)),
+            takes_work=Count("pk", filter=Q(may_get_work=True)),
             lost=Count("pk", filter=Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR])),
         )
         .order_by("cluster", "type", "-is_own")

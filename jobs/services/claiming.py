@@ -19,7 +19,7 @@ from liveness.conf import conf
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
 from liveness.models import Instance, Server
 from liveness.services.tokens import ServerToken
-from liveness.states import ServerState, ServerType
+from liveness.states import ServerState
 
 CANDIDATES_LIMIT = 1000
 """Jobs that are tried one by one for a worker when one of those that it is to have cannot be written."""
@@ -78,7 +78,7 @@ def fetch_claimed_rows(
         most=ANSWER_LIMIT,
     )
     if rows[0].server is None:
-        refuse_claim(token)
+        refuse_claim(token, rows[0].obstacle)
     return rows
 
 
@@ -107,32 +107,36 @@ def find_writable_jobs(token: ServerToken, limit: int) -> list[UUID]:
     return good
 
 
-def refuse_claim(token: ServerToken) -> Never:
-    """Say why this server gets no work."""
+def refuse_claim(token: ServerToken, obstacle: str | None) -> Never:
+    """Say why this server gets no work: the first filter that keeps it from any, `obstacle_to_work`."""
     server = Server.objects.filter(pk=token.server).first()
     if server is None:
         raise ServerUnknown
     if server.token_version != token.version:
         raise TokenRevoked("This server token was revoked: register anew.")
-    if server.type != ServerType.WORKER:
-        raise NotAWorker(f"Only a server of type WORKER claims jobs; this one is a {server.type}.")
-    if server.state in states.RETIRED:
-        raise ServerNotRunning
-    if server.state == ServerState.DISCONNECTED:
-        raise ServerDisconnected
-    instance = Instance.objects.get()
-    if instance.maintenance_since is not None:
-        raise Maintenance(
-            f"The control plane is in maintenance by {instance.maintenance_by}: {instance.maintenance_note}"
-        )
-    if server.state == ServerState.MAINTENANCE:
-        raise Maintenance
-    if server.state != ServerState.RUNNING:
-        raise NotRunningYet(f"This server is {server.state}; it gets work while it is RUNNING.")
-    if server.drain_deadline is not None:
-        raise ServerCordoned(
-            f"This server is being drained by {server.cordoned_by}: it gets no work until it is undrained."
-        )
-    if server.cordoned_by is not None:
-        raise ServerCordoned(f"This server is cordoned by {server.cordoned_by}: {server.cordon_reason}")
+    match obstacle:
+        case "type":
+            raise NotAWorker(f"Only a server of type WORKER claims jobs; this one is a {server.type}.")
+        case "state" if server.state in states.RETIRED:
+            raise ServerNotRunning
+        case "state" if server.state == ServerState.DISCONNECTED:
+            raise ServerDisconnected
+        case "state" if server.state != ServerState.MAINTENANCE:
+            raise NotRunningYet(f"This server is {server.state}; it gets work while it is RUNNING.")
+        case "state" | "maintenance":
+            raise Maintenance(describe_maintenance())
+        case "cordon" if server.drain_deadline is not None:
+            raise ServerCordoned(
+                f"This server is being drained by {server.cordoned_by}: it gets no work until it is undrained."
+            )
+        case "cordon":
+            raise ServerCordoned(f"This server is cordoned by {server.cordoned_by}: {server.cordon_reason}")
     raise HeartbeatStale
+
+
+def describe_maintenance() -> str:
+    """Who put the control plane in maintenance, and why; nothing where only a server is."""
+    instance = Instance.objects.get()
+    if instance.maintenance_since is None:
+        return ""
+    return f"The control plane is in maintenance by {instance.maintenance_by}: {instance.maintenance_note}"

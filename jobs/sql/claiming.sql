@@ -9,12 +9,15 @@ select s.id from liveness_server s where s.id = %(server)s for no key update
 -- The queue is read once per set of required tags that the worker satisfies, so a hundred thousand jobs that
 -- it may not have are never walked over.
 -- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, only uuid[], most bigint
--- returns: server uuid, id uuid, number int, job uuid, kind text, action jsonb, payload jsonb, timeout_seconds float8,
---   execution uuid, step text
-with recursive worker as (
-    select s.id, s.tags, s.max_concurrent
+-- returns: server uuid, obstacle text, id uuid, number int, job uuid, kind text, action jsonb, payload jsonb,
+--   timeout_seconds float8, execution uuid, step text
+with recursive caller as (
+    select s.id, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
       from liveness_server s
-     where s.id = %(server)s and s.token_version = %(version)s and {{may_get_work(s)}}
+     where s.id = %(server)s and s.token_version = %(version)s
+),
+worker as (
+    select * from caller where obstacle is null
 ),
 repeated_claim as (
     -- Whatever has become of the server since, its attempts are its own: a claim whose answer was lost is answered.
@@ -24,8 +27,7 @@ repeated_claim as (
        and s.token_version = %(version)s and s.state not in {{RETIRED}}
 ),
 capacity as (
-    select least(%(limit)s, worker.max_concurrent - (
-               select count(*) from jobs_attempt a where a.server_id = worker.id and a.state in {{LIVE}})) as jobs
+    select least(%(limit)s, worker.max_concurrent - {{held_attempts(worker)}}) as jobs
       from worker where not exists (select from repeated_claim)
 ),
 {{pending_tag_sets}},
@@ -78,8 +80,9 @@ given_attempts as (
     union all
     select id, number, job_id from repeated_claim where state in {{LIVE}}
 )
-select coalesce(worker.id, (select server_id from repeated_claim limit 1)) as server, given_attempts.id, given_attempts.number, j.id as job, j.kind, j.action, j.payload,
-       j.timeout_seconds, j.execution_id as execution, j.step
+select coalesce(worker.id, (select server_id from repeated_claim limit 1)) as server,
+       (select obstacle from caller) as obstacle, given_attempts.id, given_attempts.number, j.id as job, j.kind,
+       j.action, j.payload, j.timeout_seconds, j.execution_id as execution, j.step
   from (select 1) single_row
   left join worker on true
   left join given_attempts on true

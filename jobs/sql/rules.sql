@@ -23,11 +23,6 @@
 ((j.state = 'PENDING' or j.state in {{LIVE}} and j.attempt_id is not null)
  and j.cancel_requested_at is null and not j.is_hook)
 
--- rule: is_fresh_for_claims(s)
--- server s was heard in time to be given work: exactly at the limit is stale, and no heartbeat yet is stale
-(s.last_heartbeat_at is not null
- and observed_now() - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s)
-
 -- rule: held_attempts(s)
 -- how many attempts server s holds
 (select count(*) from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}})
@@ -109,11 +104,13 @@ end)
      where r.id = (select e.root_id from jobs_execution e where e.id = j.execution_id)
        for no key update skip locked))
 
--- rule: may_get_work(s)
--- server s may be given work
-(s.type = 'WORKER' and s.state = 'RUNNING' and s.cordoned_by is null and s.drain_deadline is null
- and (select maintenance_since is null from liveness_instance)
- and {{is_fresh_for_claims(s)}})
+-- rule: obstacle_to_job(s, j)
+-- the first filter that keeps server s from waiting job j (null: none)
+coalesce({{liveness.obstacle_to_work(s)}}, case
+    when not j.required_tags <@ s.tags then 'tags'
+    when s.id = any(j.refused_by) then 'refused'
+    when {{held_attempts(s)}} >= s.max_concurrent then 'capacity'
+end)
 
 -- rule: next_change_at(s)
 -- the observed time at which server s gets worse next (null: it does not)

@@ -58,8 +58,8 @@ with tag_sets (tags) as (
 select id, flag from flagged
 
 -- statement: read_placement
--- For a waiting job, every alive server: its load, or the first filter that rules it out (as `may_get_work` and
--- `claim_jobs` have them). A row without a server when there is none, or the job does not wait.
+-- For a waiting job, every alive server: its load, or the first filter that rules it out (`obstacle_to_job`). A row
+-- without a server when there is none, or the job does not wait.
 -- takes: job uuid, owner uuid, staleness_multiplier float8
 -- returns: state text, waits_until timestamptz, stops_on jsonb, server uuid, name text, filter text, detail text,
 --   load float8
@@ -73,38 +73,32 @@ with waiting_job as materialized (
      where j.id = %(job)s and {{visible_to_caller(j)}}
 ),
 alive_servers as (
-    select s.*, s.heartbeat_interval * %(staleness_multiplier)s as fresh_for,
-           extract(epoch from clock_timestamp() - s.last_heartbeat_at) as silence,
-           (select count(*) from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}}) as held
-      from liveness_server s
-     where s.state in {{ALIVE}} and (select state from waiting_job) = 'PENDING'
+    select s.*, {{held_attempts(s)}} as held, {{obstacle_to_job(s, waiting_job)}} as filter,
+           (select observed_now()) - s.heard_observed as silence
+      from liveness_server s cross join waiting_job
+     where s.state in {{ALIVE}} and waiting_job.state = 'PENDING'
 )
-select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as server, s.name, ruled_out.filter, ruled_out.detail,
+select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as server, s.name, s.filter,
+       case s.filter
+           when 'type' then format('it is of type %%s, not WORKER', s.type)
+           when 'state' then format('it is %%s, not RUNNING', s.state)
+           when 'freshness' then case
+               when s.last_heartbeat_at is null then 'it was not heard yet'
+               else format('its last heartbeat was %%s s ago: stale from %%s s on', floor(round(s.silence::numeric, 3)),
+                           s.heartbeat_interval * %(staleness_multiplier)s) end
+           when 'cordon' then case
+               when s.drain_deadline is not null then format('it is being drained by %%s', s.cordoned_by)
+               else format('cordoned by %%s: %%s', s.cordoned_by, s.cordon_reason) end
+           when 'maintenance' then 'the control plane is in maintenance'
+           when 'tags' then format('it lacks %%s', array_to_string(array(
+               select unnest(waiting_job.required_tags) except select unnest(s.tags) order by 1), ', '))
+           when 'refused' then 'it gave the job back as not allowed'
+           when 'capacity' then format('%%s of %%s in use', s.held, s.max_concurrent)
+       end as detail,
        s.held::float8 / nullif(s.max_concurrent, 0) as load
   from waiting_job
   left join alive_servers s on true
-  left join lateral (
-       select filters.* from (values
-           (1, 'type', s.type <> 'WORKER', format('it is of type %%s, not WORKER', s.type)),
-           (2, 'state', s.state <> 'RUNNING', format('it is %%s, not RUNNING', s.state)),
-           (3, 'freshness', (s.silence < s.fresh_for) is not true,
-               case when s.silence is null then 'it was not heard yet'
-                    else format('its last heartbeat was %%s s ago: stale from %%s s on', floor(s.silence), s.fresh_for)
-               end),
-           (4, 'cordon', s.drain_deadline is not null, format('it is being drained by %%s', s.cordoned_by)),
-           (5, 'cordon', s.cordoned_by is not null, format('cordoned by %%s: %%s', s.cordoned_by, s.cordon_reason)),
-           (6, 'maintenance', (select maintenance_since is not null from liveness_instance),
-               'the control plane is in maintenance'),
-           (7, 'tags', not waiting_job.required_tags <@ s.tags, format('it lacks %%s', array_to_string(array(
-               select unnest(waiting_job.required_tags) except select unnest(s.tags) order by 1), ', '))),
-           (8, 'refused', s.id = any(waiting_job.refused_by), 'it gave the job back as not allowed'),
-           (9, 'capacity', s.held >= s.max_concurrent, format('%%s of %%s in use', s.held, s.max_concurrent))
-       ) as filters (rank, filter, rules_out, detail)
-        where filters.rules_out
-        order by filters.rank
-        limit 1
-  ) ruled_out on true
- order by ruled_out.rank, load, s.name, s.id
+ order by array_position({{liveness.filters}}, s.filter), load, s.name, s.id
 
 -- statement: read_log_page
 -- Lines of a job after a line, oldest first; attempt by attempt, so that each is read by its index.

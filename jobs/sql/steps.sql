@@ -197,30 +197,28 @@ flagged as (
 )
 
 -- step: tags_without_worker(submitted) -> tags_without_worker
--- The sets of tags among what was said that need a worker and find none, and the filter that is in the way of all that
--- others let through; a full worker counts: it will have room.
+-- The sets of tags among what was submitted that need a worker and find none, and the filter that is in the way: of the
+-- workers that have the tags, that of the one which came furthest. A full worker counts: it will have room.
 tags_without_worker as materialized (
     select wanted.need, obstacle.filter
       from (select distinct need from submitted cross join jsonb_array_elements(submitted.needs) n(need)) wanted
      cross join lateral (select array(select jsonb_array_elements_text(wanted.need)) as tags) needed
      cross join lateral (
            select case
-                      -- Nobody to be heard of, or of those that have the tags nobody.
-                      when not coalesce(bool_or(s.is_fresh), false) or bool_or(s.has_tags) and not bool_or(s.has_tags and s.is_fresh)
-                          then 'freshness'
-                      when not bool_or(s.has_tags) then 'tags'
-                      when (select maintenance_since is not null from liveness_instance)
-                           or not bool_or(s.has_tags and s.is_fresh and s.state <> 'MAINTENANCE') then 'maintenance'
-                      when not bool_or(s.has_tags and s.is_fresh and s.state = 'RUNNING') then 'state'
-                      when not bool_or(s.has_tags and s.is_fresh and s.state = 'RUNNING' and s.is_free) then 'cordon'
-                      else 'capacity'
+                      when bool_or(s.obstacle is null) filter (where s.has_tags) then 'capacity'
+                      -- It says so itself while the control plane is in maintenance.
+                      when bool_and(s.state = 'MAINTENANCE') filter (where s.has_tags) then 'maintenance'
+                      when bool_or(s.has_tags) then ({{liveness.filters}})[
+                          max(array_position({{liveness.filters}}, s.obstacle)) filter (where s.has_tags)]
+                      when bool_or(s.is_fresh) then 'tags'
+                      else 'freshness'  -- or nobody is there
                   end as filter
-             from (select s.state, {{is_fresh_for_claims(s)}} as is_fresh, needed.tags <@ s.tags as has_tags,
-                          s.cordoned_by is null and s.drain_deadline is null as is_free
+             from (select s.state, {{liveness.obstacle_to_work(s)}} as obstacle, {{liveness.is_fresh(s)}} as is_fresh,
+                          needed.tags <@ s.tags as has_tags
                      from liveness_server s
                     where s.type = 'WORKER' and s.state in {{ALIVE}}) s
            ) obstacle
      where not exists (
         select from liveness_server s
-         where {{may_get_work(s)}} and s.max_concurrent > 0 and needed.tags <@ s.tags)
+         where {{liveness.may_get_work(s)}} and s.max_concurrent > 0 and needed.tags <@ s.tags)
 )

@@ -27,12 +27,28 @@ coalesce((select min(le) from unnest(array[1, 2, 5, 10, 15, 30, 45, 60, 90, 120,
 end)
 
 -- rule: is_fresh(s)
--- server s was heard in time, by the observed clock and by the clock on the wall: neither while observed time stands
--- still, nor when a clock was set back, is a silent one shown as fresh
+-- server s was heard in time to be given work: exactly at the limit is stale, and no heartbeat yet is stale. By observed
+-- time: an outage of the control plane makes nobody stale
 (s.last_heartbeat_at is not null
- and (select observed_now()) - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s
- and extract(epoch from (select clock_timestamp()) - s.last_heartbeat_at)
-     < s.heartbeat_interval * %(staleness_multiplier)s)
+ and (select observed_now()) - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s)
+
+-- rule: filters
+-- what may keep a server from work, in the order in which a refusal names it: the server itself, then a job
+array['type', 'state', 'freshness', 'cordon', 'maintenance', 'tags', 'refused', 'capacity']
+
+-- rule: obstacle_to_work(s)
+-- the first filter that keeps server s from any work (null: none)
+(case
+    when s.type <> 'WORKER' then 'type'
+    when s.state <> 'RUNNING' then 'state'
+    when not {{is_fresh(s)}} then 'freshness'
+    when s.cordoned_by is not null or s.drain_deadline is not null then 'cordon'
+    when (select maintenance_since is not null from liveness_instance) then 'maintenance'
+end)
+
+-- rule: may_get_work(s)
+-- server s may be given work
+({{obstacle_to_work(s)}} is null)
 
 -- rule: given_away_at(s)
 -- the earliest observed time at which what runs on server s is given to another, if s is not heard any more: the one
@@ -48,8 +64,9 @@ end)
 end)
 
 -- rule: is_silent(s)
--- alive server s was not heard for two intervals, by either of the clocks of `is_fresh`: what is stale is late as well.
--- One that was never heard is late as long after its registration
+-- alive server s was not heard for two intervals, by observed time or by the clock on the wall: what is stale is late as
+-- well, and neither while observed time stands still, nor when a clock was set back, is a silent one drawn as well. One
+-- that was never heard is late as long after its registration
 (s.state in {{ALIVE}}
  and ((select observed_now()) - s.heard_observed >= s.heartbeat_interval * 2
       or extract(epoch from (select clock_timestamp()) - coalesce(s.last_heartbeat_at, s.created_at))

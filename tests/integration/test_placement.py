@@ -1,15 +1,20 @@
 """Who may have a waiting job, and what rules out the others."""
 
+import itertools
+import re
 import uuid
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from controlplane.core.sql_book import compose_statement
 from jobs.models import Attempt, WorkerJob
 from jobs.selectors import job_placement
 from liveness.models import Instance, Server
 from tests.support.http import Worker
+
+SCRIPT = {"type": "script", "command": "true"}
 
 
 @pytest.fixture
@@ -87,6 +92,53 @@ def test_a_stale_worker_is_ruled_out(submit, ask, worker, clock, after, is_fresh
     if not is_fresh:
         ((_, name, detail),) = as_ruled_out(answer["ruled_out"])
         assert (name, detail) == ("freshness", "its last heartbeat was 31 s ago: stale from 30 s on")
+
+
+def test_a_worker_that_could_not_be_heard_because_of_an_outage_has_work_and_everything_says_so(
+    submit, ask, worker, clock, api
+):
+    job = submit()
+    one = worker(config={"heartbeat_interval_seconds": 10, "timeout_seconds": 45})
+    clock.step(3600)
+    assert [row["server"]["id"] for row in ask(job)["eligible"]] == [one.id]
+    assert api("viewer").get(f"/servers/{one.id}").json()["fresh"]
+    assert submit(require_worker=True)["state"] == "PENDING"
+    assert len(one.claim(limit=2)) == 2
+
+
+# In the order in which they are told, with the code of a refused claim and of a submission that requires a worker.
+OBSTACLES = {
+    "state": ("server_not_running", "no_fresh_workers"),
+    "freshness": ("heartbeat_stale", "no_fresh_workers"),
+    "cordon": ("server_cordoned", "workers_cordoned"),
+    "maintenance": ("maintenance", "workers_in_maintenance"),
+}
+
+
+@pytest.mark.parametrize(("first", "then"), list(itertools.combinations(OBSTACLES, 2)))
+def test_of_two_filters_the_same_one_is_named_by_the_claim_the_placement_and_a_submission_that_requires_a_worker(
+    submit, ask, api, clock, first, then
+):
+    job = submit()
+    one = Worker.register(api("worker"))
+    one.beat(**{} if first == "state" else {"state": "RUNNING"})
+    if "freshness" in (first, then):
+        clock.advance(30)
+    if "cordon" in (first, then):
+        Server.objects.update(cordoned_by="operator:o", cordon_reason="disk")
+    if "maintenance" in (first, then):
+        in_maintenance(one.id)
+    claim = one.post(f"/servers/{one.id}/claims", {"limit": 1})
+    required = submit.client.post("/jobs", {"action": SCRIPT, "require_worker": True})
+    assert (claim.status_code, claim.json()["code"]) == (409, OBSTACLES[first][0])
+    assert [row["filter"] for row in ask(job)["ruled_out"]] == [first]
+    assert (required.json()["code"], required.json()["filter"]) == (OBSTACLES[first][1], first)
+
+
+def test_the_list_of_filters_has_the_order_in_which_they_are_asked():
+    asked = compose_statement("liveness", "obstacle_to_work") + compose_statement("jobs", "obstacle_to_job")
+    in_order = dict.fromkeys(re.findall(r"then '(\w+)'", asked))
+    assert list(in_order) == re.findall(r"'(\w+)'", compose_statement("liveness", "filters"))
 
 
 def test_a_server_of_another_type_is_ruled_out_by_it_first_of_all(submit, ask, api):
