@@ -178,43 +178,39 @@ def servers_with_held_attempts() -> QuerySet[Server]:
 
 
 INACTIVE = Q(state=ServerState.INACTIVE)
-ATTENTION_ORDER: list[Any] = [
-    sql.build_expression("attention_rank", IntegerField()),
-    sql.build_expression("next_change_at", FloatField()),
-    SqlExpression("case when s.state = 'INACTIVE' then s.state_changed_at end", DateTimeField()).desc(),
-    "type", "name", "pk",
-]  # fmt: skip
-"""Those that need attention first, what gets worse next before the rest; at the end those that ended last, INACTIVE."""
+
+
+def attention_order() -> list[Any]:
+    """Those that need attention first, what gets worse next before the rest; at the end the INACTIVE, latest first."""
+    return [
+        sql.build_expression("attention_rank", IntegerField()),
+        sql.build_expression("next_change_at", FloatField(), initial_delay=liveness_conf().initial_delay),
+        SqlExpression("case when s.state = 'INACTIVE' then s.state_changed_at end", DateTimeField()).desc(),
+        "type", "name", "pk",
+    ]  # fmt: skip
 
 
 def servers_by_attention() -> QuerySet[Server]:
-    """Servers as `liveness.servers_with_silence()` has them, in `ATTENTION_ORDER`: all that it takes to choose some."""
-    return liveness.servers_with_silence().order_by(*ATTENTION_ORDER)
+    """Servers as `liveness.servers_with_silence()` has them, in `attention_order()`: what it takes to choose some."""
+    return liveness.servers_with_silence().order_by(*attention_order())
 
 
 def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[Server]:
-    """Of these servers, in `ATTENTION_ORDER`, all that is to be known."""
+    """Of these servers, in `attention_order()`, all that is to be known."""
     first, *others = (some.values("pk") for some in servers)
-    return (
-        servers_with_held_attempts().filter(pk__in=first.union(*others) if others else first).order_by(*ATTENTION_ORDER)
-    )
+    chosen = first.union(*others) if others else first
+    return servers_with_held_attempts().filter(pk__in=chosen).order_by(*attention_order())
 
 
 def instance_servers(limit: int, ended: int = 20) -> QuerySet[Server]:
-    """Servers that are present, at most `limit`, and those that ended last, in `ATTENTION_ORDER`."""
+    """Servers that are present, at most `limit`, and those that ended last, in `attention_order()`."""
     last = Server.objects.filter(INACTIVE).order_by("-state_changed_at")
     return details_of_servers(servers_by_attention().filter(~INACTIVE)[:limit], last[:ended])
 
 
 def servers_needing_attention(limit: int = 100) -> list[Any]:
-    """Servers as `servers_with_held_attempts()` has them that need attention, the next bad event first."""
-    troubled = [server for server in instance_servers(limit, ended=0) if liveness.needs_attention(server)]
-
-    def next_transition_moment(server: Any) -> tuple[bool, Any]:
-        at = (liveness.next_transition(server) or {"at": None})["at"]
-        return at is None, at or server.now
-
-    return sorted(troubled, key=next_transition_moment)
+    """Servers as `servers_with_held_attempts()` has them that need attention, in `attention_order()`."""
+    return [server for server in instance_servers(limit, ended=0) if liveness.needs_attention(server)]
 
 
 def attempts_of_server(server: UUID, limit: int = 50) -> QuerySet[Attempt]:

@@ -31,7 +31,7 @@ from liveness import states
 from liveness.conf import conf
 from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally
 from liveness.sql import sql
-from liveness.states import RestartStrategy, ServerState
+from liveness.states import ServerState
 
 # In a subquery, so that a clock is read once for all rows.
 SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
@@ -73,22 +73,28 @@ def database_time() -> object:
 ENDED = states.RETIRED | {ServerState.TERMINATED_GRACEFULLY}
 
 
+def seconds_of(rule: str, since: str = "0", **params: Any) -> SqlExpression:
+    """What a rule says, in seconds; None where it says infinity, which is never."""
+    return SqlExpression(f"(nullif({compose_statement(sql.app, rule)}, 'infinity') - {since})", FloatField(), **params)
+
+
 def seconds_until(moment: str, **params: Any) -> SqlExpression:
     """Seconds of observed time until a moment that the sweeps act on, the rule `moment`; None: never."""
-    at = compose_statement(sql.app, moment)
-    return SqlExpression(f"(nullif({at}, 'infinity') - (select observed_now()))", FloatField(), **params)
+    return seconds_of(moment, "(select observed_now())", **params)
 
 
 def servers_with_timing() -> QuerySet[Server]:
     """Servers as `servers_with_silence()` has them, with what a reader asks next, in seconds by the database's clock:
     `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
-    `moves_in` (its running attempts; None: never), and `check_age`; whether it is `braked`; `now`."""
+    `moves_in` (its running attempts; None: never), for how long these stay with it once it is lost, `grace` (None: for
+    good), and `check_age`; whether it is `braked`; `now`."""
     return servers_with_silence().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
         since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
         lost_in=seconds_until("lost_at"),
         moves_in=seconds_until("running_attempts_move_at"),
+        grace=seconds_of("grace_of_attempts"),
         overdue_in=seconds_until("disconnected_at", initial_delay=conf().initial_delay),
         braked=sql.build_expression("is_held_by_brake", BooleanField()),
         check_age=sql.build_expression("check_age", FloatField()),
@@ -129,12 +135,9 @@ def next_transition(server: Any) -> dict[str, Any] | None:
         return transition_to(ServerState.NOT_RUNNING, server.lost_in, "unless it ends before, or is heard")
     if not has_work_to_recover(server):
         return transition_to(ServerState.NOT_RUNNING, 0, "it holds nothing")
-    keeps = server.worker_task_restart_strategy == RestartStrategy.NEVER
-    return transition_to(
-        ServerState.NOT_RUNNING,
-        0 if keeps else server.moves_in,
-        "its running attempts stay with it" if keeps else "in the check after its attempts have moved",
-    )
+    if server.moves_in is None:
+        return transition_to(ServerState.NOT_RUNNING, 0, "its running attempts stay with it")
+    return transition_to(ServerState.NOT_RUNNING, server.moves_in, "in the check after its attempts have moved")
 
 
 def server_counts_by_type() -> "QuerySet[Any, Any]":

@@ -113,11 +113,13 @@ coalesce({{liveness.obstacle_to_work(s)}}, case
 end)
 
 -- rule: next_change_at(s)
--- the observed time at which server s gets worse next (null: it does not)
+-- the observed time at which it gets worse with server s next: it is DISCONNECTED, or what it runs moves (infinity: it
+-- keeps that; null: nothing is known to come)
 (case
-    when s.state = 'INACTIVE' then null
-    when s.state not in {{ALIVE}} then s.state_changed_observed + s.termination_grace_period
-    when s.late then s.heard_observed + s.timeout
+    when s.late then case
+        when {{liveness.is_held_by_brake(s)}} and {{liveness.disconnected_at(s)}} <= (select observed_now()) then null
+        else {{liveness.disconnected_at(s)}} end
+    when s.state <> 'INACTIVE' and {{held_attempts(s)}} > 0 then {{liveness.running_attempts_move_at(s)}}
 end)
 
 -- rule: code_stops_at(s)
@@ -125,9 +127,9 @@ end)
 -- heartbeat was answered, whatever became of it since. Under NEVER there is none: nobody can know more than that it is
 -- lost
 (case
-    when s.worker_task_restart_strategy <> 'NEVER' and s.state = 'TERMINATING' then {{liveness.given_away_at(s)}}
-    else s.heard_observed + s.timeout + case s.worker_task_restart_strategy
-        when 'AFTER_TERMINATION_GRACE_PERIOD' then s.termination_grace_period else 0 end
+    when s.worker_task_restart_strategy = 'NEVER' then s.heard_observed + s.timeout
+    when s.state = 'TERMINATING' then {{liveness.given_away_at(s)}}
+    else s.heard_observed + s.timeout + {{liveness.grace_of_attempts(s)}}
 end)
 
 -- rule: timed_out(e)

@@ -50,6 +50,12 @@ end)
 -- server s may be given work
 ({{obstacle_to_work(s)}} is null)
 
+-- rule: grace_of_attempts(s)
+-- seconds for which the running attempts of server s are left with it once it is lost (infinity: for good)
+(case s.worker_task_restart_strategy
+    when 'NEVER' then 'infinity'::float8 when 'IMMEDIATELY' then 0 else s.termination_grace_period
+end)
+
 -- rule: given_away_at(s)
 -- the earliest observed time at which what runs on server s is given to another, if s is not heard any more: the one
 -- home of that rule. Recovery waits for it, and the fence (`fence_after`) ends the code before. A server that ended,
@@ -57,10 +63,9 @@ end)
 (case
     when s.worker_task_restart_strategy = 'NEVER' then 'infinity'::float8
     when s.state = 'TERMINATED_GRACEFULLY' or s.state in {{RETIRED}} then s.state_changed_observed
-    when s.worker_task_restart_strategy = 'IMMEDIATELY' then {{lost_if_silent_at(s)}}
     -- The grace period counts from the state in which it can finish what it holds: from TERMINATING, or from its loss.
-    when s.state = 'TERMINATING' then greatest({{lost_if_silent_at(s)}}, s.state_changed_observed + s.termination_grace_period)
-    else {{lost_if_silent_at(s)}} + s.termination_grace_period
+    when s.state = 'TERMINATING' then greatest({{lost_if_silent_at(s)}}, s.state_changed_observed + {{grace_of_attempts(s)}})
+    else {{lost_if_silent_at(s)}} + {{grace_of_attempts(s)}}
 end)
 
 -- rule: is_silent(s)

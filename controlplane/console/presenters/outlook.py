@@ -16,7 +16,7 @@ from controlplane.console.presenters.formatting import (
 from liveness import states
 from liveness.conf import conf
 from liveness.selectors import ENDED
-from liveness.states import RestartStrategy, ServerState, ServerType
+from liveness.states import ServerState, ServerType
 
 
 def present_server(server: Any) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def list_loads(metrics: dict[str, Any]) -> list[tuple[str, int]]:
     return [(word, round(value)) for word, value in readings if isinstance(value, int | float)]
 
 
-def describe_concern(server: Any) -> tuple[float, SafeString] | None:
-    """What is wrong with a server, in a clause for the verdict, and in how many seconds it gets worse."""
+def describe_concern(server: Any) -> SafeString | None:
+    """What is wrong with a server, in a clause for the verdict."""
     if server.state in ENDED or (server.state in states.ALIVE and not server.late):
         return None
     name = link_to_server(server)
@@ -74,30 +74,30 @@ def describe_concern(server: Any) -> tuple[float, SafeString] | None:
         then = (
             f", {count_jobs(server.held)} {describe_fate_of_jobs(server, one=server.held == 1)}" if server.held else ""
         )
-        return due, format_html("{} silent for {}: {}{}", name, seconds_since(server.silence, server.now), when, then)
+        return format_html("{} silent for {}: {}{}", name, seconds_since(server.silence, server.now), when, then)
     if server.state == ServerState.TERMINATING and server.lost_in > 0:
-        return server.lost_in, format_html("{} is TERMINATING and holds {}", name, count_jobs(server.held))
+        return format_html("{} is TERMINATING and holds {}", name, count_jobs(server.held))
     if not server.held:
-        return 1e9, format_html("{} is {} and holds no job", name, server.state)
+        return format_html("{} is {} and holds no job", name, server.state)
     if server.moves_in is None:
-        return 1e9, format_html("{} is {} and keeps {} (NEVER)", name, server.state, count_jobs(server.held))
+        return format_html("{} is {} and keeps {} (NEVER)", name, server.state, count_jobs(server.held))
     when = (
         format_html("in {}", seconds_until(server.moves_in, server.now))
         if server.moves_in > 0
         else SafeString("at the next check")
     )
     moves = "moves" if server.held == 1 else "move"
-    return server.moves_in, format_html("{} is {}: {} {} {}", name, server.state, count_jobs(server.held), moves, when)
+    return format_html("{} is {}: {} {} {}", name, server.state, count_jobs(server.held), moves, when)
 
 
 def describe_fate_of_jobs(server: Any, *, one: bool = False) -> str:
     """What then becomes of the running jobs, or of the one job, of a server that is lost."""
     s = "s" if one else ""
-    if server.worker_task_restart_strategy == RestartStrategy.NEVER:
+    if server.grace is None:
         return f"then stay{s} with it (restart strategy NEVER)"
-    if server.worker_task_restart_strategy == RestartStrategy.IMMEDIATELY or server.type != ServerType.WORKER:
+    if not server.grace:
         return f"then move{s} at once"
-    return f"then wait{s} {describe_duration(server.termination_grace_period)} for its grace period"
+    return f"then wait{s} {describe_duration(server.grace)} for its grace period"
 
 
 def describe_outlook(server: Any) -> list[SafeString]:
@@ -125,13 +125,10 @@ def describe_outlook(server: Any) -> list[SafeString]:
             format_html("NOT_RUNNING at {}.", check),
         ]
     if server.moves_in > 0:
-        grace = describe_duration(server.termination_grace_period)
+        name, whole = ("grace period", server.grace) if server.grace else ("timeout", server.timeout)
+        when, lasts = seconds_until(server.moves_in, server.now), describe_duration(whole)
         return [
-            format_html(
-                "In {} its grace period of {} has passed: its running jobs move.",
-                seconds_until(server.moves_in, server.now),
-                grace,
-            ),
+            format_html("In {} its {} of {} has passed: its running jobs move.", when, name, lasts),
             SafeString(gone),
         ]
     return [format_html("What it still holds moves at {}.", check), SafeString(gone)]
@@ -141,7 +138,6 @@ def describe_alive_outlook(server: Any, check: SafeString) -> list[SafeString]:
     if not conf().enabled:
         return [SafeString("Nothing: liveness checks are switched off, so nobody is disconnected for silence.")]
     due = server.overdue_in
-    then = f"Its running jobs {describe_fate_of_jobs(server)}; claimed ones move at once."
     if server.braked and due <= 0:
         first = SafeString("Nothing while the brake holds its type; it is freed when it is heard.")
     elif due <= 0:
@@ -151,4 +147,6 @@ def describe_alive_outlook(server: Any, check: SafeString) -> list[SafeString]:
     else:
         every, due_words = describe_duration(server.heartbeat_interval), describe_duration(server.timeout)
         first = format_html("Nothing while it beats every {}. After {} of silence: DISCONNECTED.", every, due_words)
-    return [first, SafeString(then)]
+    if server.type != ServerType.WORKER:
+        return [first]
+    return [first, SafeString(f"Its running jobs {describe_fate_of_jobs(server)}; claimed ones move at once.")]

@@ -58,10 +58,10 @@ def of_servers(figures: dict[str, Any]) -> dict[str, Any]:
     present = sum(row["present"] for row in by_type)
     running = [server for server in servers if server.state != ServerState.INACTIVE]
     worries = {server.pk: worry for server in running if (worry := describe_concern(server))}
-    worried = sorted((server for server in running if server.pk in worries), key=lambda it: worries[it.pk][0])
+    worried = [server for server in running if server.pk in worries]
     needing = sum(row["present"] - row["well"] for row in by_type)
     return {
-        "verdict": build_verdict(by_type, servers, sorted(worries.values(), key=lambda worry: worry[0]), figures),
+        "verdict": build_verdict(by_type, servers, list(worries.values()), figures),
         "by_type": [
             {**row, "words": type_words(row["type"], own=row["is_own"]), "url": build_servers_url(row)}
             for row in by_type
@@ -107,7 +107,7 @@ def present_check(seconds: float | None, now: Any) -> dict[str, Any]:
 
 
 def build_verdict(
-    by_type: list[dict[str, Any]], servers: list[Any], worries: list[Any], figures: dict[str, Any]
+    by_type: list[dict[str, Any]], servers: list[Any], worries: list[SafeString], figures: dict[str, Any]
 ) -> dict[str, Any]:
     """How it stands, in plain words, what gets worse next first; and how loud to say it."""
     if not servers:
@@ -122,7 +122,7 @@ def build_verdict(
     elif check["late"]:
         sentences.append(format_html("The last liveness check was {} ago: nobody notices a lost server.", check["age"]))
     if worries:
-        sentences.append(format_html("{}.", format_html_join("; ", "{}", ((text,) for _, text in worries[:3]))))
+        sentences.append(format_html("{}.", format_html_join("; ", "{}", ((text,) for text in worries[:3]))))
     if (more := present - well - len(worries[:3])) > 0:
         sentences.append(format_html("{} more {} attention.", more, "needs" if more == 1 else "need"))
     waits = figures["counts"].get(JobState.PENDING, 0)

@@ -1,0 +1,113 @@
+"""When the running attempts of a lost server move: the recovery, the order of the lists, the countdowns and the words
+of the pages are of one rule."""
+
+import re
+
+import pytest
+
+from jobs import selectors
+from jobs.models import Attempt
+from jobs.services.liveness_check import check_liveness
+from tests.support.people import employ, viewing
+
+NEVER, AT_ONCE, AFTER = "NEVER", "IMMEDIATELY", "AFTER_TERMINATION_GRACE_PERIOD"
+
+
+@pytest.fixture
+def page(client, db):
+    """The text of the page of a server."""
+    user = employ()
+    user.user_permissions.set(viewing())
+    client.force_login(user)
+
+    def page(one):
+        seen = client.get(f"/admin/instance/servers/{one.id}/").content.decode()
+        return " ".join(re.sub(r"<[^>]*>", "", seen).split())
+
+    return page
+
+
+@pytest.fixture
+def holding(worker, submit):
+    """A worker under a strategy that runs a job."""
+
+    def holding(strategy, **said):
+        submit()
+        one = worker(name=said.pop("name", strategy), config={"worker_task_restart_strategy": strategy, **said})
+        one.hold()
+        return one
+
+    return holding
+
+
+def disconnected(api, *workers):
+    for one in workers:
+        assert api("operator").post(f"/servers/{one.id}/disconnect", {"note": "x"}).status_code == 200
+
+
+def in_order():
+    return [server.name for server in selectors.servers_by_attention()]
+
+
+def test_lost_servers_are_listed_in_the_order_in_which_their_jobs_move_and_those_that_keep_them_last(holding, api):
+    never, after, at_once = holding(NEVER), holding(AFTER), holding(AT_ONCE)
+    sooner = holding(AFTER, name="sooner", termination_grace_period_seconds=100)
+    disconnected(api, never, after, sooner, at_once)
+    assert in_order() == [AT_ONCE, "sooner", AFTER, NEVER]
+    assert [row["server"]["name"] for row in api("viewer").get("/instance").json()["attention"]] == in_order()
+
+
+def test_a_server_that_is_silent_comes_before_those_whose_jobs_move_after_it_is_lost(holding, api, worker, clock):
+    lost = holding(AFTER)
+    disconnected(api, lost)
+    worker(name="silent")
+    clock.advance(30)
+    assert in_order() == ["silent", AFTER]
+
+
+def test_a_lost_server_that_holds_nothing_comes_after_those_that_hold_something(holding, api, worker):
+    idle, after = worker(name="idle"), holding(AFTER)
+    disconnected(api, idle, after)
+    assert in_order() == [AFTER, "idle"]
+
+
+def test_silent_servers_that_the_brake_holds_come_after_those_that_go(worker, clock, api):
+    for number in range(4):
+        worker(name=f"held-{number}", old=True)
+    clock.advance(46)
+    check_liveness()
+    worker(name="goes", type="INDEXER", tags=[])
+    clock.advance(7)
+    assert in_order()[0] == "goes"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        (AT_ONCE, "In 45 s its timeout of 45 s has passed: its running jobs move."),
+        (AFTER, "In 5 min 45 s its grace period of 5 min has passed: its running jobs move."),
+        (NEVER, "Its running jobs stay with it: its restart strategy is NEVER."),
+    ],
+)
+def test_the_page_of_a_disconnected_server_says_when_its_jobs_move_and_they_do(
+    holding, api, page, clock, strategy, words
+):
+    one = holding(strategy)
+    disconnected(api, one)
+    assert words in page(one)
+    for seconds, state in ((44, "RUNNING"), (1, "RESUBMITTED" if strategy == AT_ONCE else "RUNNING")):
+        clock.advance(seconds)
+        check_liveness()
+        assert Attempt.objects.get().state == state
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        (AT_ONCE, "Its running jobs then move at once; claimed ones move at once."),
+        (AFTER, "Its running jobs then wait 5 min for its grace period; claimed ones move at once."),
+        (NEVER, "Its running jobs then stay with it (restart strategy NEVER); claimed ones move at once."),
+    ],
+)
+def test_the_page_of_an_alive_worker_says_what_becomes_of_its_jobs(holding, page, strategy, words):
+    assert words in page(holding(strategy))
