@@ -1,9 +1,9 @@
 from django.urls import path
 
-from jobs.api import executions, instance, logs, recovery, triggers, views
+from jobs.api import executions, instance, logs, recovery, servers, triggers, views
 
 urlpatterns = [
-    path("servers", views.Registration.as_view()),
+    path("servers", servers.Servers.as_view()),
     path("servers/<uuid:server>/heartbeat", views.Heartbeat.as_view()),
     path("servers/<uuid:server>/claims", views.Claims.as_view()),
     path("servers/<uuid:server>/reports", views.Reports.as_view()),

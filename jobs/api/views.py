@@ -32,10 +32,8 @@ from jobs.api.serializers.workers import (
     ReportsRequest,
     describe_heartbeat_answer,
 )
-from jobs.conf import conf
 from jobs.services import claiming, heartbeats, interventions, operator_actions, reporting, submission
 from jobs.services.reports import Result
-from liveness.api import views as liveness
 from liveness.api.access import RoleCall, ServerCall, request_credential
 from liveness.models import Role
 
@@ -54,17 +52,6 @@ def idempotency_key(request: Request) -> str | None:
         why = "A text of 1 to 255 characters, none of them a control character."
         raise serializers.ValidationError({"Idempotency-Key": [why]})
     return key
-
-
-class Registration(liveness.Registration):
-    """`POST /servers`, with what a worker needs to know of its attempts' heartbeats."""
-
-    def registration_config(self, server: Any) -> dict[str, Any]:
-        return {
-            **super().registration_config(server),
-            "claimer_heartbeat_interval_seconds": conf().claimer_heartbeat_interval,
-            "runner_heartbeat_interval_seconds": conf().runner_heartbeat_interval,
-        }
 
 
 class Heartbeat(ServerCall):

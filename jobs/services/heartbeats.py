@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -11,7 +10,7 @@ from uuid import UUID
 import orjson
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
-from controlplane.core.transactions import record_left_out, run_in_halves
+from controlplane.core.transactions import record_left_out, retry_deadlocks, run_in_halves
 from jobs.conf import conf
 from jobs.errors import TooManyAttempts
 from jobs.models import TakenAttempt
@@ -88,15 +87,35 @@ def refuse_too_many(token: ServerToken, held: HeldAttempts) -> None:
         )
 
 
+@retry_deadlocks
 def record_worker_heartbeat(token: ServerToken, beat: ServerHeartbeat, held: HeldAttempts) -> Any:
-    """Hear a worker: its row, with the attempts to `cancel` and those it `lost`. See liveness.services.heartbeats."""
-
+    """Hear a worker: its row, with the attempts to `cancel` and those it `lost`. One round trip unless it changes its
+    state. Raises TooManyAttempts, and what liveness.services.heartbeats.record_heartbeat() does."""
     refuse_too_many(token, held)
+    with results.count_answer():
+        row = record_with_attempts(token, beat, held)
+        if heartbeats.says_nothing_new(beat, row):
+            return row
+        with transaction.atomic():
+            reported = heartbeats.apply_reported_state(token, beat)
+            if reported.is_reactivated and held.is_complete:
+                end_forgotten_attempts(token.server, held)
+            if row is None:
+                row = record_with_attempts(token, beat, held, is_part=True)
+            return heartbeats.complete_changed_row(token, row, reported)
+
+
+def record_with_attempts(
+    token: ServerToken, beat: ServerHeartbeat, held: HeldAttempts, *, is_part: bool = False
+) -> Any | None:
+    """The beat of a worker and of what it holds: its row as it is now, or None when it may not beat.
+
+    As a part of a transaction, that goes on without what cannot be written.
+    """
     listed = list(dict.fromkeys([*held.claimed, *held.running]))
 
-    def record_attempts(attempts: Sequence[UUID], *, is_part: bool = False) -> list[Any]:
+    def record_attempts(attempts: Sequence[UUID]) -> list[Any]:
         running = [attempt for attempt in attempts if attempt in held.running]
-        # Where the server changes its state, a part of that transaction, which goes on without what cannot be written.
         with results.take_due_counts() as counts, transaction.atomic() if is_part else nullcontext():
             return sql.fetch_rows(
                 "record_worker_heartbeat",
@@ -115,24 +134,20 @@ def record_worker_heartbeat(token: ServerToken, beat: ServerHeartbeat, held: Hel
         record_left_out("heartbeats of attempts", attempt, error)
         return record_attempts([])
 
-    def record_once(token: ServerToken, beat: ServerHeartbeat, *, is_part: bool = False) -> Any | None:
-        rows = run_in_halves(partial(record_attempts, is_part=is_part), listed, leave_out_attempt)
-        return rows[-1]._replace(lost=list({attempt for row in rows for attempt in row.lost})) if rows else None
+    rows = run_in_halves(record_attempts, listed, leave_out_attempt)
+    return rows[-1]._replace(lost=list({attempt for row in rows for attempt in row.lost})) if rows else None
 
-    def end_forgotten_attempts(server: Server) -> None:
-        # What it still lists was not given away meanwhile; of the rest it knows nothing any more.
-        if not held.is_complete:
-            return
-        ended = sql.fetch_rows(
-            "lock_roots_of_held_steps",
-            "end_forgotten_attempts",
-            server=server.pk,
-            listed=[*held.claimed, *held.running],
-            max_resubmissions=conf().max_resubmissions,
-        )
-        # It said itself that it does not run them.
-        TakenAttempt.objects.filter(server_id=server.pk).exclude(attempt_id__in=held.running).delete()
-        log_ended_attempts(ended)
-        propagation.propagate_counted_ends(ended)
 
-    return heartbeats.record_heartbeat(token, beat, record_once, end_forgotten_attempts)
+def end_forgotten_attempts(server: UUID, held: HeldAttempts) -> None:
+    """What a reactivated worker does not list it has forgotten: that is lost. The rest was not given away meanwhile."""
+    ended = sql.fetch_rows(
+        "lock_roots_of_held_steps",
+        "end_forgotten_attempts",
+        server=server,
+        listed=[*held.claimed, *held.running],
+        max_resubmissions=conf().max_resubmissions,
+    )
+    # It said itself that it does not run them.
+    TakenAttempt.objects.filter(server_id=server).exclude(attempt_id__in=held.running).delete()
+    log_ended_attempts(ended)
+    propagation.propagate_counted_ends(ended)

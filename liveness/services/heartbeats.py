@@ -1,13 +1,11 @@
 """A server is heard. The heartbeat itself is `record_beats`; here is what happens when it says something new."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 
-from controlplane.core.problems import Problem
 from controlplane.core.transactions import retry_deadlocks
 from liveness import states
 from liveness.errors import (
@@ -19,7 +17,7 @@ from liveness.errors import (
 )
 from liveness.models import Server, ServerEvent
 from liveness.services import transitions
-from liveness.services.results import ACCEPTED, UNAVAILABLE, results
+from liveness.services.results import results
 from liveness.services.tokens import ServerToken
 from liveness.sql import sql
 from liveness.states import Mover, ServerState
@@ -51,8 +49,33 @@ class ServerHeartbeat:
         }
 
 
-def record_beat(token: ServerToken, beat: ServerHeartbeat, *, is_part: bool = False) -> Any | None:
-    """The plain beat of a server: its row as it is now, or None when it may not beat. May be part of a transaction."""
+@dataclass(frozen=True)
+class ReportedState:
+    """Where a heartbeat that says something new has taken its server."""
+
+    state: ServerState
+    is_reactivated: bool = False
+    """It was given up and is back, under REACTIVATE_ON_HEARTBEAT: whoever keeps what it held sees to what is gone."""
+
+
+@retry_deadlocks
+def record_heartbeat(token: ServerToken, beat: ServerHeartbeat) -> Any:
+    """Hear a server that holds no attempts: its row after the beat. One round trip unless it changes its state.
+
+    Raises ServerUnknown, TokenRevoked, ServerDisconnected, ServerNotRunning, or IllegalTransition, in which case the
+    beat still counts. A worker is heard alike: jobs/services/heartbeats.py.
+    """
+    with results.count_answer():
+        row = record_beat(token, beat)
+        if says_nothing_new(beat, row):
+            return row
+        with transaction.atomic():
+            reported = apply_reported_state(token, beat)
+            return complete_changed_row(token, record_beat(token, beat) if row is None else row, reported)
+
+
+def record_beat(token: ServerToken, beat: ServerHeartbeat) -> Any | None:
+    """The plain beat of a server: its row as it is now, or None when it may not beat."""
     with results.take_due_counts() as counts:
         return sql.fetch_row(
             "record_server_heartbeat",
@@ -63,63 +86,24 @@ def record_beat(token: ServerToken, beat: ServerHeartbeat, *, is_part: bool = Fa
         )
 
 
-@retry_deadlocks
-def record_heartbeat(
-    token: ServerToken,
-    beat: ServerHeartbeat,
-    record_once: Callable[..., Any | None] = record_beat,
-    on_reactivation: Callable[[Server], None] = lambda server: None,
-) -> Any:
-    """Hear a server: its row as it is after the beat. One round trip unless it changes its state.
+def says_nothing_new(beat: ServerHeartbeat, row: Any | None) -> bool:
+    """Whether a beat whose server has this `row` since (None: it may not beat) leaves the server where it is."""
+    return row is not None and (beat.state is None or (beat.state == row.state and beat.state in REPORTED_STATES))
 
-    `record_once` is the statement of the beat; `on_reactivation` is called, in the same transaction, for a server that
-    comes back under REACTIVATE_ON_HEARTBEAT. Raises ServerUnknown, TokenRevoked, ServerDisconnected,
-    ServerNotRunning, or IllegalTransition, in which case the beat still counts.
+
+def apply_reported_state(token: ServerToken, beat: ServerHeartbeat) -> ReportedState:
+    """Take the server where its beat says it is, in the caller's transaction.
+
+    Who was silent may beat now that it is TERMINATING or reactivated: the caller records that in the same transaction,
+    so that no check finds it silent in between.
     """
-    try:
-        row = apply_heartbeat(token, beat, record_once, on_reactivation)
-    except Problem as refusal:
-        results.count(refusal.code)
-        raise
-    except (OperationalError, InterfaceError):
-        results.count(UNAVAILABLE)
-        raise
-    results.count(ACCEPTED)
-    return row
-
-
-def apply_heartbeat(
-    token: ServerToken,
-    beat: ServerHeartbeat,
-    record_once: Callable[..., Any | None],
-    on_reactivation: Callable[[Server], None],
-) -> Any:
-    row = record_once(token, beat)
-    if row is not None and (beat.state is None or (beat.state == row.state and beat.state in REPORTED_STATES)):
-        return row
-    with transaction.atomic():
-        state = apply_reported_state(token, beat, on_reactivation)
-        if row is None:
-            # It may beat now that it is TERMINATING or reactivated; in the same transaction, so that no check finds it
-            # silent in between. An ended server is answered but moves no clock.
-            row = record_once(token, beat, is_part=True) or sql.fetch_row("read_ended_server", server=token.server)
-        else:
-            row = row._replace(fence_after=sql.fetch_rows("read_fence", server=token.server)[0].fence_after)
-    if row is None:
-        raise ServerUnknown
-    return row._replace(state=state)
-
-
-def apply_reported_state(token: ServerToken, beat: ServerHeartbeat, on_reactivation: Callable[[Server], None]) -> str:
-    """Take the server where its beat says it is; the state it is in then."""
     server = lock_server(token)
     state, wanted = ServerState(server.state), beat.state
     if server.reactivate_on_heartbeat and state in states.REACTIVATABLE and wanted in {None, *states.ALIVE}:
         transitions.change_state(
             server, ServerState.RUNNING, Mover.SERVER, actor="server", reason="heard again: reactivated"
         )
-        on_reactivation(server)
-        return ServerState.RUNNING
+        return ReportedState(ServerState.RUNNING, is_reactivated=True)
     if state in states.RETIRED and not has_ended_as(server, wanted):
         raise ServerNotRunning
     if state == ServerState.DISCONNECTED and wanted not in {ServerState.TERMINATING, *states.TERMINATED}:
@@ -127,14 +111,28 @@ def apply_reported_state(token: ServerToken, beat: ServerHeartbeat, on_reactivat
     if wanted is not None and wanted not in REPORTED_STATES:
         raise IllegalTransition(f"A server cannot say of itself that it is {wanted}.", state=state.value)
     if wanted is None or wanted == state or state in states.RETIRED:
-        return state
+        return ReportedState(state)
     if wanted in states.TERMINATED and ServerState.TERMINATING in states.TRANSITIONS[state]:
         # The beat that said TERMINATING was lost: two events all the same.
         transitions.change_state(
             server, ServerState.TERMINATING, Mover.SERVER, actor="server", reason="on its way to its end"
         )
     transitions.change_state(server, wanted, Mover.SERVER, actor="server", reason=beat.reason)
-    return wanted
+    return ReportedState(wanted)
+
+
+def complete_changed_row(token: ServerToken, row: Any | None, reported: ReportedState) -> Any:
+    """The row of a server that was taken elsewhere, with the fence of the state that it is in now.
+
+    An ended server (None) is answered but moves no clock.
+    """
+    if row is None:
+        row = sql.fetch_row("read_ended_server", server=token.server)
+        if row is None:
+            raise ServerUnknown
+        return row._replace(state=reported.state)
+    [fence] = sql.fetch_rows("read_fence", server=token.server)
+    return row._replace(state=reported.state, fence_after=fence.fence_after)
 
 
 def lock_server(token: ServerToken) -> Server:

@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
+
+from controlplane.core.problems import Problem
+
 ACCEPTED, UNAVAILABLE = "accepted", "database_unavailable"
 PAUSE = 5
 """Seconds between two beats that take counts along."""
@@ -26,6 +30,19 @@ class HeartbeatResults:
         """So many beats were accepted, or refused with this code."""
         with self._lock:
             self._counted[result] += number
+
+    @contextmanager
+    def count_answer(self) -> Iterator[None]:
+        """Count how the heartbeat is answered that is recorded meanwhile."""
+        try:
+            yield
+        except Problem as refusal:
+            self.count(refusal.code)
+            raise
+        except (OperationalError, InterfaceError):
+            self.count(UNAVAILABLE)
+            raise
+        self.count(ACCEPTED)
 
     @contextmanager
     def take_due_counts(self) -> Iterator[dict[str, Any]]:

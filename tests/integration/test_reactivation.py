@@ -2,7 +2,9 @@
 
 import pytest
 
+from jobs.errors import Maintenance
 from jobs.models import Attempt
+from jobs.services import propagation
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server, ServerEvent
 from tests.integration.test_transitions import put
@@ -97,3 +99,23 @@ def test_one_that_ends_is_not_brought_back_to_end(reactivating, worker, said):
     one = worker()
     lose(one, "NOT_RUNNING")
     assert one.beat(state=said).json()["code"] == "server_not_running"
+
+
+def test_a_server_comes_back_together_with_what_it_has_forgotten_or_not_at_all(
+    reactivating, worker, submit, clock, monkeypatch
+):
+    submit()
+    one = worker()
+    one.hold()
+    clock.advance(46)
+    check_liveness()
+
+    def fail(ended):
+        raise Maintenance
+
+    monkeypatch.setattr(propagation, "propagate_counted_ends", fail)
+    assert one.beat(running=[]).status_code == 409
+    assert (state(one), Attempt.objects.get().state) == ("DISCONNECTED", "RUNNING")
+    monkeypatch.undo()
+    assert one.beat(running=[]).json()["state"] == "RUNNING"
+    assert Attempt.objects.get().state == "RESUBMITTED"

@@ -1,0 +1,66 @@
+"""`/servers`: the list of them, and their registration, which tells a worker all that it is to keep to."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from controlplane.core.rest import paged
+from jobs.conf import conf
+from liveness import selectors
+from liveness.api.access import RoleCall, TokenFirst, request_credential
+from liveness.api.serializers import (
+    RegistrationAnswer,
+    RegistrationRequest,
+    ServerFilter,
+    ServerList,
+    describe_config,
+)
+from liveness.errors import WrongRole
+from liveness.models import Role
+from liveness.services import registration, tokens
+
+
+class Servers(TokenFirst, RoleCall):
+    """`GET /servers` and `POST /servers`.
+
+    The token of a registration is judged in the statement that registers: one round trip.
+    """
+
+    roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
+
+    @extend_schema(operation_id="v1_servers_list", parameters=[ServerFilter], responses=ServerList)
+    def get(self, request: Request) -> Response:
+        """Servers, latest first, a page at a time."""
+        query = ServerFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        return Response(paged(ServerList, query.page(selectors.servers_with_attempts())))
+
+    @extend_schema(request=RegistrationRequest, responses={201: RegistrationAnswer, 200: RegistrationAnswer})
+    def post(self, request: Request) -> Response:
+        """Register a process; the same instance id again finds the same server."""
+        text = self.token_text(request)
+        body = RegistrationRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        server, is_new = registration.register_server(text, body.to_registration())
+        answer = {
+            "id": server.id,
+            "token": tokens.sign_server_token(server.id, server.token_version, server.token_id),
+            "state": server.state,
+            "fence_after_seconds": server.fence_after,
+            "config": {
+                **describe_config(server),
+                "claimer_heartbeat_interval_seconds": conf().claimer_heartbeat_interval,
+                "runner_heartbeat_interval_seconds": conf().runner_heartbeat_interval,
+            },
+        }
+        return Response(answer, status=201 if is_new else 200)
+
+    def token_text(self, request: Request) -> str:
+        text = request_credential(request).text
+        if not text or text.startswith(tokens.SERVER_PREFIX):
+            raise WrongRole("Servers register with an API token of role worker, not with a server token or a session.")
+        return text
+
+    def judge_token(self, request: Request) -> None:
+        if request.method == "POST":
+            registration.refuse_role(tokens.find_token(self.token_text(request)))
