@@ -21,7 +21,7 @@ from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.policy import ActionPolicy
 from controlplane.agent.progress_file import ProgressFile
-from controlplane.agent.runners import build_command, build_report
+from controlplane.agent.runners import Runner
 from controlplane.agent.supervisor import ChildExit, Supervisor
 
 log = structlog.get_logger()
@@ -41,6 +41,7 @@ class AttemptStage(Enum):
 class Attempt:
     item: dict[str, Any]
     progress_file: ProgressFile
+    runner: Runner = field(init=False, repr=False)  # from when it is known to be allowed here
     stage: AttemptStage = AttemptStage.STARTING
     verdict: dict[str, Any] | None = None  # None while KILLED: lost, so there is nothing to report
     pid: int | None = None
@@ -108,12 +109,11 @@ class AttemptTracker:
                 continue  # a repeated claim brings the same attempts
             self._attempts[attempt.id] = attempt
             try:
-                action = self._policy.resolve_action(item["job"]["action"])
+                attempt.runner = self._policy.choose_runner(item["job"]["action"])
             except Exception as error:
                 log.warning("Job not allowed here", attempt=attempt.id, job=item["job"]["id"], why=str(error))
                 self._end_attempt(attempt, {"event": "RELEASED", "reason": "not_allowed"})
             else:
-                attempt.item = {**item, "job": {**item["job"], "action": action}}
                 if not self._release_if_blocked(attempt):
                     self._outbox.add_reports({"attempt": attempt.id, "event": "STARTED"})
 
@@ -232,7 +232,7 @@ class AttemptTracker:
         if self._release_if_blocked(attempt):
             return
         try:
-            command = build_command(attempt.item, self._progress_path(attempt.item), self._environment)
+            command = attempt.runner.build_command(attempt.item, self._progress_path(attempt.item), self._environment)
             self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk)
         except Exception as error:  # whatever a job is made of: it costs no other
             log.warning("Job could not be started", **_log_fields(attempt), why=str(error))
@@ -286,7 +286,7 @@ class AttemptTracker:
 
 def _report_for(attempt: Attempt, ended: ChildExit) -> dict[str, Any]:
     try:
-        return build_report(attempt.item["job"]["action"], ended)
+        return attempt.runner.build_report(ended)
     except Exception as error:  # whatever the code handed back: it costs no other job
         log.exception("Result not understood", **_log_fields(attempt))
         return failure_report("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:SHORT_MESSAGE])

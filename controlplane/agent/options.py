@@ -14,7 +14,6 @@ from typing import Any
 from controlplane.agent import environment
 from controlplane.agent.leftovers import state_folder
 from controlplane.agent.policy import ActionPolicy
-from controlplane.agent.tags import list_worker_tags
 
 VERSION = "0.1.0"
 STRATEGIES = ("AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER")
@@ -107,7 +106,7 @@ def read_options(arguments: argparse.Namespace) -> Options:
         token=token,
         name=arguments.name or f"{socket.gethostname()}-{os.getpid()}",
         cluster=arguments.cluster,
-        tags=list_worker_tags(policy, _parts(arguments.tags)),
+        tags=policy.list_tags(_parts(arguments.tags)),
         policy=policy,
         concurrency=arguments.concurrency,
         poll=arguments.poll,

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-ACTION_TYPES = ("script", "callable", "handler")
+from controlplane.agent.runners import ActionNotAllowed, CallableRunner, HandlerRunner, Runner, ScriptRunner
+
+ACTION_TYPES = tuple(runner.action_type for runner in (ScriptRunner, CallableRunner, HandlerRunner))
 HANDLER_PATTERN = re.compile(r"([^=\s]+)=([^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*)")
-
-
-class ActionNotAllowed(Exception):
-    """This agent does not run such an action."""
 
 
 @dataclass(frozen=True)
 class ActionPolicy:
-    """The action types that run here; `callables` are globs on the module that defines a
-    function, empty: any module.
+    """The runners of this agent, by the type of their actions."""
 
-    `handlers`: by name, the function that is called.
-    """
-
-    action_types: frozenset[str]
-    callables: tuple[str, ...] = ()
-    handlers: Mapping[str, str] = field(default_factory=dict)
+    runners: dict[str, Runner]
 
     @classmethod
     def parse_options(cls, text: str | None, handlers: Iterable[str] = ()) -> ActionPolicy:
@@ -34,49 +26,39 @@ class ActionPolicy:
 
         Raises ValueError with a sentence for the user.
         """
-        named = _parse_handlers(handlers)
+        functions = _parse_handlers(handlers)
         if text is None:
-            text = "script,callable,handler" if named else "script,callable"
-        action_types: set[str] = set()
-        globs: list[str] = []
-        allows_any_module = False
+            text = "script,callable,handler" if functions else "script,callable"
+        allowed: dict[str, list[str]] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
             kind, _, glob = item.partition(":")
             if kind not in ACTION_TYPES:
                 raise ValueError(f"--allow {item}: it is one of {', '.join(ACTION_TYPES)}")
-            if glob and kind != "callable":
+            if glob and kind != CallableRunner.action_type:
                 raise ValueError(f"--allow {item}: only callable takes a pattern")
-            action_types.add(kind)
-            allows_any_module = allows_any_module or (kind == "callable" and not glob)
-            globs += [glob] if glob else []
-        if not action_types:
+            allowed.setdefault(kind, []).append(glob)
+        if not allowed:
             raise ValueError("--allow names nothing, so there would be nothing to run")
-        if ("handler" in action_types) != bool(named):
+        if (HandlerRunner.action_type in allowed) != bool(functions):
             raise ValueError("--allow handler and --handler NAME=package.module:function need each other")
-        return cls(frozenset(action_types), () if allows_any_module else tuple(globs), named)
+        modules = allowed.get(CallableRunner.action_type, [])
+        # A bare `callable` allows every module, whatever else is said.
+        every = (ScriptRunner(), CallableRunner(modules if all(modules) else ()), HandlerRunner(functions))
+        return cls({runner.action_type: runner for runner in every if runner.action_type in allowed})
 
-    def resolve_action(self, action: dict[str, Any]) -> dict[str, Any]:
-        """The action to run: a handler's is the call that it stands for. Raises NotAllowed with the reason.
+    def choose_runner(self, action: dict[str, Any]) -> Runner:
+        """The runner of an action. Raises ActionNotAllowed with the reason."""
+        runner = self.runners.get(str(action.get("type")))
+        if runner is None:
+            raise ActionNotAllowed(f"actions of type {action.get('type')} are not allowed here")
+        runner.refuse(action)
+        return runner
 
-        In `modules` of a call are the globs of those in which its function is to be defined: what is allowed imports
-        what is not.
-        """
-        kind = action.get("type")
-        if kind not in self.action_types:
-            raise ActionNotAllowed(f"actions of type {kind} are not allowed here")
-        if kind == "script" and (runner := action.get("runner") or "local") != "local":
-            raise ActionNotAllowed(f"this agent has no {runner} runner")
-        if kind == "callable" and self.callables:
-            module = str(action.get("path") or "").partition(":")[0]
-            if not any(fnmatchcase(module, glob) for glob in self.callables):
-                raise ActionNotAllowed(f"module {module} is not among {', '.join(self.callables)}")
-            return {**action, "modules": list(self.callables)}
-        if kind != "handler":
-            return action
-        name = str(action.get("name"))
-        if name not in self.handlers:
-            raise ActionNotAllowed(f"this agent has no handler {name}")
-        return {"type": "callable", "path": self.handlers[name]}
+    def list_tags(self, extra: Iterable[str] = ()) -> list[str]:
+        """What the worker is matched by, sorted: the tags of the runners, the Python runtime, what the user added."""
+        runtime = f"runtime:python{sys.version_info.major}.{sys.version_info.minor}"
+        of_runners = {tag for runner in self.runners.values() for tag in runner.tags}
+        return sorted({runtime, *filter(None, extra), *of_runners})
 
 
 def _parse_handlers(definitions: Iterable[str]) -> dict[str, str]:

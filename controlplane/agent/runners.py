@@ -1,13 +1,16 @@
-"""From an action to a command line, and from a child's end to a report."""
+"""How each type of action runs here: a class each, with the tags that it lends the worker, what it allows, the command
+of an action, and what the end of its code means."""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from controlplane.agent.environment import with_modules
 from controlplane.agent.logs import decode_text
@@ -16,77 +19,165 @@ from controlplane.agent.supervisor import RESULT_KEPT, ChildCommand, ChildExit
 
 PAYLOAD_IN_ENVIRONMENT = 64 * 1024
 
+Action = dict[str, Any]
+
+
+class ActionNotAllowed(Exception):
+    """This agent does not run such an action."""
+
 
 class CannotStart(Exception):
     """The action does not describe something that can be started."""
 
 
-def build_command(item: dict[str, Any], progress: Path, inherited: Mapping[str, str]) -> ChildCommand:
-    """The command of a claimed attempt. `progress`: its file for that. `inherited`: what its environment begins with.
+class Runner(ABC):
+    """How actions of one type run here."""
 
-    Raises CannotStart.
-    """
-    action, payload = item["job"]["action"], json.dumps(item["job"].get("payload"))
-    environment = dict(inherited)
-    if action["type"] == "callable":
-        environment = with_modules(environment)
-        modules = ",".join(action.get("modules") or ())
-        argv = [sys.executable, "-m", "controlplane.agent.callable_child", str(action.get("path") or ""), modules]
-    else:
-        argv = _script_arguments(action.get("command"))
-        environment |= _parse_environment(action.get("env") or {})
-    # Ours come last: a job's code must be able to trust its fencing token.
-    environment |= {
-        "JOB_ID": str(item["job"]["id"]),
-        "JOB_ATTEMPT": str(item["number"]),
-        "JOB_ATTEMPT_ID": str(item["id"]),
-        "JOB_PROGRESS": str(progress),
-    }
-    of_step = {"JOB_EXECUTION": item["job"].get("execution"), "JOB_STEP": item["job"].get("step")}
-    for name in ("JOB_PAYLOAD", *of_step):
-        environment.pop(name, None)
-    environment |= {name: str(value) for name, value in of_step.items() if value is not None}
-    if len(payload) < PAYLOAD_IN_ENVIRONMENT:
-        environment["JOB_PAYLOAD"] = payload
-    is_call = action["type"] == "callable"
-    cwd = None if is_call else action.get("cwd") or None
-    return ChildCommand(argv, environment, payload.encode(), cwd, with_result=is_call)
+    action_type: ClassVar[str]
+    tags: Collection[str]
+    """What a worker that has this runner is matched by."""
+    with_result: ClassVar[bool] = False
+    """Whether its code hands back a result of its own."""
+
+    @abstractmethod
+    def refuse(self, action: Action) -> None:
+        """Raises ActionNotAllowed for an action of its type that does not run here."""
+
+    @abstractmethod
+    def command_line(self, action: Action) -> list[str]:
+        """Raises CannotStart."""
+
+    @abstractmethod
+    def environment(self, action: Action, inherited: Mapping[str, str]) -> dict[str, str]:
+        """What the code finds in its environment, beside what is ours. Raises CannotStart."""
+
+    def working_directory(self, action: Action) -> str | None:
+        """Where the code starts; None: where the agent did."""
+        return None
+
+    @abstractmethod
+    def build_report(self, child_exit: ChildExit) -> dict[str, Any]:
+        """`event` and its fields for code that ended without our doing."""
+
+    def build_command(self, item: dict[str, Any], progress: Path, inherited: Mapping[str, str]) -> ChildCommand:
+        """The command of a claimed attempt. `progress`: its file for that. `inherited`: what its environment begins
+        with. Raises CannotStart.
+        """
+        job = item["job"]
+        payload = json.dumps(job.get("payload"))
+        # Ours come last: a job's code must be able to trust its fencing token.
+        environment = self.environment(job["action"], inherited) | {
+            "JOB_ID": str(job["id"]),
+            "JOB_ATTEMPT": str(item["number"]),
+            "JOB_ATTEMPT_ID": str(item["id"]),
+            "JOB_PROGRESS": str(progress),
+        }
+        of_step = {"JOB_EXECUTION": job.get("execution"), "JOB_STEP": job.get("step")}
+        for name in ("JOB_PAYLOAD", *of_step):
+            environment.pop(name, None)
+        environment |= {name: str(value) for name, value in of_step.items() if value is not None}
+        if len(payload) < PAYLOAD_IN_ENVIRONMENT:
+            environment["JOB_PAYLOAD"] = payload
+        argv, cwd = self.command_line(job["action"]), self.working_directory(job["action"])
+        return ChildCommand(argv, environment, payload.encode(), cwd, with_result=self.with_result)
 
 
-def _script_arguments(command: Any) -> list[str]:
-    if isinstance(command, str) and command.strip():
-        return ["/bin/sh", "-c", command]
-    if isinstance(command, list) and command and all(isinstance(part, str) for part in command):
-        return command
-    raise CannotStart("a script's command is a text or a list of texts, not empty")
+class ScriptRunner(Runner):
+    """A command line, run by the shell or as it is."""
+
+    action_type = "script"
+    tags = ("script",)
+
+    def refuse(self, action: Action) -> None:
+        if (runner := action.get("runner") or "local") != "local":
+            raise ActionNotAllowed(f"this agent has no {runner} runner")
+
+    def command_line(self, action: Action) -> list[str]:
+        command = action.get("command")
+        if isinstance(command, str) and command.strip():
+            return ["/bin/sh", "-c", command]
+        if isinstance(command, list) and command and all(isinstance(part, str) for part in command):
+            return command
+        raise CannotStart("a script's command is a text or a list of texts, not empty")
+
+    def environment(self, action: Action, inherited: Mapping[str, str]) -> dict[str, str]:
+        own = action.get("env") or {}
+        if not isinstance(own, dict):
+            raise CannotStart("a script's env is an object of texts")
+        return {**inherited, **{str(name): str(value) for name, value in own.items()}}
+
+    def working_directory(self, action: Action) -> str | None:
+        return action.get("cwd") or None
+
+    def build_report(self, child_exit: ChildExit) -> dict[str, Any]:
+        completed = {"event": "COMPLETED", "output": {"exit_code": 0, "stdout": decode_text(child_exit.stdout)}}
+        return failure_of(child_exit) or completed
 
 
-def _parse_environment(env: Any) -> dict[str, str]:
-    if not isinstance(env, dict):
-        raise CannotStart("a script's env is an object of texts")
-    return {str(name): str(value) for name, value in env.items()}
+class CallableRunner(Runner):
+    """A Python function, called in a process of its own. `modules`: globs of those that define it; empty: any."""
+
+    action_type = "callable"
+    tags: Collection[str] = ("python",)
+    with_result = True
+
+    def __init__(self, modules: Collection[str] = ()) -> None:
+        self.modules = modules
+
+    def refuse(self, action: Action) -> None:
+        module = self.function(action).partition(":")[0]
+        if self.modules and not any(fnmatchcase(module, glob) for glob in self.modules):
+            raise ActionNotAllowed(f"module {module} is not among {', '.join(self.modules)}")
+
+    def function(self, action: Action) -> str:
+        """The function that is called, as `package.module:function`."""
+        return str(action.get("path") or "")
+
+    def command_line(self, action: Action) -> list[str]:
+        # The child looks where the function is defined: what is allowed imports what is not.
+        child = "controlplane.agent.callable_child"
+        return [sys.executable, "-m", child, self.function(action), ",".join(self.modules)]
+
+    def environment(self, action: Action, inherited: Mapping[str, str]) -> dict[str, str]:
+        return with_modules(dict(inherited))
+
+    def build_report(self, child_exit: ChildExit) -> dict[str, Any]:
+        no_result = "the process ended before the function returned"
+        return (
+            report_of(child_exit.result, RESULT_KEPT)
+            or failure_of(child_exit)
+            or failure_report("NO_RESULT", no_result, decode_text(child_exit.stderr))
+        )
 
 
-def build_report(action: dict[str, Any], child_exit: ChildExit) -> dict[str, Any]:
-    """`event` and its fields for code that ended without our doing."""
+class HandlerRunner(CallableRunner):
+    """Functions that this agent knows by a name. `functions`: by name, the function that is called."""
+
+    action_type = "handler"
+
+    def __init__(self, functions: Mapping[str, str]) -> None:
+        super().__init__()
+        self.functions = functions
+        self.tags = tuple(f"handler:{name}" for name in functions)
+
+    def refuse(self, action: Action) -> None:
+        if (name := str(action.get("name"))) not in self.functions:
+            raise ActionNotAllowed(f"this agent has no handler {name}")
+
+    def function(self, action: Action) -> str:
+        return self.functions[str(action.get("name"))]
+
+
+def failure_of(child_exit: ChildExit) -> dict[str, Any] | None:
+    """The report of a process that failed; None: it ended well."""
     if child_exit.problem:
         return failure_report("CANNOT_START", decode_text(child_exit.problem.encode(errors="replace")))
-    if action["type"] == "callable" and (report := report_of(child_exit.result, RESULT_KEPT)):
-        return report
-    if child_exit.status < 0:
-        name = _signal_name(-child_exit.status)
-        return failure_report(
-            "WORKER_CRASHED", f"the child process was killed by {name}", decode_text(child_exit.stderr)
-        )
-    if child_exit.status > 0:
-        return failure_report(
-            f"EXIT_{child_exit.status}", f"exited with status {child_exit.status}", decode_text(child_exit.stderr)
-        )
-    if action["type"] == "callable":
-        return failure_report(
-            "NO_RESULT", "the process ended before the function returned", decode_text(child_exit.stderr)
-        )
-    return {"event": "COMPLETED", "output": {"exit_code": 0, "stdout": decode_text(child_exit.stdout)}}
+    status, stderr = child_exit.status, decode_text(child_exit.stderr)
+    if status < 0:
+        return failure_report("WORKER_CRASHED", f"the child process was killed by {_signal_name(-status)}", stderr)
+    if status > 0:
+        return failure_report(f"EXIT_{status}", f"exited with status {status}", stderr)
+    return None
 
 
 def _signal_name(number: int) -> str:

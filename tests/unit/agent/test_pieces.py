@@ -12,23 +12,22 @@ from controlplane.agent.logs import decode_text
 from controlplane.agent.options import build_parser, read_options
 from controlplane.agent.outbox import BATCH_BYTES, Outbox
 from controlplane.agent.outcomes import clean
-from controlplane.agent.policy import ActionNotAllowed, ActionPolicy
-from controlplane.agent.runners import build_command
-from controlplane.agent.tags import list_worker_tags
+from controlplane.agent.policy import ActionPolicy
+from controlplane.agent.runners import ActionNotAllowed, ScriptRunner
 
 PYTHON = f"runtime:python3.{sys.version_info.minor}"
 
 
 def test_tags_are_those_of_what_is_allowed_the_runtime_and_the_users():
-    assert list_worker_tags(ActionPolicy.parse_options("script,callable"), ["gpu", ""]) == sorted(
+    assert ActionPolicy.parse_options("script,callable").list_tags(["gpu", ""]) == sorted(
         ["gpu", "python", "script", PYTHON]
     )
-    assert list_worker_tags(ActionPolicy.parse_options("callable:myapp.*")) == sorted(["python", PYTHON])
+    assert ActionPolicy.parse_options("callable:myapp.*").list_tags() == sorted(["python", PYTHON])
 
 
 @pytest.mark.parametrize("path", ["myapp.tasks:send", "myapp.a.b:send", "other:send"])
 def test_a_callable_is_allowed_by_a_glob_on_its_module(path):
-    ActionPolicy.parse_options("callable:myapp.*, callable:other").resolve_action({"type": "callable", "path": path})
+    ActionPolicy.parse_options("callable:myapp.*, callable:other").choose_runner({"type": "callable", "path": path})
 
 
 @pytest.mark.parametrize(
@@ -44,14 +43,14 @@ def test_a_callable_is_allowed_by_a_glob_on_its_module(path):
 )
 def test_anything_else_is_not_allowed(action):
     with pytest.raises(ActionNotAllowed):
-        ActionPolicy.parse_options("callable:myapp.*").resolve_action(action)
+        ActionPolicy.parse_options("callable:myapp.*").choose_runner(action)
 
 
 @pytest.mark.parametrize("runner", ["docker", "pod"])
 def test_a_script_runs_locally_only(runner):
-    ActionPolicy.parse_options("script").resolve_action({"type": "script", "runner": None})
+    ActionPolicy.parse_options("script").choose_runner({"type": "script", "runner": None})
     with pytest.raises(ActionNotAllowed):
-        ActionPolicy.parse_options("script").resolve_action({"type": "script", "runner": runner})
+        ActionPolicy.parse_options("script").choose_runner({"type": "script", "runner": runner})
 
 
 @pytest.mark.parametrize("wrong", ["handler", "handler:x", "docker", "script:x", "", ","])
@@ -61,7 +60,7 @@ def test_an_unknown_allowance_is_refused_with_a_sentence(wrong):
 
 
 def test_a_bare_callable_allows_every_module_whatever_else_is_said():
-    ActionPolicy.parse_options("callable:myapp.*,callable").resolve_action({"type": "callable", "path": "os:getcwd"})
+    ActionPolicy.parse_options("callable:myapp.*,callable").choose_runner({"type": "callable", "path": "os:getcwd"})
 
 
 HANDLERS = ["mail=myapp.tasks:send", "é/1=mine:run"]
@@ -69,20 +68,18 @@ HANDLERS = ["mail=myapp.tasks:send", "é/1=mine:run"]
 
 def test_a_handler_is_the_call_of_its_function_and_a_tag():
     allowances = ActionPolicy.parse_options("callable:other,handler", HANDLERS)
-    assert allowances.resolve_action({"type": "handler", "name": "mail"}) == {
-        "type": "callable",
-        "path": "myapp.tasks:send",
-    }
-    assert list_worker_tags(allowances) == sorted(["handler:mail", "handler:é/1", "python", PYTHON])
+    mail = {"type": "handler", "name": "mail"}
+    assert "myapp.tasks:send" in allowances.choose_runner(mail).command_line(mail)
+    assert allowances.list_tags() == sorted(["handler:mail", "handler:é/1", "python", PYTHON])
     for action in ({"type": "handler", "name": "post"}, {"type": "handler"}, {"type": "callable", "path": "mine:run"}):
         with pytest.raises(ActionNotAllowed):
-            allowances.resolve_action(action)
+            allowances.choose_runner(action)
 
 
 def test_handlers_are_allowed_unless_something_else_is_said():
-    assert ActionPolicy.parse_options(None).action_types == {"script", "callable"}
-    assert ActionPolicy.parse_options(None, HANDLERS).action_types == {"script", "callable", "handler"}
-    assert list_worker_tags(ActionPolicy.parse_options("handler", HANDLERS)) == sorted(
+    assert ActionPolicy.parse_options(None).runners.keys() == {"script", "callable"}
+    assert ActionPolicy.parse_options(None, HANDLERS).runners.keys() == {"script", "callable", "handler"}
+    assert ActionPolicy.parse_options("handler", HANDLERS).list_tags() == sorted(
         ["handler:mail", "handler:é/1", PYTHON]
     )
 
@@ -202,9 +199,10 @@ def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path):
     own = {"JOB_STEP": "of the agent's own"}
     job = {"id": "j", "action": {"type": "script", "command": "true"}, "payload": None}
     item = {"id": "a", "number": 1, "job": {**job, "execution": "e", "step": "load"}}
-    inside = build_command(item, tmp_path / "progress", own).env
+    inside = ScriptRunner().build_command(item, tmp_path / "progress", own).env
     assert (inside["JOB_EXECUTION"], inside["JOB_STEP"]) == ("e", "load")
-    alone = build_command({**item, "job": {**job, "execution": None, "step": None}}, tmp_path / "progress", own).env
+    alone = {**item, "job": {**job, "execution": None, "step": None}}
+    alone = ScriptRunner().build_command(alone, tmp_path / "progress", own).env
     assert not {"JOB_EXECUTION", "JOB_STEP"} & set(alone)
 
 
