@@ -9,6 +9,7 @@ import structlog
 from csp.constants import NONE, SELF
 
 from controlplane.agent import clean_text
+from controlplane.agent.limits import BODY_LIMIT
 from controlplane.core import database_limits
 from controlplane.embedded import postgres, secret_key
 
@@ -156,7 +157,7 @@ CONTENT_SECURITY_POLICY = {
         "frame-ancestors": [NONE],
     }
 }
-DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_LIMIT
 DATA_UPLOAD_MAX_NUMBER_FILES = 0  # nothing here takes files: what strangers upload is never written to disk
 
 REST_FRAMEWORK = {

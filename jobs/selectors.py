@@ -210,7 +210,7 @@ def instance_servers(limit: int, ended: int = 20) -> QuerySet[Server]:
 
 def servers_needing_attention(limit: int = 100) -> list[Any]:
     """Servers as `servers_with_held_attempts()` has them that need attention, in `attention_order()`."""
-    return [server for server in instance_servers(limit, ended=0) if liveness.needs_attention(server)]
+    return list(details_of_servers(servers_by_attention().filter(Q(needs_attention=True))[:limit]))
 
 
 def attempts_of_server(server: UUID, limit: int = 50) -> QuerySet[Attempt]:

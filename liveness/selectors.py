@@ -30,27 +30,24 @@ from controlplane.core.statements import SqlExpression
 from liveness import states
 from liveness.conf import conf
 from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally
-from liveness.sql import sql
+from liveness.sql import BUCKETS, sql
 from liveness.states import ServerState
 
 # In a subquery, so that a clock is read once for all rows.
 SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
 
 
-BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
-"""Seconds, of histograms; `histogram_bucket` has the same."""
-
-
 def servers_with_silence() -> QuerySet[Server]:
     """Servers with `silence` in seconds, whether they are `fresh`, heard in time to be given work, and whether `late`,
-    alive, and for two intervals not heard; at this read. And whether they are the control plane's `own` processes."""
+    alive, and for two intervals not heard; at this read; whether they are the control plane's `own` processes, and
+    whether something is wrong with them, `needs_attention`."""
     last_seen = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(last_seen, template=SILENCE, output_field=FloatField()),
         fresh=sql.build_expression("is_fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
         late=sql.build_expression("is_silent", BooleanField()),
         own=sql.build_expression("is_own", BooleanField(), own_digest=OWN_DIGEST),
-    )
+    ).annotate(needs_attention=sql.build_expression("needs_attention", BooleanField()))
 
 
 def events_of_server(server: UUID) -> QuerySet[ServerEvent]:
@@ -68,9 +65,6 @@ def clock_ages() -> tuple[float | None, float]:
 def database_time() -> object:
     """The clock that all ages are told by."""
     return Clock.objects.values_list(ClockTimestamp(), flat=True).get()
-
-
-ENDED = states.RETIRED | {ServerState.TERMINATED_GRACEFULLY}
 
 
 def seconds_of(rule: str, since: str = "0", **params: Any) -> SqlExpression:
@@ -151,7 +145,7 @@ def server_counts_by_type() -> "QuerySet[Any, Any]":
     return (
         servers_with_silence()
         .annotate(may_get_work=may_get_work)
-        .exclude(state__in=ENDED)
+        .exclude(state__in=states.ENDED)
         .values("cluster", "type", is_own=F("own"))
         .annotate(
             present=Count("pk"),
@@ -187,11 +181,6 @@ def counter_values() -> "QuerySet[Any, tuple[str, list[str], float]]":
 def rows_left_out() -> list[dict[str, Any]]:
     """The rows that could not be written within the last hour, the latest few."""
     return json.loads(sql.fetch_rows("list_rows_left_out")[0].rows_left_out or "[]")
-
-
-def needs_attention(server: Any) -> bool:
-    """Whether something is wrong with a server as `servers_with_timing()` has it."""
-    return server.late or server.state not in states.ALIVE | ENDED
 
 
 def beats_of_server(server: UUID) -> QuerySet[Heartbeat, datetime]:

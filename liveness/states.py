@@ -69,6 +69,8 @@ STOPPED = {_.ERROR, _.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
 """A server that says so has stopped the code of its jobs."""
 TERMINATED = {_.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
 RETIRED = {_.NOT_RUNNING, _.INACTIVE}
+ENDED = RETIRED | {_.TERMINATED_GRACEFULLY}
+"""Its end is nothing to look into, or has been seen to."""
 TO_RECOVER = set(_) - ALIVE - RETIRED
 MAY_HEARTBEAT = set(_) - TERMINATED - RETIRED - {_.DISCONNECTED}
 

@@ -16,6 +16,7 @@ import structlog
 
 from controlplane.agent.fence import Fence
 from controlplane.agent.heart import HeldAttempts
+from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.logs import AttemptLog
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
@@ -27,7 +28,6 @@ from controlplane.agent.supervisor import ChildExit, Supervisor
 log = structlog.get_logger()
 KILL_PATIENCE = 2.0  # seconds from SIGTERM to SIGKILL
 FINAL_EVENTS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
-SHORT_MESSAGE = 1000  # characters of a message that is short enough for certain
 
 
 class AttemptStage(Enum):
@@ -289,7 +289,7 @@ def _report_for(attempt: Attempt, ended: ChildExit) -> dict[str, Any]:
         return attempt.runner.build_report(ended)
     except Exception as error:  # whatever the code handed back: it costs no other job
         log.exception("Result not understood", **_log_fields(attempt))
-        return failure_report("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:SHORT_MESSAGE])
+        return failure_report("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:MESSAGE_LIMIT])
 
 
 def _shrink_report(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:
@@ -297,8 +297,8 @@ def _shrink_report(report: Report, result: dict[str, Any]) -> dict[str, Any] | N
     match result.get("code"):
         case "output_too_large":
             return failure_report("OUTPUT_TOO_LARGE", str(result.get("detail") or "the output is too large"))
-        case "error_too_large" if report["error"]["traceback"] or len(report["error"]["message"]) > SHORT_MESSAGE:
-            return failure_report(report["error"]["code"], report["error"]["message"][:SHORT_MESSAGE])
+        case "error_too_large" if report["error"]["traceback"] or len(report["error"]["message"]) > MESSAGE_LIMIT:
+            return failure_report(report["error"]["code"], report["error"]["message"][:MESSAGE_LIMIT])
     return None
 
 

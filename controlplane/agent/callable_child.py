@@ -16,9 +16,9 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
+from controlplane.agent.limits import SIZE_LIMIT
 from controlplane.agent.outcomes import (
-    MESSAGE_LIMIT,
-    SIZE_LIMIT,
+    ERROR_LIMIT,
     TOO_DEEP,
     TRACEBACK_LIMIT,
     TooDeep,
@@ -82,7 +82,7 @@ def _describe_error(error: BaseException) -> dict[str, str]:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)[:MESSAGE_LIMIT]
+        return str(error)[:ERROR_LIMIT]
     except Exception:
         return "(its message could not be read)"
 

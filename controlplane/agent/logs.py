@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-LINE_LIMIT = 8192  # bytes, as it was written
-LINES_KEPT = 10_000  # by the control plane; one more tells it that there were more
+from controlplane.agent.limits import LINE_LIMIT, LINES_KEPT, REPORT_LINES_LIMIT
+
 BUFFER = 1024 * 1024  # characters that wait here; what comes while it is full is dropped
 OVERHEAD = 64  # what a line costs beside its text, about
 DELAY = 0.5  # seconds that a line waits for others
 CROWD = 100  # lines that wait for no others
 # At a time, so that the reports of others come through. The characters fit a request even when all are escaped.
-REPORT_LINES, REPORT_CHARACTERS, REPORTS = 1000, 64 * 1024, 50
+REPORT_CHARACTERS, REPORTS = 64 * 1024, 50
 
 
 def decode_text(data: bytes) -> str:
@@ -133,7 +133,7 @@ class AttemptLog:
 
     def _build_reports(self) -> Iterator[dict[str, Any]]:
         """Some of the oldest lines, as many reports as they change between the streams."""
-        room, lines_left, reports_left = REPORT_CHARACTERS, REPORT_LINES, REPORTS
+        room, lines_left, reports_left = REPORT_CHARACTERS, REPORT_LINES_LIMIT, REPORTS
         while self._waiting and room > 0 and lines_left and reports_left:
             stream, lines = self._waiting[0][0], []
             while self._waiting and self._waiting[0][0] == stream and room > 0 and lines_left:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from controlplane.agent.backoff import full_jitter
+from controlplane.agent.limits import BODY_LIMIT
 
 Report = dict[str, Any]
 
 BATCH_COUNT = 100
-BATCH_BYTES = 700_000  # a body may have 1 MiB
+BATCH_BYTES = 2 * BODY_LIMIT // 3
 
 
 @dataclass

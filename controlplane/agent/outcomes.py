@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from controlplane.agent.limits import BODY_DEPTH_LIMIT, SIZE_LIMIT
 from controlplane.agent.logs import decode_text
 
-SIZE_LIMIT = 256 * 1024  # bytes of an output as compact JSON in UTF-8: the control plane takes no more
-DEPTH_LIMIT = 90  # levels of an output: the control plane takes a body of 100, and the report is around it
-CODE_LIMIT, MESSAGE_LIMIT, TRACEBACK_LIMIT = 200, 10_000, 4096  # characters
+DEPTH_LIMIT = BODY_DEPTH_LIMIT - 10  # levels of an output: the report is around it
+CODE_LIMIT, ERROR_LIMIT, TRACEBACK_LIMIT = 200, 10_000, 4096  # characters
 
 
 class TooDeep(ValueError):
@@ -45,7 +45,7 @@ def report_of(result: bytes, limit: int) -> dict[str, Any] | None:
     if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
         code, message, traceback = (str(error.get(name) or "") for name in ("code", "message", "traceback"))
         limited = failure_report(
-            code[:CODE_LIMIT] or "ERROR", message[:MESSAGE_LIMIT], traceback[max(0, len(traceback) - TRACEBACK_LIMIT) :]
+            code[:CODE_LIMIT] or "ERROR", message[:ERROR_LIMIT], traceback[max(0, len(traceback) - TRACEBACK_LIMIT) :]
         )
         return dict(clean(limited))
     if isinstance(answer, dict) and set(answer) == {"output"}:

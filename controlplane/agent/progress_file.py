@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.logs import decode_text
 
 REPORT_PAUSE = 1.0  # seconds: however often the code says something, the last of it is reported once in so many
 TAIL_BYTES = 8192  # bytes that are read
-MESSAGE_LIMIT = 1000  # characters
 
 
 class ProgressFile:

@@ -13,6 +13,7 @@ import structlog
 
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Refused, Unreachable
+from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.registration import RegisteredServer
@@ -165,7 +166,8 @@ class TransportThread(threading.Thread):
     def _give_up_report(self, report: Report, refused: Refused) -> None:
         log.error("Report could not be read", attempt=report["attempt"], report=report["event"], why=str(refused))
         if report["event"] == "COMPLETED" or (report["event"] == "FAILED" and report["error"]["traceback"]):
-            problem = failure_report("REPORT_REFUSED", f"the control plane refused the report: {refused.detail}"[:1000])
+            message = f"the control plane refused the report: {refused.detail}"[:MESSAGE_LIMIT]
+            problem = failure_report("REPORT_REFUSED", message)
             replacement = {"attempt": report["attempt"], **problem}
             self._outbox.replace_oldest(replacement)
             self._send_reports([replacement])

@@ -6,6 +6,8 @@ from decimal import Decimal
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 DURATION_PATTERN = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*$", re.ASCII)
 LONGEST_DURATION = 100 * 365 * UNITS["d"]
+LONGEST_WAIT = 366 * UNITS["d"]
+"""Of what somebody asks for in seconds: a timeout, a delay, a silence."""
 
 
 def parse_duration(value: object) -> float | None:

@@ -17,10 +17,8 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.utils.encoders import JSONEncoder
 
 from controlplane.agent import clean_text
-
-BODY_LIMIT = 1024 * 1024
-DEPTH_LIMIT = 100
-
+from controlplane.agent.limits import BODY_DEPTH_LIMIT, BODY_LIMIT
+from controlplane.core.durations import LONGEST_WAIT
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 """Bytes of the items of a list; what would go beyond is the next page's."""
@@ -45,15 +43,15 @@ class JSONParser(BaseParser):
             data = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise ParseError(f"The body is not JSON: {error}") from None
-        if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_LIMIT:
+        if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > BODY_DEPTH_LIMIT:
             refuse_unstorable(data)
         return data
 
 
 def refuse_unstorable(data: Any, depth: int = 0) -> None:
     """Raises ParseError for NUL characters and for what is nested too deeply to be read again."""
-    if depth > DEPTH_LIMIT:
-        raise ParseError(f"The body is nested more than {DEPTH_LIMIT} levels deep.")
+    if depth > BODY_DEPTH_LIMIT:
+        raise ParseError(f"The body is nested more than {BODY_DEPTH_LIMIT} levels deep.")
     if isinstance(data, str) and "\0" in data:
         raise ParseError("A text holds the NUL character (\\u0000), which cannot be stored.")
     if isinstance(data, dict | list):
@@ -165,7 +163,7 @@ class SecondsField(NumberField):
     """A duration in seconds."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"min_value": 0, "max_value": 366 * 86400, **options})
+        super().__init__(**{"min_value": 0, "max_value": LONGEST_WAIT, **options})
 
 
 class IdField(serializers.UUIDField):
@@ -230,11 +228,18 @@ def ids_within_limit(rows: QuerySet[Any], heavy: Sequence[str]) -> list[Any]:
     return ids
 
 
+class PageSizeField(serializers.IntegerField):
+    """How many items a page has."""
+
+    def __init__(self) -> None:
+        super().__init__(default=100, min_value=1, max_value=500)
+
+
 class PageFilter(StrictSerializer):
     """Which page of a list, latest first. Ids sort by age, so a page stays where it is while more comes."""
 
     cursor = IdField(required=False, help_text="`next` of the page before.")
-    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+    limit = PageSizeField()
 
     heavy: ClassVar[Sequence[str]] = ()
     """Columns that may hold so much that rows are weighed before they are read."""

@@ -14,8 +14,9 @@ A book holds blocks. A block begins with a head and ends where the next one begi
     -- An expression; s is the row that it is about.
 
 `{{name}}` stands for the block of that name, `{{app.name}}` for one of another app, `{{is_lost(gone)}}` for a rule
-about the row `gone`, and `{{NAME}}` for a list of states. A statement that sweeps has a line `-- due: select …`:
-what stands above it, with this in place of what stands below, lists the ids that the statement is about to touch.
+about the row `gone`, and `{{NAME}}` for a list of states or of numbers. A statement that sweeps has a line
+`-- due: select …`: what stands above it, with this in place of what stands below, lists the ids that the statement is
+about to touch.
 
 Rows to update or delete are looked up each by its key, `where j.id = any(array[ended.id])`. A plain `=` leaves PostgreSQL
 the choice to read the whole table once for each row of `ended`, and where its statistics know of no rows it does.
@@ -65,6 +66,12 @@ def define_states(**lists: Iterable[str]) -> None:
     """Name lists of states for use in blocks: `state in {{LIVE}}`."""
     for name, words in lists.items():
         STATES[name] = "(" + ", ".join(f"'{word}'" for word in sorted(words)) + ")"
+
+
+def define_numbers(**lists: Iterable[int]) -> None:
+    """Name lists of numbers for use in blocks: `unnest(array{{BUCKETS}})`."""
+    for name, numbers in lists.items():
+        STATES[name] = f"[{', '.join(map(str, numbers))}]"
 
 
 @cache

@@ -22,11 +22,12 @@ from prometheus_client.utils import floatToGoString
 from rest_framework.request import Request
 
 from jobs import selectors
-from jobs.states import JobState
+from jobs.states import QUARANTINED, JobState
 from liveness import selectors as liveness
 from liveness.api.access import RoleCall
 from liveness.conf import conf
 from liveness.models import Role
+from liveness.sql import BUCKETS
 from liveness.states import ServerType
 
 COUNTERS: dict[str, tuple[list[str], str]] = {
@@ -36,7 +37,7 @@ COUNTERS: dict[str, tuple[list[str], str]] = {
     "resubmissions": (["cause"], "Running attempts that were taken back: LOST, CRASHED, RELEASED, MOVED."),
     "late_reports": ([], "Reports that were refused and kept: the attempt was no longer its worker's."),
     "rows_left_out": (["step"], "Rows that could not be written, each time that it was tried."),
-    "quarantined": ([], "Jobs that failed with RESUBMISSIONS_EXHAUSTED or WORKER_CRASHED."),
+    "quarantined": ([], f"Jobs that failed with {' or '.join(QUARANTINED)}."),
 }
 HISTOGRAMS = {
     "detection_seconds": "Observed time from a server's last heartbeat to DISCONNECTED.",
@@ -148,6 +149,6 @@ def cumulative_buckets(counts: Iterable[tuple[list[str], float]]) -> Iterator[tu
     """Buckets as Prometheus has them: each with all that are less."""
     by_bound = {le: number for (le,), number in counts}
     below = 0.0
-    for le in [*liveness.BUCKETS, "+Inf"]:
+    for le in [*BUCKETS, "+Inf"]:
         below += by_bound.get(f"{le}", 0)
         yield floatToGoString(le), below

@@ -16,11 +16,11 @@ import orjson
 import structlog
 from django.http import HttpResponse
 
+from controlplane.agent.limits import BODY_LIMIT
 from controlplane.console.sign_in import IS_SIGNED_IN
 from controlplane.core import problems
 from controlplane.core.batching import GroupCommit
 from controlplane.core.problems import Problem
-from controlplane.core.rest import BODY_LIMIT
 from controlplane.core.threads import Threads
 from controlplane.serving.callers import Callers, Scope
 from controlplane.serving.seats import Lane, Seats

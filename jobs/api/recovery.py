@@ -10,7 +10,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.core.rest import NoteField, SecondsField, StrictSerializer
+from controlplane.core.durations import LONGEST_WAIT
+from controlplane.core.rest import NoteField, PageSizeField, SecondsField, StrictSerializer
 from jobs.conf import conf
 from jobs.services import sweep
 from liveness.api.access import RoleCall
@@ -36,7 +37,7 @@ class AgeField(serializers.FloatField):
     """Seconds, in an address."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(required=False, min_value=0, max_value=366 * 86400, **options)
+        super().__init__(required=False, min_value=0, max_value=LONGEST_WAIT, **options)
 
     def to_internal_value(self, data: Any) -> float:
         value = super().to_internal_value(data)
@@ -50,7 +51,7 @@ class StaleFilter(StrictSerializer):
     claimed_older_than_seconds = AgeField(help_text="The same, for claimed ones alone.")
     running_older_than_seconds = AgeField(help_text="The same, for running ones alone.")
     cursor = PlaceField(required=False, help_text="`next` of the page before.")
-    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+    limit = PageSizeField()
 
     def silence_threshold(self, kind: str, usual: float) -> float:
         """Of claimed or of running attempts."""

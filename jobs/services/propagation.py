@@ -16,8 +16,8 @@ from uuid import UUID
 
 import structlog
 
+from controlplane.agent.limits import SIZE_LIMIT
 from jobs.services import executions, triggers
-from jobs.services.reports import SIZE_LIMIT
 from jobs.sql import sql
 from jobs.states import JobKind
 

@@ -12,6 +12,7 @@ import orjson
 import structlog
 from django.db import DatabaseError
 
+from controlplane.agent.limits import LINES_KEPT
 from controlplane.core.transactions import record_left_out, retried_atomic, run_in_halves
 from jobs.conf import conf
 from jobs.services import propagation
@@ -26,7 +27,6 @@ log = structlog.get_logger()
 
 STATEMENTS = {Event.STARTED: "start_attempts", Event.PROGRESS: "store_progress", Event.LOG: "store_log_lines"}
 FINISH = "finish_attempts"  # for all others
-LINES_KEPT = 10_000  # of an attempt
 NOT_STORED, STOPPED = "not_stored", "execution_stopped"
 
 

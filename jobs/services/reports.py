@@ -7,6 +7,8 @@ from uuid import UUID
 
 import orjson
 
+from controlplane.agent.limits import SIZE_LIMIT
+
 
 class Event(StrEnum):
     STARTED = "STARTED"
@@ -19,9 +21,6 @@ class Event(StrEnum):
 
 
 ENDS = {Event.COMPLETED, Event.FAILED, Event.CANCELLED, Event.RELEASED}
-SIZE_LIMIT = 256 * 1024
-"""Bytes of an output, and of an error, as compact JSON in UTF-8. Escaped to ASCII it is at most three times as long,
-so it fits a body of 1 MiB however a worker writes it."""
 
 
 @dataclass(frozen=True)

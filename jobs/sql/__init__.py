@@ -11,6 +11,7 @@ define_states(
     TERMINAL=states.TERMINAL,
     INTERRUPTED=states.INTERRUPTED,
     EXECUTION_TERMINAL=states.EXECUTION_TERMINAL,
+    QUARANTINED=states.QUARANTINED,
 )
 
 sql = Statements("jobs")

@@ -115,7 +115,7 @@ attempt_tallies as (
       from verdicts where attempt_state = 'RESUBMITTED' group by 2
     union all
     select 'quarantined', '{}', count(*) from verdicts
-     where job_state = 'FAILED' and job_error ->> 'code' in ('RESUBMISSIONS_EXHAUSTED', 'WORKER_CRASHED')
+     where job_state = 'FAILED' and job_error ->> 'code' in {{QUARANTINED}}
     having count(*) > 0
 )
 

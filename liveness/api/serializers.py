@@ -13,6 +13,7 @@ from controlplane.core.rest import (
     IdField,
     ObjectField,
     PageFilter,
+    PageSizeField,
     SecondsField,
     StrictSerializer,
     TextField,
@@ -173,7 +174,7 @@ class EventFilter(StrictSerializer):
     cursor = serializers.IntegerField(
         default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the page before."
     )
-    limit = serializers.IntegerField(default=100, min_value=1, max_value=500)
+    limit = PageSizeField()
 
     def page(self, events: QuerySet[ServerEvent]) -> dict[str, Any]:
         """The page of these events, with the cursor of the next; null: there is none."""

@@ -1,6 +1,6 @@
 """The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
 
-from controlplane.core.sql_book import define_states
+from controlplane.core.sql_book import define_numbers, define_states
 from controlplane.core.statements import Statements
 from liveness import states
 
@@ -9,8 +9,13 @@ define_states(
     MAY_HEARTBEAT=states.MAY_HEARTBEAT,
     TERMINATED=states.TERMINATED,
     RETIRED=states.RETIRED,
+    ENDED=states.ENDED,
     TO_RECOVER=states.TO_RECOVER,
     STOPPED=states.STOPPED,
 )
+
+BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
+"""Upper bounds in histograms, in seconds."""
+define_numbers(BUCKETS=BUCKETS)
 
 sql = Statements("liveness")

@@ -4,7 +4,7 @@
 
 -- rule: histogram_bucket
 -- the bucket of a histogram that `seconds` falls in, by its upper bound
-coalesce((select min(le) from unnest(array[1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]) le
+coalesce((select min(le) from unnest(array{{BUCKETS}}) le
            where seconds <= le)::text, '+Inf')
 
 -- rule: check_age
@@ -76,6 +76,10 @@ end)
  and ((select observed_now()) - s.heard_observed >= s.heartbeat_interval * 2
       or extract(epoch from (select clock_timestamp()) - coalesce(s.last_heartbeat_at, s.created_at))
          >= s.heartbeat_interval * 2))
+
+-- rule: needs_attention(s)
+-- something is wrong with server s: it is silent, or on its way out otherwise than well
+(case when s.state in {{ALIVE}} then s.late else s.state not in {{ENDED}} end)
 
 -- rule: lost_at(s)
 -- the observed time at which server s was lost (null: it is not in a state that can be): at once when it says so

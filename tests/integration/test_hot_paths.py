@@ -200,7 +200,7 @@ def test_ten_checks_at_once_do_what_one_does(committed, threads, settings):
         one = committed(name=f"w{number}", config=IMMEDIATELY)
         for attempt in one.claim(limit=10)[:5]:
             one.start(attempt)
-    for wait, state in ((46, "DISCONNECTED"), (10, "NOT_RUNNING"), (10, "INACTIVE")):
+    for wait, state in ((100, "DISCONNECTED"), (10, "NOT_RUNNING"), (10, "INACTIVE")):
         Clock().advance(wait)
         done = [future.result(30) for future in [threads(check_liveness) for _ in range(10)]]
         assert set(Server.objects.values_list("state", flat=True)) == {state}

@@ -7,6 +7,10 @@ import pytest
 from jobs.services.liveness_check import check_liveness
 from jobs.states import JobState
 from liveness.conf import conf
+from liveness.models import Server
+from liveness.states import INITIAL, ServerState
+from tests.integration.test_transitions import put
+from tests.support.people import employ, viewing
 
 
 @pytest.fixture
@@ -83,6 +87,21 @@ def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(told, 
     moments = [datetime.fromisoformat(row["next_transition"]["at"]) for row in seen]
     assert moments == sorted(moments)
     assert {row["next_transition"]["to"] for row in seen} == {"DISCONNECTED"}
+
+
+@pytest.mark.parametrize("state", sorted(set(ServerState) - {INITIAL}))
+@pytest.mark.parametrize("silent", [False, True])
+def test_the_same_servers_need_attention_in_the_api_and_on_the_pages(told, worker, clock, client, state, silent):
+    user = employ()
+    user.user_permissions.set(viewing())
+    client.force_login(user)
+    one = worker(name="one")
+    put(Server.objects.get(pk=one.id), state)
+    clock.advance(7 if silent else 1)
+    listed = client.get("/admin/instance/servers/?attention=1").content.decode().partition('id="history"')[0]
+    first = client.get("/admin/instance/").content.decode()
+    named = [row["server"]["name"] for row in told()["attention"]] == ["one"]
+    assert (">one</a>" in listed, "<h2>Needs attention</h2>" in first) == (named, named)
 
 
 def test_maintenance_and_brake_are_told(told, api, worker, clock):

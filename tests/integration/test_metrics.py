@@ -8,10 +8,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from controlplane.core.sql_book import compose_statement
 from jobs.models import LateReport, WorkerJob
 from jobs.services.liveness_check import check_liveness
-from liveness import selectors
 from liveness.models import Server, ServerEvent, Tally
 from liveness.services import detection
 from liveness.services import results as module
@@ -167,16 +165,6 @@ def test_a_check_folds_what_was_counted_into_one_row_for_each_counter(story, wor
     assert len(names) == len({(name, *labels) for name, labels in names}) < rows
     after = read()
     assert {k: v for k, v in after.items() if "total" in k[0]} == {k: v for k, v in before.items() if "total" in k[0]}
-
-
-def test_the_buckets_are_the_same_in_both_places(db):
-    with connection.cursor() as cursor:
-        for le in selectors.BUCKETS:
-            bucket = (
-                f"select {compose_statement('liveness', 'histogram_bucket')} from (values (%s::float8)) as v (seconds)"  # noqa: S608
-            )
-            cursor.execute(bucket, [le])
-            assert cursor.fetchone()[0] == str(le)
 
 
 def test_a_scrape_is_five_queries_and_names_no_id(read, story, worker):

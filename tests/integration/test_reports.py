@@ -5,10 +5,9 @@ import uuid
 
 import pytest
 
-from controlplane.agent.callable_child import SIZE_LIMIT as AGENTS_SIZE_LIMIT
+from controlplane.agent.limits import SIZE_LIMIT
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services.liveness_check import check_liveness
-from jobs.services.reports import SIZE_LIMIT
 from liveness.models import Server
 from tests.integration.test_transitions import put
 
@@ -299,7 +298,3 @@ def test_what_is_too_large_is_not_kept_as_a_late_report_either(held, clock):
         False, False, "RESUBMITTED", "output_too_large"
     )  # fmt: skip
     assert not LateReport.objects.exists()
-
-
-def test_the_agent_knows_the_limit():
-    assert AGENTS_SIZE_LIMIT == SIZE_LIMIT

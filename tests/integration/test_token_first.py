@@ -5,7 +5,7 @@ import uuid
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from controlplane.core.rest import BODY_LIMIT
+from controlplane.agent.limits import BODY_LIMIT
 from liveness.models import ApiToken, Server
 from tests.support.http import Caller
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from controlplane.core.rest import BODY_LIMIT
+from controlplane.agent.limits import BODY_LIMIT
 from controlplane.serving import front
 from controlplane.serving.callers import REMEMBERED, Callers
 from controlplane.serving.front import BodyTooSlow, answered, body_of, environ_of

@@ -14,13 +14,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from controlplane.console.admin.liveness import ReadOnlyAdmin
+from controlplane.console.presenters.jobs import describe_schedule
 from controlplane.console.selectors.filters import parse_uuid
 from controlplane.core.problems import Problem
 from jobs.api.serializers.triggers import TriggerRequest
+from jobs.execution_selectors import SLOTS_SHOWN
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
 from jobs.services import triggers
-
-SLOTS_SHOWN = 20
 
 
 @admin.register(WorkerJob)
@@ -125,7 +125,7 @@ class TriggerAdmin(admin.ModelAdmin):
 
     @admin.display(description="Schedule")
     def schedule(self, trigger: Trigger) -> str:
-        return trigger.cron or f"every {trigger.interval_seconds:g} s"
+        return describe_schedule(trigger)
 
     @admin.action(description="Evaluate now", permissions=["evaluate"])
     def evaluate_now(self, request: HttpRequest, chosen: QuerySet[Trigger]) -> None:

@@ -17,6 +17,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from controlplane.console.actions.bulk_actions import MOST_AT_ONCE
 from controlplane.console.actions.servers import SERVER_ACTIONS, NoteForm, OperatorAction, request_actor
 from controlplane.core.problems import Problem
 from liveness.models import ApiToken, Brake, Instance, Server, ServerEvent
@@ -25,7 +26,6 @@ from liveness.services import operations
 admin.site.site_header = admin.site.site_title = "Control plane"
 admin.site.index_title = "Administration"
 admin.site.site_url = None
-MOST_AT_ONCE = 400
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from controlplane.console.presenters.formatting import describe_duration
+from controlplane.console.presenters.formatting import describe_duration, shorten
 
 LANE, BAR, TICKS, AXIS = 76, 34, 52, 30
 """Pixels: of a lane, to the middle of its bar, to its heartbeats, and of the axis below all lanes."""
@@ -182,8 +182,7 @@ def build_lane(
     attempt: Any, top: int, since: datetime, axis: Axis, superseded: Sequence[SupersededReport], now: datetime
 ) -> Lane:
     name = attempt.server.name
-    short = name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
-    lane = Lane(top, f"#{attempt.number} {short}", name, attempt.state)
+    lane = Lane(top, f"#{attempt.number} {shorten(name, NAME_LENGTH)}", name, attempt.state)
     if attempt.finished_at is None and attempt.progress is not None:
         lane.progress = f"{100 * attempt.progress:.0f} %"
     until = attempt.finished_at or now

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.console.charts.lanes import AXIS, Axis, Mark, Span, build_grid
+from controlplane.console.presenters.formatting import shorten
 from jobs import graph
 from jobs.states import JobState
 
@@ -58,7 +59,7 @@ def build_graph(steps: Sequence[Any]) -> Graph:
     for step in steps:
         column = rank[step.step]
         row = filled[column] = filled.get(column, -1) + 1
-        boxes[step.step] = Box(step, column * COLUMN, row * ROW, shorten_key(step.step))
+        boxes[step.step] = Box(step, column * COLUMN, row * ROW, shorten(step.step, KEY_LENGTH))
     edges = [
         Edge(draw_curve(boxes[on], boxes[key]), boxes[on].step.state == JobState.COMPLETED)
         for key, needs in known.items()
@@ -73,10 +74,6 @@ def draw_curve(before: Box, after: Box) -> str:
     left, right = before.x + BOX, after.x - 4
     bend = (right - left) // 2
     return f"M{left} {before.middle}C{left + bend} {before.middle} {right - bend} {after.middle} {right} {after.middle}"
-
-
-def shorten_key(key: str, length: int = KEY_LENGTH) -> str:
-    return key if len(key) <= length else key[: length - 1] + "…"
 
 
 @dataclass
@@ -107,7 +104,7 @@ def build_steps_chart(start: datetime, end: datetime, steps: Iterable[Any], now:
     axis = Axis(start, end)
     lanes: list[Lane] = []
     for step in steps:
-        lane = Lane(len(lanes) * LANE, step, shorten_key(step.step, 2 * KEY_LENGTH))
+        lane = Lane(len(lanes) * LANE, step, shorten(step.step, 2 * KEY_LENGTH))
         draw_step(lane, step, axis, now)
         lanes.append(lane)
     floor = len(lanes) * LANE

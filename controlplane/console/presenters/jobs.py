@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from controlplane.console.presenters.formatting import time_since
+from controlplane.console.presenters.formatting import shorten, time_since
 from jobs.states import Flag, JobState
 
 DESCRIPTION_LENGTH = 80
@@ -24,8 +24,12 @@ def describe_action(action: dict[str, Any]) -> str:
     """What a job does, in a few words."""
     code = action.get("command") or action.get("path") or action.get("name") or ""
     words = " ".join(code) if isinstance(code, list) else str(code)
-    description = f"{action.get('type')}: {words}"
-    return description if len(description) <= DESCRIPTION_LENGTH else f"{description[: DESCRIPTION_LENGTH - 1]}…"
+    return shorten(f"{action.get('type')}: {words}", DESCRIPTION_LENGTH)
+
+
+def describe_schedule(trigger: Any) -> str:
+    """When a trigger is due."""
+    return trigger.cron or f"every {trigger.interval_seconds:g} s"
 
 
 def present_job(job: Any) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from controlplane.console.presenters.formatting import (
 )
 from liveness import states
 from liveness.conf import conf
-from liveness.selectors import ENDED
 from liveness.states import ServerState, ServerType
 
 
@@ -60,7 +59,7 @@ def list_loads(metrics: dict[str, Any]) -> list[tuple[str, int]]:
 
 def describe_concern(server: Any) -> SafeString | None:
     """What is wrong with a server, in a clause for the verdict."""
-    if server.state in ENDED or (server.state in states.ALIVE and not server.late):
+    if not server.needs_attention:
         return None
     name = link_to_server(server)
     if server.state in states.ALIVE:

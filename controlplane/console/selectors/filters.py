@@ -14,9 +14,6 @@ from jobs.states import ExecutionState, JobKind, JobState
 from liveness import states
 from liveness.states import ServerState, ServerType
 
-LOST_STATES = [ServerState.DISCONNECTED, ServerState.ERROR]
-NEEDS_ATTENTION = Q(state__in=LOST_STATES) | Q(late=True)
-
 EVERY_ENDED = "ended"
 """In place of a state: every one of those that are over."""
 
@@ -81,7 +78,7 @@ class ServerFilter(Filter):
         if "tag" in values:
             rows = rows.filter(tags__contains=[values["tag"]])
         if "attention" in values:
-            rows = rows.filter(NEEDS_ATTENTION)
+            rows = rows.filter(needs_attention=True)
         if "q" in values:
             word = values["q"]
             rows = rows.filter(Q(name__icontains=word) | Q(hostname__icontains=word) | id_condition(word))

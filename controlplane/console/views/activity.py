@@ -17,6 +17,7 @@ from controlplane.console.selectors.listing import build_list_page, format_at_le
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import HtmxRequest, render_page, require_reader, viewable
 from jobs import selectors
+from jobs.states import QUARANTINED
 from liveness.selectors import database_time
 
 ENTRIES_A_PAGE, JOBS_A_PAGE = 50, 50
@@ -58,6 +59,7 @@ def show_quarantine(request: HtmxRequest) -> HttpResponse:
         "trail": [HOME],
         "filter": chosen,
         "filters": "quarantine",
+        "codes": " or ".join(QUARANTINED),
         "matching": format_at_least(matching.count(), floor),
         "jobs": [present_job(job) for job in listing.rows],
         "before": before,

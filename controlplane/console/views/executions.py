@@ -12,7 +12,7 @@ from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.steps import build_graph, build_steps_chart
 from controlplane.console.presenters.formatting import format_moment, seconds_until, time_since, time_until
-from controlplane.console.presenters.jobs import describe_action
+from controlplane.console.presenters.jobs import describe_action, describe_schedule
 from controlplane.console.selectors.filters import ExecutionFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.views.jobs import count_left_out, format_json
@@ -127,7 +127,7 @@ def show_triggers(request: HtmxRequest) -> HttpResponse:
 def present_trigger(trigger: Any) -> dict[str, Any]:
     return {
         "it": trigger,
-        "schedule": trigger.cron or f"every {trigger.interval_seconds:g} s",
+        "schedule": describe_schedule(trigger),
         "due": trigger.next_slot_at and describe_due_time(trigger.next_slot_at, trigger.now),
         "slots": [(slot, time_since(slot.slot, trigger.now)) for slot in trigger.last_slots],
     }

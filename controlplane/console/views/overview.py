@@ -19,6 +19,7 @@ from controlplane.console.views.page import HtmxRequest, render_page, require_re
 from jobs import selectors
 from jobs.states import Flag, JobState
 from liveness import selectors as liveness
+from liveness import states
 from liveness.conf import conf
 from liveness.states import ServerState, ServerType
 
@@ -70,7 +71,7 @@ def of_servers(figures: dict[str, Any]) -> dict[str, Any]:
         "attention_left_out": max(0, needing - len(worried)),
         "servers": [present_listed_server(server) for server in running if server.pk not in worries],
         "present": present,
-        "left_out": present - sum(server.state not in liveness.ENDED for server in running),
+        "left_out": present - sum(server.state not in states.ENDED for server in running),
         "has_workers": any(row["type"] == ServerType.WORKER for row in [*by_type, *map(vars, servers)]),
     }
 

@@ -16,13 +16,13 @@ from controlplane.console.actions.servers import NoteForm, request_actor
 from controlplane.console.presenters.formatting import counting_time
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import ACTING, HtmxRequest, render_page, require_permission, require_reader
+from controlplane.core.durations import LONGEST_WAIT
 from jobs.conf import conf
 from jobs.services import sweep
 from jobs.states import AttemptState
 from liveness import selectors as liveness
 
 PERMISSION = "jobs.recover_workerjob"
-LONGEST_SILENCE = 366 * 86400
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ MANUAL_RECOVERIES = {
 
 
 class Thresholds(forms.Form):
-    claimed = forms.FloatField(min_value=0, max_value=LONGEST_SILENCE, label="claimed, silent for (s)")
-    running = forms.FloatField(min_value=0, max_value=LONGEST_SILENCE, label="running, silent for (s)")
+    claimed = forms.FloatField(min_value=0, max_value=LONGEST_WAIT, label="claimed, silent for (s)")
+    running = forms.FloatField(min_value=0, max_value=LONGEST_WAIT, label="running, silent for (s)")
 
     @classmethod
     def from_request(cls, request: HttpRequest) -> "Thresholds":

@@ -23,7 +23,6 @@ from jobs import selectors
 from jobs.states import AttemptState
 from liveness import selectors as liveness
 from liveness import states
-from liveness.selectors import ENDED
 
 SERVERS_A_PAGE, ENDED_SHOWN = 20, 10
 LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
@@ -144,7 +143,7 @@ def present_attempts(server: Any, attempts: list[Any]) -> list[dict[str, Any]]:
 
 def present_drain(server: Any) -> dict[str, Any] | None:
     """How far a drain has come."""
-    if server.drain_deadline is None or server.state in ENDED:
+    if server.drain_deadline is None or server.state in states.ENDED:
         return None
     seconds = (server.drain_deadline - server.now).total_seconds()
     begun = max(server.drain_held or 0, server.held)

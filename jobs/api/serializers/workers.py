@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from controlplane.agent.limits import LINE_LIMIT, MESSAGE_LIMIT, REPORT_LINES_LIMIT, SIZE_LIMIT
 from controlplane.core.rest import (
     AnyField,
     FreeTextField,
@@ -16,12 +17,11 @@ from controlplane.core.rest import (
 )
 from jobs.models import LogLine
 from jobs.services.heartbeats import LISTED_LIMIT, HeldAttempts
-from jobs.services.reports import SIZE_LIMIT, Event, Report
+from jobs.services.reports import Event, Report
 from liveness.services.heartbeats import ServerHeartbeat
 from liveness.states import ServerState
 
 METRICS_LIMIT, METRICS_SIZE_LIMIT = 100, 8 * 1024
-LINES_LIMIT, LINE_LIMIT = 1000, 8192
 LISTED_HELP = f"With the others at most {LISTED_LIMIT}, or twice the max_concurrent of the server where that is more."
 SIZE_LIMIT_TEXT = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
 
@@ -48,7 +48,7 @@ class HeartbeatRequest(StrictSerializer):
         "on elsewhere then. Left out: what it was told of before, and does not list, has been stopped.",
     )
     schedulable = YesNoField(required=False, help_text="False: the server cordons itself.")
-    reason = FreeTextField(required=False, allow_blank=True, max_length=1000)
+    reason = FreeTextField(required=False, allow_blank=True, max_length=MESSAGE_LIMIT)
 
     def validate_metrics(self, metrics: dict[str, Any]) -> dict[str, Any]:
         if len(metrics) > METRICS_LIMIT:
@@ -150,14 +150,14 @@ class ReportItem(StrictSerializer):
     event = serializers.ChoiceField(list(Event))
     output = AnyField(required=False, help_text=f"{SIZE_LIMIT_TEXT} `output_too_large`.")
     error = ReportedError(required=False, help_text=f"{SIZE_LIMIT_TEXT} `error_too_large`.")
-    reason = FreeTextField(required=False, max_length=1000)
+    reason = FreeTextField(required=False, max_length=MESSAGE_LIMIT)
     progress = NumberField(required=False, min_value=0, max_value=1)
-    message = FreeTextField(required=False, allow_blank=True, max_length=1000)
+    message = FreeTextField(required=False, allow_blank=True, max_length=MESSAGE_LIMIT)
     stream = serializers.ChoiceField(LogLine.Stream.values, required=False)
     lines = serializers.ListField(
         child=FreeTextField(max_length=LINE_LIMIT, allow_blank=True),
         min_length=1,
-        max_length=LINES_LIMIT,
+        max_length=REPORT_LINES_LIMIT,
         required=False,
     )
     sequence = WholeField(

@@ -17,7 +17,7 @@ import pytest
 
 from controlplane.agent.callable_child import run_callable
 from controlplane.agent.fence import read_uptime
-from controlplane.agent.outcomes import SIZE_LIMIT
+from controlplane.agent.limits import SIZE_LIMIT
 from controlplane.agent.supervisor import ChildCommand, ChildExit, Supervisor
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, alive, eventually

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from controlplane.agent import logs
-from controlplane.agent.logs import BUFFER, CROWD, DELAY, LINE_LIMIT, LINES_KEPT, OVERHEAD, AttemptLog, LineSplitter
+from controlplane.agent.limits import LINE_LIMIT, LINES_KEPT
+from controlplane.agent.logs import BUFFER, CROWD, DELAY, OVERHEAD, AttemptLog, LineSplitter
 from tests.support.standin import Refuse, eventually
 
 

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from controlplane.agent import progress, progress_file
-from controlplane.agent.progress_file import MESSAGE_LIMIT, REPORT_PAUSE, TAIL_BYTES, ProgressFile
+from controlplane.agent.limits import MESSAGE_LIMIT
+from controlplane.agent.progress_file import REPORT_PAUSE, TAIL_BYTES, ProgressFile
 from tests.support.standin import eventually
 from tests.unit.agent.test_logs import Now
 

@@ -13,7 +13,8 @@ import pytest
 
 from controlplane.agent import environment, folder
 from controlplane.agent.callable_child import run_callable
-from controlplane.agent.outcomes import DEPTH_LIMIT, SIZE_LIMIT, TooDeep, parse, report_of
+from controlplane.agent.limits import SIZE_LIMIT
+from controlplane.agent.outcomes import DEPTH_LIMIT, TooDeep, parse, report_of
 from controlplane.agent.supervisor import RESULT_KEPT
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, eventually
