@@ -484,3 +484,10 @@ def test_every_state_has_its_colour_and_its_shape():
     for state in {*ServerState, *JobState, *AttemptState}:
         assert re.search(rf"\.s-{state}\b", css), state
         assert f'id="i-{state}"' in icons, state
+
+
+def test_no_colour_is_written_down_twice():
+    root = Path(__file__).resolve().parents[2]
+    css = (root / "controlplane/console/static/controlplane/instance.css").read_text()
+    colours = Counter(re.findall(r"light-dark\([^)]*\)", css))
+    assert colours and set(colours.values()) == {1}
