@@ -14,6 +14,7 @@ from tests.support.clock import CLOCK, Clock
 from tests.support.emptying import empty_database
 from tests.support.executions import Crew, Run
 from tests.support.http import Caller, Worker
+from tests.support.operators import Operator
 
 
 def install_clock(**_: object) -> None:
@@ -44,6 +45,11 @@ def clock(db):
 def api(db):
     """Calls the API with a fresh token of a role: `api("client").post("/jobs", {...})`."""
     return lambda role: Caller(tokens.create_token(f"a {role}", role))
+
+
+@pytest.fixture
+def operator(api):
+    return Operator(api("operator"))
 
 
 @pytest.fixture

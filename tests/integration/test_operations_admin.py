@@ -1,0 +1,188 @@
+"""What an operator does to servers and to the whole control plane, from the admin."""
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.test import Client
+
+from controlplane.console.actions.servers import SERVER_ACTIONS
+from liveness.models import Server, ServerEvent
+from tests.support.operators import ACTIONS, BEFORE, actions, engage
+from tests.support.people import viewing
+
+PERMISSIONS = {
+    **{"cordon": "cordon_server", "uncordon": "cordon_server", "drain": "drain_server", "undrain": "drain_server"},
+    "disconnect": "disconnect_server",
+}
+SERVERS = "/admin/liveness/server/"
+INSTANCE = "/admin/liveness/instance/"
+
+
+@pytest.fixture
+def staff(db):
+    """Signs in staff with permissions: `staff("cordon_server")`; CSRF is enforced."""
+
+    def sign_in(*codenames):
+        user = User.objects.create_user("ann", is_staff=True)
+        user.user_permissions.set(viewing(*codenames))
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(user)
+        return client
+
+    return sign_in
+
+
+def token_in(page):
+    return re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)[1]
+
+
+def offered(client):
+    return set(re.findall(r'<option value="(\w+)"', client.get(SERVERS).content.decode())) & set(ACTIONS)
+
+
+def choose(client, name, *servers):
+    """The page to which the admin's action leads: its address, what it shows, and what its form would send."""
+    csrf = token_in(client.get(SERVERS).content.decode())
+    chosen = {"action": name, "_selected_action": [server.id for server in servers], "csrfmiddlewaretoken": csrf}
+    answer = client.post(SERVERS, {**chosen, "index": "0"}, follow=True)
+    ((address, _),) = answer.redirect_chain
+    page = answer.content.decode().partition('<form class="confirm"')[2]
+    form = {"csrfmiddlewaretoken": token_in(page), "seen": re.findall(r'name="seen" value="([^"]*)"', page)}
+    return address, answer.content.decode(), form
+
+
+def said(answer):
+    return re.findall(r'<li class="(success|warning|error)">([^<]+)</li>', answer.content.decode())
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_the_admin_shows_what_would_happen_and_does_it_when_confirmed(staff, operator, worker, name):
+    one, other = worker(name="one"), worker(name="other")
+    for step in BEFORE.get(name, []):
+        operator(step, one)
+        operator(step, other)
+    before = ServerEvent.objects.count()
+    client = staff(PERMISSIONS[name])
+    address, page, form = choose(client, name, one, other)
+    assert ">one<" in page and ">other<" in page and "What would happen" in page
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", page)
+    assert (ServerEvent.objects.count(), LogEntry.objects.count()) == (before, 0)
+
+    answer = client.post(address, {**form, "note": "a new disk"}, follow=True)
+    assert [level for level, _ in said(answer)] == ["success"]
+    events = ServerEvent.objects.order_by("-id")[:2]
+    assert ServerEvent.objects.count() == before + 2
+    assert {(event.actor, event.reason) for event in events} == {("operator:ann", "a new disk")}
+    assert {entry.object_id for entry in LogEntry.objects.all()} == {one.id, other.id}
+    assert {entry.change_message for entry in LogEntry.objects.all()} == {f"{SERVER_ACTIONS[name].label}: a new disk"}
+
+
+@pytest.mark.parametrize("note", ["", "x" * 1001])
+def test_the_admin_does_nothing_without_a_note(staff, worker, note):
+    one = worker()
+    client = staff("cordon_server")
+    address, _, form = choose(client, "cordon", one)
+    assert "errorlist" in client.post(address, {**form, "note": note}).content.decode()
+    assert not actions() and not LogEntry.objects.exists()
+
+
+def test_the_admin_wants_the_csrf_token(staff, worker):
+    one = worker()
+    client = staff("cordon_server", "change_maintenance")
+    address, _, form = choose(client, "cordon", one)
+    del form["csrfmiddlewaretoken"]
+    assert client.post(address, {**form, "note": "x"}).status_code == 403
+    assert client.post(f"{INSTANCE}enter/", {"note": "x"}).status_code == 403
+    assert not actions()
+
+
+@pytest.mark.parametrize("held", [*sorted(set(PERMISSIONS.values())), None])
+def test_the_admin_offers_and_does_only_what_one_may(staff, worker, held):
+    one = worker()
+    client = staff(*[held] if held else [])
+    mine = {name for name, codename in PERMISSIONS.items() if codename == held}
+    assert offered(client) == mine
+    csrf = {"csrfmiddlewaretoken": client.cookies["csrftoken"].value}
+    for name in set(ACTIONS) - mine:
+        address = f"/admin/instance/servers/{name}/?pick={one.id}"
+        assert client.get(address).status_code == 403
+        assert client.post(address, {"seen": f"{one.id} RUNNING", "note": "x", **csrf}).status_code == 403
+    assert not actions() and not ServerEvent.objects.filter(to_state="DISCONNECTED").exists()
+
+
+def test_the_admin_acts_on_each_server_for_itself_and_says_what_was_refused(staff, operator, worker):
+    one, other, third = worker(name="one"), worker(name="other"), worker(name="third")
+    operator("cordon", one)
+    client = staff("cordon_server")
+    address, page, form = choose(client, "cordon", one, other, third)
+    assert "This server is cordoned already" in page
+    third.beat(state="TERMINATING")
+    answer = client.post(address, {**form, "note": "x"}, follow=True)
+    assert sorted(said(answer)) == [
+        ("success", "Cordon: done to 1 server."),
+        ("warning", "Not done: one: This server is cordoned already, by operator:a operator."),
+        ("warning", "Not done: third: It was RUNNING when you looked and is TERMINATING now: look again."),
+    ]
+    assert LogEntry.objects.get().object_id == other.id
+    assert actions(server_id=other.id) == ["cordon"]
+
+
+def test_the_admin_drains_with_a_deadline(staff, worker):
+    one = worker()
+    client = staff("drain_server")
+    address, page, form = choose(client, "drain", one)
+    assert 'name="deadline"' in page
+    refused = client.post(address, {**form, "note": "x", "deadline": "soon"})
+    assert "is not a duration" in refused.content.decode()
+    client.post(address, {**form, "note": "x", "deadline": "5m"})
+    assert Server.objects.get().drain_deadline is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "permission", "action"),
+    [
+        ("enter", "change_maintenance", "maintenance_enter"),
+        ("exit", "change_maintenance", "maintenance_exit"),
+        ("release", "release_brake", "brake_released"),
+    ],
+)
+def test_the_admin_has_a_page_for_maintenance_and_the_brake(staff, operator, name, permission, action):
+    engage()
+    if name == "exit":
+        operator("maintenance_enter")
+    client = staff(permission)
+    assert f'href="{INSTANCE}{name}/"' in client.get(INSTANCE).content.decode()
+    page = client.get(f"{INSTANCE}{name}/").content.decode()
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", page)
+    form = {"csrfmiddlewaretoken": token_in(page)}
+    assert "errorlist" in client.post(f"{INSTANCE}{name}/", {**form, "note": ""}).content.decode()
+    assert not actions(actor="operator:ann")
+    answer = client.post(f"{INSTANCE}{name}/", {**form, "note": "new switches"}, follow=True)
+    assert [level for level, _ in said(answer)] == ["success"]
+    assert actions(actor="operator:ann", reason="new switches") == [action]
+    assert LogEntry.objects.get().change_message.endswith(": new switches")
+    again = client.post(f"{INSTANCE}{name}/", {**form, "note": "again"}, follow=True)
+    assert [level for level, _ in said(again)] == ["error"]
+    assert LogEntry.objects.count() == 1
+
+
+@pytest.mark.parametrize(("held", "pages"), [("change_maintenance", {"", "enter/", "exit/"}), (None, set())])
+def test_maintenance_and_brake_are_for_those_who_may(staff, held, pages):
+    client = staff(*[held] if held else [])
+    for page in ("", "enter/", "exit/", "release/"):
+        assert client.get(f"{INSTANCE}{page}").status_code == (200 if page in pages else 403), page
+    assert (f'href="{INSTANCE}"' in client.get("/admin/").content.decode()) == bool(held)
+
+
+def test_the_instance_pages_tell_of_every_action(admin_client, operator, worker):
+    one = worker()
+    for name in ("cordon", "uncordon", "drain", "undrain", "maintenance_enter", "maintenance_exit"):
+        operator(name, one, note=f"why {name}")
+    engage()
+    operator("brake_release", reason="why brake_release")
+    seen = admin_client.get("/admin/instance/").content.decode()
+    for name in ("cordon", "uncordon", "drain", "undrain", "maintenance_enter", "maintenance_exit", "brake_release"):
+        assert f"why {name}" in seen
+    assert admin_client.get(f"/admin/instance/servers/{one.id}/").status_code == 200
