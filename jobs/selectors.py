@@ -222,9 +222,12 @@ def attempts_of_server(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
 
 
 def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
-    """Jobs with what decides what may be done to them: whether each `is_step`, `is_cancelling`, `is_quarantined`."""
+    """Jobs with what decides what may be done to them: whether each `is_step`, `is_execution` (now), `is_cancelling`,
+    `is_quarantined`."""
     return jobs.annotate(
         is_step=boolean_expression(Q(execution__isnull=False)),
+        # What runs and is held by no worker: `job_held_while_live`.
+        is_execution=boolean_expression(Q(state=JobState.RUNNING, attempt_id__isnull=True)),
         is_cancelling=boolean_expression(Q(cancel_requested_at__isnull=False)),
         is_quarantined=Coalesce(boolean_expression(IN_QUARANTINE), Value(False)),
     )

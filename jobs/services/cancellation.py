@@ -5,16 +5,16 @@ In two transactions: first the execution is CANCELLING, and nothing of it is giv
 CANCELLED. A crash between the two is finished by the sweep.
 """
 
+from contextlib import suppress
 from uuid import UUID
 
 import orjson
 import structlog
 
 from controlplane.core.transactions import isolate_row, retried_atomic
-from jobs import states
-from jobs.errors import ExecutionEnded, ExecutionUnknown
+from jobs.errors import CancelRequested, ExecutionUnknown
 from jobs.models import Execution
-from jobs.services import propagation
+from jobs.services import guards, propagation
 from jobs.sql import sql
 
 log = structlog.get_logger()
@@ -32,10 +32,8 @@ def cancel_execution(execution: UUID, by: str, owner: UUID | None = None) -> Non
         raise ExecutionUnknown
     if not stop_executions([execution], "CANCELLED", f"cancelled by {by.partition(':')[2]}"):
         existing.refresh_from_db(fields=["state"])
-        if existing.state in states.EXECUTION_TERMINAL:
-            raise ExecutionEnded(
-                f"This execution is {existing.state}: nothing changes it any more.", state=existing.state
-            )
+        with suppress(CancelRequested):
+            guards.ensure_may_cancel_execution(existing)
     halt_tree(existing.root_id)
     log.info("Execution cancelled", execution=str(execution), actor=by)
 

@@ -11,11 +11,10 @@ import structlog
 from django.utils import timezone
 
 from controlplane.core.transactions import retried_atomic
-from jobs import states
 from jobs.conf import conf
-from jobs.errors import ExecutionRunning, ExecutionUnknown, KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
+from jobs.errors import ExecutionUnknown, KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
 from jobs.models import Execution
-from jobs.services import drafts
+from jobs.services import drafts, guards
 from jobs.sql import sql
 from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
@@ -89,8 +88,7 @@ def rerun_execution(execution: UUID, owner: UUID | None = None, key: str | None 
     before = reached.select_for_update(no_key=True).first()
     if before is None:
         raise ExecutionUnknown
-    if before.state not in states.EXECUTION_TERMINAL:
-        raise ExecutionRunning(f"This execution is {before.state}; one that has ended can be run again.")
+    guards.ensure_may_rerun_execution(before)
     # Those of triggers have no owner in whose name a key would be unique.
     again = Execution.objects.filter(owner=before.owner_id, key=key, rerun_of=before) if key is not None else None
     if again is not None and (known := again.first()):

@@ -6,30 +6,19 @@ whose jobs alone are reached (None: all are), and raises JobUnknown or the 409 t
 is changed then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
 import orjson
 import structlog
 
-from controlplane.core.problems import Problem
 from controlplane.core.transactions import retried_atomic
-from jobs import states
 from jobs.conf import conf
-from jobs.errors import (
-    CancelRequested,
-    ExecutionEnded,
-    JobBlocked,
-    JobEnded,
-    JobUnknown,
-    JobWaiting,
-    KeyTaken,
-    StepHasChild,
-    TryAgain,
-)
+from jobs.errors import CancelRequested, JobUnknown, KeyTaken, StepHasChild, TryAgain
 from jobs.models import Attempt, WorkerJob
-from jobs.services import cancellation, executions, propagation
+from jobs.services import cancellation, executions, guards, propagation
 from jobs.sql import sql
 from jobs.states import JobKind, JobState
 
@@ -43,12 +32,12 @@ def cancel_job(job: UUID, by: str, owner: UUID | None = None) -> None:
     Asking again changes nothing.
     """
     before, done = apply_statements(["cancel_job"], job, owner)
-    if before.state in states.TERMINAL:
-        raise explain_refusal(before)
+    with suppress(CancelRequested):
+        guards.ensure_may_cancel_job(before)
     if before.state == JobState.BLOCKED:
         if not cancellation.cancel_blocked_step(job, before.execution):
             return cancel_job(job, by, owner)  # it has just been freed
-    elif before.child is not None:
+    elif before.is_execution:
         return cancellation.cancel_execution(before.child, by)
     if done[0]:
         log.info("Cancel requested" if before.is_held else "Job cancelled", job=str(job), actor=by)
@@ -79,15 +68,10 @@ def resubmit_job(job: UUID, by: str, owner: UUID | None = None, key: str | None 
         return job, False
     if key is not None and Attempt.objects.filter(job=job, ended_by=by, error__key=key).exists():
         return job, False
-    if before.state in (JobState.PENDING, JobState.BLOCKED):
-        raise JobWaiting(state=before.state)
-    if before.state in states.TERMINAL and before.execution is not None:
-        raise ExecutionEnded(
-            f"This step is {before.state} and its execution has moved on: run the execution again.", state=before.state
-        )
-    if key is not None and before.state in states.TERMINAL - {JobState.COMPLETED}:
-        return find_resubmitted_copy(key, job), False
-    raise explain_refusal(before)
+    with naming_child(before):
+        guards.ensure_may_resubmit_job(before)
+    assert key is not None  # noqa: S101 - nothing else keeps from being done what the guard lets through
+    return find_resubmitted_copy(key, job), False
 
 
 def find_resubmitted_copy(key: str, job: UUID) -> UUID:
@@ -115,10 +99,8 @@ def fail_job(job: UUID, by: str, reason: str = "", owner: UUID | None = None) ->
         reason=why,
         key=None,
     )
-    if before.state == JobState.BLOCKED:
-        raise JobBlocked(state=before.state)
-    if before.state in states.TERMINAL or before.child is not None:
-        raise explain_refusal(before)
+    with naming_child(before):
+        guards.ensure_may_fail_job(before)
     log.info("Job failed by hand", job=str(job), actor=by, reason=reason)
 
 
@@ -157,13 +139,13 @@ def is_open_job(job: Any) -> bool:
     return job.state == JobState.PENDING or job.is_held
 
 
-def explain_refusal(job: Any) -> Problem:
-    """Why nothing applies to a job that does not wait."""
-    if job.child is not None and job.state not in states.TERMINAL:
-        return StepHasChild(f"It is the execution {job.child}: act on that.", child=str(job.child))
-    if job.is_cancelling and job.state in states.LIVE:
-        return CancelRequested(state=job.state)
-    return JobEnded(f"This job is {job.state}: nothing changes it any more.", state=job.state)
+@contextmanager
+def naming_child(job: Any) -> Iterator[None]:
+    """A refusal because a job is an execution says which."""
+    try:
+        yield
+    except StepHasChild:
+        raise StepHasChild(f"It is the execution {job.child}: act on that.", child=str(job.child)) from None
 
 
 def actor_name(by: str) -> str:

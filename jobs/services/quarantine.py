@@ -9,10 +9,5 @@ from jobs.models import WorkerJob
 
 def dismiss_job(job: UUID) -> None:
     """Somebody has looked: it leaves the quarantine. Raises NotQuarantined."""
-    if not leave_quarantine(job):
+    if not WorkerJob.objects.quarantined().filter(pk=job).update(dismissed_at=ClockTimestamp()):
         raise NotQuarantined
-
-
-def leave_quarantine(job: UUID) -> bool:
-    """Whether it was in quarantine, which it is not any more."""
-    return WorkerJob.objects.quarantined().filter(pk=job).update(dismissed_at=ClockTimestamp()) == 1

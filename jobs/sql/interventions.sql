@@ -24,9 +24,11 @@ select r.id
 -- A job stands still while the statement after this one acts on it: that begins anew, so it also sees an attempt that
 -- has just been claimed. The state is what the caller is told when nothing applies.
 -- takes: job uuid, owner uuid
--- returns: job uuid, state text, is_cancelling bool, execution uuid, kind text, is_held bool, child uuid
-select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution, j.kind,
-       j.attempt_id is not null as is_held,
+-- returns: job uuid, state text, is_cancelling bool, execution uuid, is_step bool, kind text, is_held bool,
+--   is_execution bool, child uuid
+select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution,
+       j.execution_id is not null as is_step, j.kind, j.attempt_id is not null as is_held,
+       j.state = 'RUNNING' and j.attempt_id is null as is_execution,
        (select c.id from jobs_execution c where c.parent_step_id = j.id) as child
   from jobs_workerjob j
  where j.id = %(job)s and {{visible_to_caller(j)}}
@@ -70,7 +72,8 @@ with waiting as (
 -- statement: resubmit_ended_job
 -- A job that ended without success, as a new one of the same owner: what was asked for, with a key of its own or none.
 -- It is not to expire by a moment that has passed. Nothing when the key is known: the caller finds the job that has it.
--- It waits for what of the first still runs somewhere, as the first itself would.
+-- It waits for what of the first still runs somewhere, as the first itself would. An operator who does so has looked at
+-- the first: it leaves the quarantine.
 -- takes: key text, job uuid, owner uuid, actor text
 -- returns: id uuid, is_execution bool
 with new_job as (
@@ -91,5 +94,12 @@ inherited_taken_attempts as (
     insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)
     select t.attempt_id, new_job.id, t.server_id, t.had_begun, t.told_observed
       from new_job join jobs_takenattempt t on t.job_id = %(job)s
+),
+dismissed_job as (
+    update jobs_workerjob j
+       set dismissed_at = clock_timestamp()
+      from new_job
+     where j.id = %(job)s and %(actor)s like 'operator:%%'
+       and j.state = 'FAILED' and j.error ->> 'code' in {{QUARANTINED}} and j.dismissed_at is null
 )
 select id, is_execution from new_job
