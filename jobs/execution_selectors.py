@@ -25,6 +25,8 @@ from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot
 from jobs.selectors import MUCH, content, put_in_place
 from jobs.states import JobState
 from liveness.models import Server
+from liveness.selectors import operator_events
+from liveness.states import Subject
 
 COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')
                from (select state, count(*) as steps from jobs_workerjob
@@ -114,8 +116,9 @@ def executions_page(some: QuerySet[Execution], before: UUID | None, limit: int) 
 
 
 def execution_summary(id: UUID) -> Execution:
-    """An execution as `visible_executions()` has it, without its steps. Raises ExecutionUnknown."""
-    row = visible_executions().filter(pk=id).first()
+    """An execution as `visible_executions()` has it, without its steps, and with what operators did to it,
+    `operator_events`. Raises ExecutionUnknown."""
+    row = visible_executions().annotate(operator_events=operator_events(Subject.EXECUTION)).filter(pk=id).first()
     if row is None:
         raise ExecutionUnknown
     return row

@@ -38,7 +38,7 @@ from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
 from liveness.models import Server
-from liveness.states import ServerState
+from liveness.states import ServerState, Subject
 
 CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
 
@@ -334,12 +334,13 @@ LATE_REPORTS = """(
 
 def job_details(job: UUID, lines: int) -> Any | None:
     """A job with its attempts as the page of one tells of it: with the last lines it wrote, `log`, the reports that
-    were refused, `late`, and `now`; None when there is none."""
+    were refused, `late`, what operators did to it, `operator_events`, and `now`; None when there is none."""
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
     details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
         now=ClockTimestamp(),
         late=Func(F("pk"), template=LATE_REPORTS, output_field=JSONField()),
         child_execution=CHILD_EXECUTION,
+        operator_events=liveness.operator_events(Subject.JOB),
     )
     return jobs_with_log(details, lines).filter(pk=job).first()
 

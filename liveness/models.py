@@ -17,7 +17,7 @@ from controlplane.core.model_fields import (
     check_one_of,
 )
 from liveness import states
-from liveness.states import RestartStrategy, ServerState, ServerType
+from liveness.states import Mover, RestartStrategy, ServerState, ServerType, Subject
 
 REACTIVATION = "OLD.reactivate_on_heartbeat AND (OLD.state, NEW.state) IN ({})".format(
     ", ".join(f"('{from_}', '{to}')" for from_, to in states.reactivation_transitions())
@@ -172,9 +172,10 @@ class Server(models.Model):
                 condition=pgtrigger.Condition("OLD.state IS DISTINCT FROM NEW.state"),
                 func="""
                     INSERT INTO liveness_serverevent
-                        (at, server_id, server_name, from_state, to_state, actor, reason)
-                    VALUES (NEW.state_changed_at, NEW.id, NEW.name, OLD.state, NEW.state,
-                            NEW.state_actor, NEW.state_reason);
+                        (at, subject_type, subject_id, subject_name, server_id, server_name,
+                         from_state, to_state, actor, reason)
+                    VALUES (NEW.state_changed_at, 'server', NEW.id, NEW.name, NEW.id, NEW.name,
+                            OLD.state, NEW.state, NEW.state_actor, NEW.state_reason);
                     INSERT INTO liveness_tally (name, labels, number)
                     VALUES ('transitions', ARRAY[OLD.state, NEW.state, split_part(NEW.state_actor, ':', 1)], 1);
                     RETURN NULL;
@@ -190,20 +191,29 @@ class ServerEvent(models.Model):
     """One transition of one server, written by a trigger, so that no transition can go without; or one action."""
 
     at = models.DateTimeField(db_default=ClockTimestamp())
-    server_id = models.UUIDField(null=True, help_text="No foreign key: events outlive servers. Null: of the instance.")
+    subject_type = models.TextField(help_text="What it is about.")
+    subject_id = models.TextField(db_default="", help_text="Its key, which it may outlive; empty where there is one.")
+    subject_name = models.TextField(db_default="", help_text="What it was called then, if it has a name.")
+    server_id = models.UUIDField(null=True, help_text="No foreign key: events outlive servers. Null: of no server.")
     server_name = models.TextField(db_default="")
     from_state = models.TextField(db_default="")
     to_state = models.TextField(db_default="", help_text="The same as from_state where an action changed no state.")
     action = models.TextField(db_default="", help_text="What an operator did, or the brake; empty for a transition.")
     actor = models.TextField(help_text="server, liveness or operator:NAME")
-    reason = models.TextField()
+    reason = models.TextField(help_text="Of what an operator did, his note.")
 
     class Meta:
         ordering = ["id"]
+        constraints = [check_one_of("subject_type", Subject, "serverevent_subject")]
         indexes = [
             models.Index(fields=["server_id", "id"], name="serverevent_of_server"),
             models.Index(fields=["at"], name="serverevent_by_time"),
-            # Events outlive servers, and those of jobs are of none: in the activity they are found by name.
+            models.Index(
+                fields=["subject_type", "subject_id", "id"],
+                name="serverevent_of_subject",
+                condition=~Q(subject_type=Subject.SERVER),
+            ),
+            # Events outlive servers: in the activity they are found by name.
             models.Index(fields=["server_name"], name="serverevent_by_name"),
         ]
         triggers = [
@@ -221,7 +231,12 @@ class ServerEvent(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.server_name}: {self.from_state} → {self.to_state}"
+        return f"{self.subject_type} {self.subject_name}: {self.action or self.to_state}"
+
+    @property
+    def note(self) -> str:
+        """Why an operator did it; of what nobody did by hand there is none."""
+        return self.reason if self.actor.startswith(f"{Mover.OPERATOR}:") else ""
 
 
 class Heartbeat(models.Model):

@@ -14,6 +14,7 @@ from django.db.models import (
     F,
     FloatField,
     Func,
+    JSONField,
     Min,
     OuterRef,
     Prefetch,
@@ -31,7 +32,7 @@ from liveness import states
 from liveness.conf import conf
 from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally
 from liveness.sql import BUCKETS, sql
-from liveness.states import ServerState
+from liveness.states import ServerState, Subject
 
 # In a subquery, so that a clock is read once for all rows.
 SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
@@ -51,8 +52,21 @@ def servers_with_silence() -> QuerySet[Server]:
 
 
 def events_of_server(server: UUID) -> QuerySet[ServerEvent]:
-    """The transitions of a server, oldest first."""
+    """The transitions of a server and what was done to it, oldest first."""
     return ServerEvent.objects.filter(server_id=server)
+
+
+OPERATOR_EVENTS = """(
+    select coalesce(jsonb_agg(jsonb_build_object(
+               'action', e.action, 'actor', e.actor, 'note', e.reason,
+               'at', to_char(e.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by e.id desc), '[]')
+      from (select * from liveness_serverevent
+             where subject_type = '%(subject)s' and subject_id = %(expressions)s::text order by id desc limit 20) e)"""
+
+
+def operator_events(subject: Subject) -> Func:
+    """Of rows that are such subjects, but for servers: what operators did last to each, latest first."""
+    return Func(F("pk"), template=OPERATOR_EVENTS, subject=subject.value, output_field=JSONField())
 
 
 def clock_ages() -> tuple[float | None, float]:

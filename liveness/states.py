@@ -44,6 +44,19 @@ class RestartStrategy(StrEnum):
     NEVER = "NEVER"
 
 
+class Subject(StrEnum):
+    """What an event is about."""
+
+    SERVER = "server"
+    JOB = "job"
+    EXECUTION = "execution"
+    TRIGGER = "trigger"
+    ATTEMPTS = "attempts"  # all that are stale, whosever they are
+    TOKEN = "token"  # noqa: S105 - no secret
+    BRAKE = "brake"  # of one type of server
+    INSTANCE = "instance"
+
+
 S, C, O = Mover.SERVER, Mover.LIVENESS, Mover.OPERATOR  # noqa: E741
 _ = ServerState
 

@@ -112,11 +112,16 @@ class TextField(FreeTextField):
         self.validators.append(clean)
 
 
+NOTE_LENGTH = 1000
+
+
 class NoteField(TextField):
     """Why somebody does it by hand; kept with who and when."""
 
     def __init__(self, **options: Any) -> None:
-        defaults = {"default": "", "allow_blank": True, "max_length": 1000, "help_text": "Why; kept with who and when."}
+        defaults: dict[str, Any] = {"max_length": NOTE_LENGTH, "help_text": "Why; kept with who and when."}
+        if "required" not in options:
+            defaults |= {"default": "", "allow_blank": True}
         super().__init__(**{**defaults, **options})
 
 

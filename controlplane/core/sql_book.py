@@ -18,8 +18,9 @@ about the row `gone`, and `{{NAME}}` for a list of states or of numbers. A state
 `-- due: select …`: what stands above it, with this in place of what stands below, lists the ids that the statement is
 about to touch.
 
-Rows to update or delete are looked up each by its key, `where j.id = any(array[ended.id])`. A plain `=` leaves PostgreSQL
-the choice to read the whole table once for each row of `ended`, and where its statistics know of no rows it does.
+Rows to update or delete are looked up each by its key, `where j.id = any(array[ended.id])`. A plain `=` leaves
+PostgreSQL the choice to read the whole table once for each row of `ended`, and where its statistics know of no rows it
+does.
 """
 
 import re

@@ -61,9 +61,7 @@ class Cancel(Intervention):
     @extend_schema(request=NoteRequest, responses=ExecutionAnswer)
     def post(self, request: Request, execution: UUID) -> Response:
         """Cancel what waits now, and ask the workers of what is live to; with all children."""
-        why = self.validated_body(request, NoteRequest)["note"]
-        cancellation.cancel_execution(execution, self.by, self.owner)
-        self.note("cancel_execution", f"execution {execution}", why)
+        cancellation.cancel_execution(execution, self.by, self.owner, **self.validated_body(request, NoteRequest))
         return Response(ExecutionAnswer(selectors.execution_with_steps(execution)).data)
 
 
@@ -73,10 +71,8 @@ class Rerun(Intervention):
     @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
     def post(self, request: Request, execution: UUID) -> Response:
         """The same once more from its beginning, as a new execution."""
-        why = self.validated_body(request, NoteRequest)["note"]
-        begun, is_new = executions.rerun_execution(execution, self.owner, idempotency_key(request))
-        if is_new:
-            self.note("rerun_execution", f"execution {execution}", why)
+        body = self.validated_body(request, NoteRequest)
+        begun, is_new = executions.rerun_execution(execution, self.by, self.owner, idempotency_key(request), **body)
         return Response(ExecutionAnswer(selectors.execution_with_steps(begun)).data, status=201 if is_new else 200)
 
 

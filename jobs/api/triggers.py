@@ -14,10 +14,10 @@ from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
 from jobs.api.views import KEY, idempotency_key
 from jobs.errors import TriggerUnknown
-from jobs.services import operator_actions, triggers
+from jobs.services import triggers
 from liveness.api.access import RoleCall
 from liveness.models import Role
-from liveness.services.operations import format_actor
+from liveness.services.operator_events import format_actor
 
 
 class TriggerCall(RoleCall):
@@ -34,8 +34,9 @@ class TriggerCall(RoleCall):
             raise TriggerUnknown
         return row
 
-    def note(self, action: str, name: str, why: str) -> None:
-        operator_actions.record_operator_action(action, f"trigger {name}", format_actor(self.token.name), why)
+    @property
+    def actor(self) -> str:
+        return format_actor(self.token.name)
 
 
 class Triggers(TriggerCall):
@@ -53,9 +54,8 @@ class Triggers(TriggerCall):
         """Create a trigger; its first slot is the next one of its schedule."""
         body = TriggerRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        why = body.validated_data.pop("note", "")
-        created = triggers.create_trigger(body.validated_data)
-        self.note("create_trigger", created.name, why)
+        note = body.validated_data.pop("note", "")
+        created = triggers.create_trigger(body.validated_data, self.actor, note)
         return Response(TriggerAnswer(self.load_trigger(created.pk)).data, status=201)
 
 
@@ -72,9 +72,8 @@ class Trigger(TriggerCall):
         """Change some fields of a trigger; its next slot is counted from now."""
         body = TriggerRequest(self.load_trigger(trigger), data=request.data, partial=True)
         body.is_valid(raise_exception=True)
-        why = body.validated_data.pop("note", "")
-        changed = triggers.change_trigger(trigger, body.validated_data)
-        self.note("change_trigger", changed.name, why)
+        note = body.validated_data.pop("note", "")
+        triggers.change_trigger(trigger, body.validated_data, self.actor, note)
         return Response(TriggerAnswer(self.load_trigger(trigger)).data)
 
     @extend_schema(parameters=[NoteRequest], responses={204: None})
@@ -82,9 +81,7 @@ class Trigger(TriggerCall):
         """Delete a trigger; the executions that it started stay."""
         query: Any = NoteRequest(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        existing = self.load_trigger(trigger)
-        triggers.delete_trigger(trigger)
-        self.note("delete_trigger", existing.name, query.validated_data["note"])
+        triggers.delete_trigger(trigger, self.actor, query.validated_data["note"])
         return Response(status=204)
 
 
@@ -96,8 +93,7 @@ class Evaluate(TriggerCall):
         """Have a trigger evaluated now, whatever its schedule says."""
         body: Any = NoteRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        existing = self.load_trigger(trigger)
-        slot, is_new = triggers.evaluate_trigger(trigger, format_actor(self.token.name), idempotency_key(request))
-        if is_new:
-            self.note("evaluate_trigger", existing.name, body.validated_data["note"])
+        slot, is_new = triggers.evaluate_trigger(
+            trigger, self.actor, idempotency_key(request), note=body.validated_data["note"]
+        )
         return Response(SlotAnswer(slot).data, status=201 if is_new else 200)

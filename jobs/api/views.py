@@ -32,7 +32,7 @@ from jobs.api.serializers.workers import (
     ReportsRequest,
     describe_heartbeat_answer,
 )
-from jobs.services import claiming, heartbeats, interventions, operator_actions, reporting, submission
+from jobs.services import claiming, heartbeats, interventions, reporting, submission
 from jobs.services.reports import Result
 from liveness.api.access import RoleCall, ServerCall, request_credential
 from liveness.models import Role
@@ -190,9 +190,6 @@ class Intervention(JobCall):
     def by(self) -> str:
         return f"{self.token.role}:{self.token.name}"
 
-    def note(self, action: str, of: str, why: str) -> None:
-        operator_actions.record_operator_action(action, of, self.by, why)
-
     def job_response(self, job: UUID, status: int = 200) -> Response:
         [row] = selectors.jobs_with_flags(selectors.jobs_with_attempts().filter(pk=job))
         return Response(JobAnswer(row).data, status=status)
@@ -204,9 +201,7 @@ class Cancel(Intervention):
     @extend_schema(request=NoteRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
         """Cancel a waiting job now; ask the worker of a live one to."""
-        why = self.validated_body(request, NoteRequest)["note"]
-        interventions.cancel_job(job, self.by, self.owner)
-        self.note("cancel_job", f"job {job}", why)
+        interventions.cancel_job(job, self.by, self.owner, **self.validated_body(request, NoteRequest))
         return self.job_response(job)
 
 
@@ -219,9 +214,8 @@ class Resubmit(Intervention):
 
         The new one has the key of an Idempotency-Key header: the same call again answers the same job (200).
         """
-        why = self.validated_body(request, NoteRequest)["note"]
-        now, is_new = interventions.resubmit_job(job, self.by, self.owner, idempotency_key(request))
-        self.note("resubmit_job", f"job {job}", why)
+        body = self.validated_body(request, NoteRequest)
+        now, is_new = interventions.resubmit_job(job, self.by, self.owner, idempotency_key(request), **body)
         return self.job_response(now, status=201 if is_new else 200)
 
 
@@ -231,8 +225,5 @@ class Fail(Intervention):
     @extend_schema(request=FailRequest, responses=JobAnswer)
     def post(self, request: Request, job: UUID) -> Response:
         """Fail a job that waits or is live, for good."""
-        body = self.validated_body(request, FailRequest)
-        reason = body.get("reason") or body["note"]
-        interventions.fail_job(job, self.by, reason, self.owner)
-        self.note("fail_job", f"job {job}", body["note"] or reason)
+        interventions.fail_job(job, self.by, self.owner, **self.validated_body(request, FailRequest))
         return self.job_response(job)

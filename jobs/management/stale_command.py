@@ -10,7 +10,7 @@ from rich.progress import Progress
 from controlplane.core.durations import parse_duration
 from jobs.conf import conf
 from jobs.services import sweep
-from liveness.management.operator_command import OperatorCommand, one_line
+from liveness.management.operator_command import OperatorCommand
 
 
 class StaleCommand(OperatorCommand):
@@ -22,8 +22,8 @@ class StaleCommand(OperatorCommand):
     """The threshold of the sweep, which holds here too unless another is said."""
 
     def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--older-than", metavar="5m", help=f'default: JOBS["{self.setting.upper()}"]')
-        parser.add_argument("--note", type=one_line, default="", help="why; kept with who and when")
         parser.add_argument("--dry-run", action="store_true", help="only count")
 
     def handle(self, *, older_than: str | None, dry_run: bool, note: str, **options: Any) -> None:

@@ -16,26 +16,40 @@ from jobs.errors import CancelRequested, ExecutionUnknown
 from jobs.models import Execution
 from jobs.services import guards, propagation
 from jobs.sql import sql
+from liveness.services.operator_events import Subject, record_operator_event
+from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
 
 BATCH = 1000
 
 
-def cancel_execution(execution: UUID, by: str, owner: UUID | None = None) -> None:
-    """An execution is CANCELLING until the last of its steps has ended. Asking again changes nothing.
+def cancel_execution(
+    execution: UUID, by: str, owner: UUID | None = None, *, note: str = "", subject: Subject | None = None
+) -> None:
+    """An execution is CANCELLING until the last of its steps has ended. Asking again changes nothing. The `subject` is
+    the job that was cancelled, where the execution is one's.
 
     Raises ExecutionUnknown, also when it is not the owner's (None: everybody's), and ExecutionEnded.
     """
     existing = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner})).first()
     if existing is None:
         raise ExecutionUnknown
-    if not stop_executions([execution], "CANCELLED", f"cancelled by {by.partition(':')[2]}"):
+    subject = subject or Subject(SubjectType.EXECUTION, execution, existing.name)
+    if not stop_by_hand(execution, by, note, subject):
         existing.refresh_from_db(fields=["state"])
         with suppress(CancelRequested):
             guards.ensure_may_cancel_execution(existing)
     halt_tree(existing.root_id)
-    log.info("Execution cancelled", execution=str(execution), actor=by)
+    log.info("Execution cancelled", execution=str(execution), actor=by, reason=note)
+
+
+@retried_atomic
+def stop_by_hand(execution: UUID, by: str, note: str, subject: Subject) -> list[UUID]:
+    stopped = stop_executions([execution], "CANCELLED", f"cancelled by {by.partition(':')[2]}")
+    if stopped:
+        record_operator_event(f"cancel_{subject.type}", by, note, subject)
+    return stopped
 
 
 def cancel_overdue_executions() -> dict[str, int]:
@@ -85,9 +99,9 @@ def halt_batch_of_tree(root: UUID) -> int:
 
 
 @retried_atomic
-def cancel_blocked_step(step: UUID, execution: UUID) -> bool:
+def cancel_blocked_step(step: UUID, execution: UUID, *, action: str, by: str, note: str) -> bool:
     """A step that waits for others is CANCELLED; whether it still did."""
     sql.fetch_rows("lock_roots", executions=[execution])
-    was_blocked = bool(sql.fetch_rows("cancel_blocked_step", job=step))
+    was_blocked = bool(sql.fetch_rows("cancel_blocked_step", job=step, action=action, actor=by, note=note))
     propagation.advance_executions([execution])
     return was_blocked

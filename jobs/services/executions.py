@@ -18,6 +18,8 @@ from jobs.services import drafts, guards
 from jobs.sql import sql
 from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
+from liveness.services.operator_events import Subject, record_operator_event
+from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
 
@@ -78,7 +80,9 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID,
 
 
 @retried_atomic
-def rerun_execution(execution: UUID, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
+def rerun_execution(
+    execution: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
+) -> tuple[UUID, bool]:
     """An execution that has ended once more from its beginning, as a new one: its id, and whether it is new.
 
     With a key the same call again finds the same execution. Raises ExecutionUnknown, also when it is not the owner's
@@ -97,6 +101,8 @@ def rerun_execution(execution: UUID, owner: UUID | None = None, key: str | None 
         drop_past_deadlines(before.definition), before.owner_id, before.inputs, key=key, rerun_of=before.pk
     )
     if begun := begin_executions([plan], conf().waiting_limit if owner else None):
+        record_operator_event("rerun_execution", by, note, Subject(SubjectType.EXECUTION, before.pk, before.name))
+        log.info("Execution begun again", execution=str(execution), new=str(begun[0]), actor=by, reason=note)
         return begun[0], True
     holder = Execution.objects.filter(owner=before.owner_id, key=key).first()
     if holder is None:

@@ -1,9 +1,9 @@
 """What a client does to a job of its own, and an operator to every one: cancel it, move it, fail it.
 
 Each locks the job and acts on it as it is then, in one round trip unless it is a step or a trigger's, so that of an
-intervention and a report the first written wins. Each takes `by` as `client:NAME` or `operator:NAME` and the owner
-whose jobs alone are reached (None: all are), and raises JobUnknown or the 409 that says why it does not apply; nothing
-is changed then.
+intervention and a report the first written wins. Each takes `by` as `client:NAME` or `operator:NAME`, a note, and the
+owner whose jobs alone are reached (None: all are), and raises JobUnknown or the 409 that says why it does not apply;
+nothing is changed then. What an operator does has its event in the same transaction.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,30 +21,35 @@ from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, executions, guards, propagation
 from jobs.sql import sql
 from jobs.states import JobKind, JobState
+from liveness.services.operator_events import Subject, log_operator_action
+from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
 
 
-def cancel_job(job: UUID, by: str, owner: UUID | None = None) -> None:
+def cancel_job(job: UUID, by: str, owner: UUID | None = None, *, note: str = "") -> None:
     """A waiting job is CANCELLED now; a live one when its worker confirms, unless it completes first; what is an
     execution when that is.
 
     Asking again changes nothing.
     """
-    before, done = apply_statements(["cancel_job"], job, owner)
+    acted = {"action": "cancel_job", "by": by, "note": note}
+    before, done = apply_statements(["cancel_job"], job, owner, **acted)
     with suppress(CancelRequested):
         guards.ensure_may_cancel_job(before)
     if before.state == JobState.BLOCKED:
-        if not cancellation.cancel_blocked_step(job, before.execution):
-            return cancel_job(job, by, owner)  # it has just been freed
+        if not cancellation.cancel_blocked_step(job, before.execution, **acted):
+            return cancel_job(job, by, owner, note=note)  # it has just been freed
     elif before.is_execution:
-        return cancellation.cancel_execution(before.child, by)
+        cancellation.cancel_execution(before.child, by, note=note, subject=Subject(SubjectType.JOB, job))
     if done[0]:
-        log.info("Cancel requested" if before.is_held else "Job cancelled", job=str(job), actor=by)
+        log.info("Cancel requested" if before.is_held else "Job cancelled", job=str(job), actor=by, reason=note)
     return None
 
 
-def resubmit_job(job: UUID, by: str, owner: UUID | None = None, key: str | None = None) -> tuple[UUID, bool]:
+def resubmit_job(
+    job: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
+) -> tuple[UUID, bool]:
     """A live job is taken from its worker and waits again, counted as no loss; one that ended without success is
     submitted anew, with `key`, so that the same call again finds the same job. A step that has ended stays as it is,
     for its execution has moved on: that can be run again.
@@ -56,15 +61,21 @@ def resubmit_job(job: UUID, by: str, owner: UUID | None = None, key: str | None 
     error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
     before, (moved, copied) = apply_statements(
         ["move_job", "resubmit_ended_job"], job, owner,
-        event="MOVED", error=error and orjson.dumps(error).decode(), actor=by, reason=why, key=key,
+        action="resubmit_job", by=by, note=note,
+        event="MOVED", error=error and orjson.dumps(error).decode(), reason=why, key=key,
     )  # fmt: skip
     if copied:
         if copied[0].is_execution:
             retried_atomic(executions.begin_children)([copied[0].id])
-        log.info("Job submitted again", job=str(job), actor=by, new=str(copied[0].id))
+        log.info("Job submitted again", job=str(job), actor=by, new=str(copied[0].id), note=note)
         return copied[0].id, True
     if moved:
-        log.info(f"Attempt {moved[0].attempt_state}: {moved[0].reason}", job=str(job), attempt=str(moved[0].attempt))
+        log.info(
+            f"Attempt {moved[0].attempt_state}: {moved[0].reason}",
+            job=str(job),
+            attempt=str(moved[0].attempt),
+            note=note,
+        )
         return job, False
     if key is not None and Attempt.objects.filter(job=job, ended_by=by, error__key=key).exists():
         return job, False
@@ -85,27 +96,30 @@ def find_resubmitted_copy(key: str, job: UUID) -> UUID:
     return holder.pk
 
 
-def fail_job(job: UUID, by: str, reason: str = "", owner: UUID | None = None) -> None:
-    """A job that waits or is live is FAILED with FAILED_BY_OPERATOR, and never retried."""
+def fail_job(job: UUID, by: str, owner: UUID | None = None, *, reason: str = "", note: str = "") -> None:
+    """A job that waits or is live is FAILED with FAILED_BY_OPERATOR, and never retried. The reason is of its error; it
+    is the note, and the note it, where only the other is given."""
     why = f"failed by {actor_name(by)}"
-    error = {"code": "FAILED_BY_OPERATOR", "message": reason or why, "by": by}
+    error = {"code": "FAILED_BY_OPERATOR", "message": reason or note or why, "by": by}
     before, _ = apply_statements(
         ["fail_job"],
         job,
         owner,
+        action="fail_job",
+        by=by,
+        note=note or reason,
         event="ENDED",
         error=orjson.dumps(error).decode(),
-        actor=by,
         reason=why,
         key=None,
     )
     with naming_child(before):
         guards.ensure_may_fail_job(before)
-    log.info("Job failed by hand", job=str(job), actor=by, reason=reason)
+    log.info("Job failed by hand", job=str(job), actor=by, reason=reason or note)
 
 
 def apply_statements(
-    statements: list[str], job: UUID, owner: UUID | None, **parameters: Any
+    statements: list[str], job: UUID, owner: UUID | None, *, action: str, by: str, note: str, **parameters: Any
 ) -> tuple[Any, list[list[Any]]]:
     """The job as it was found, and the rows of each statement on it. Raises JobUnknown."""
 
@@ -113,7 +127,7 @@ def apply_statements(
         roots = ["lock_root_of_job"] * with_consequences
         jobs, *done = sql.fetch_result_sets(
             *roots, "lock_job", *statements, job=job, owner=owner, with_consequences=with_consequences,
-            max_resubmissions=conf().max_resubmissions, **parameters,
+            action=action, actor=by, note=note, max_resubmissions=conf().max_resubmissions, **parameters,
         )[len(roots):]  # fmt: skip
         if not jobs:
             raise JobUnknown
@@ -121,7 +135,9 @@ def apply_statements(
 
     before, done = apply_once(with_consequences=False)
     if is_open_job(before) and (before.execution is not None or before.kind == JobKind.TRIGGER):
-        return apply_with_consequences(apply_once)
+        before, done = apply_with_consequences(apply_once)
+    if any(done):
+        log_operator_action(action, by, note, Subject(SubjectType.JOB, job))
     return before, done
 
 

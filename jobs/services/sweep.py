@@ -16,7 +16,8 @@ from controlplane.core.transactions import is_database_down
 from jobs.conf import conf, unmatched_parameters
 from jobs.services import cancellation, execution_repair, recovery
 from jobs.sql import sql
-from liveness.services.operations import note_event
+from liveness.services.operator_events import Subject, record_operator_event
+from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
 
@@ -82,7 +83,8 @@ def fail_stale_running(
 def end_stale_by_hand(kind: str, older_than: float, actor: str, note: str, progress: Callable[[int], None]) -> int:
     """End the stale attempts of one kind, with an event that says who wanted it, and why."""
     action = {"claimed": "requeue_stale_claimed", "running": "fail_stale_running"}[kind]
-    note_event(action, actor, f"{note} (silent for more than {older_than:g} s)".lstrip())
+    stale = Subject(SubjectType.ATTEMPTS, name=f"{kind} attempts silent for more than {older_than:g} s")
+    record_operator_event(action, actor, note, stale)
     thresholds = {**NO_THRESHOLDS, f"{kind}_stale_after": older_than}
     return sum(end_by_thresholds(thresholds, actor, by_hand=True, progress=progress).values())
 

@@ -30,6 +30,8 @@ from jobs.services import executions, submission
 from jobs.services.executions import ExecutionPlan
 from jobs.sql import sql
 from jobs.states import JobKind, JobState, Missed, SlotOutcome
+from liveness.services.operator_events import Subject, record_operator_event
+from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
 
@@ -115,13 +117,13 @@ def earliest_listed_slot(trigger: Trigger, now: datetime) -> datetime:
     return max(trigger.next_slot_at, now - timedelta(seconds=trigger.interval_seconds * (LISTED_SLOTS + 1)))
 
 
-def create_trigger(fields: dict[str, Any]) -> Trigger:
+def create_trigger(fields: dict[str, Any], by: str, note: str) -> Trigger:
     """A trigger. Raises TriggerNameTaken."""
-    return store_trigger(Trigger(**fields))
+    return store_trigger(Trigger(**fields), by, note)
 
 
 @retried_atomic
-def change_trigger(trigger: UUID, fields: dict[str, Any]) -> Trigger:
+def change_trigger(trigger: UUID, fields: dict[str, Any], by: str, note: str) -> Trigger:
     """Change what is said of a trigger.
 
     Raises TriggerUnknown, TriggerNameTaken and TriggerChanged.
@@ -133,11 +135,11 @@ def change_trigger(trigger: UUID, fields: dict[str, Any]) -> Trigger:
         setattr(existing, field, value)
     if (existing.cron is None) == (existing.interval_seconds is None):
         raise TriggerChanged  # by another call, after what was said was looked at
-    return store_trigger(existing)
+    return store_trigger(existing, by, note)
 
 
 @retried_atomic
-def store_trigger(trigger: Trigger) -> Trigger:
+def store_trigger(trigger: Trigger, by: str, note: str) -> Trigger:
     """Store a trigger, new or changed; slots that have come are evaluated, or missed, as it was before."""
     now = sql.fetch_rows("read_clock")[0].now
     before = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger.pk, next_slot_at__lte=now).first()
@@ -152,6 +154,7 @@ def store_trigger(trigger: Trigger) -> Trigger:
     trigger.created_at = now if trigger._state.adding else trigger.created_at
     trigger.next_slot_at = next(schedule_slots(trigger, now), None) if trigger.enabled else None
     others = Trigger.objects.filter(name=trigger.name).exclude(pk=trigger.pk)
+    action = "change_trigger" if Trigger.objects.filter(pk=trigger.pk).exists() else "create_trigger"
     try:
         with transaction.atomic():
             trigger.save()
@@ -159,18 +162,26 @@ def store_trigger(trigger: Trigger) -> Trigger:
         if not others.exists():
             raise
         raise TriggerNameTaken(f"Another trigger is named {trigger.name!r}.") from None
-    return Trigger.objects.get(name=trigger.name)
+    stored = Trigger.objects.get(name=trigger.name)
+    record_operator_event(action, by, note, trigger_subject(stored))
+    return stored
 
 
-@retry_deadlocks
-def delete_trigger(trigger: UUID) -> None:
+@retried_atomic
+def delete_trigger(trigger: UUID, by: str, note: str) -> None:
     """A trigger goes with its slots; what it started stays. Raises TriggerUnknown."""
-    if not Trigger.objects.filter(pk=trigger).delete()[0]:
+    existing = Trigger.objects.filter(pk=trigger).first()
+    if existing is None or not Trigger.objects.filter(pk=trigger).delete()[0]:
         raise TriggerUnknown
+    record_operator_event("delete_trigger", by, note, trigger_subject(existing))
+
+
+def trigger_subject(trigger: Trigger) -> Subject:
+    return Subject(SubjectType.TRIGGER, trigger.pk, trigger.name)
 
 
 @retry_deadlocks
-def evaluate_trigger(trigger: UUID, by: str, key: str | None = None) -> tuple[TriggerSlot, bool]:
+def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: str = "") -> tuple[TriggerSlot, bool]:
     """Have a trigger evaluated now, whatever its schedule says: the slot, and whether it is new.
 
     With a key the same call again finds the same slot. Raises TriggerUnknown and EvaluationInFlight.
@@ -184,7 +195,9 @@ def evaluate_trigger(trigger: UUID, by: str, key: str | None = None) -> tuple[Tr
         if is_in_flight(existing):
             raise EvaluationInFlight
         now = sql.fetch_rows("read_clock")[0].now
-        return begin_evaluation(existing, now, now, by=by, key=key), True
+        slot = begin_evaluation(existing, now, now, by=by, key=key)
+        record_operator_event("evaluate_trigger", by, note, trigger_subject(existing))
+        return slot, True
 
 
 def is_in_flight(trigger: Trigger) -> bool:

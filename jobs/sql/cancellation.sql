@@ -78,9 +78,13 @@ returning j.execution_id as execution
 
 -- statement: cancel_blocked_step
 -- A step that waits for others is CANCELLED. The root of its execution is held.
--- takes: job uuid
+-- takes: job uuid, action text, actor text, note text
 -- returns: id uuid
-update jobs_workerjob j
-   set state = 'CANCELLED', finished_at = clock_timestamp()
- where j.id = %(job)s and j.state = 'BLOCKED'
-returning j.id
+with acted_on as (
+    update jobs_workerjob j
+       set state = 'CANCELLED', finished_at = clock_timestamp()
+     where j.id = %(job)s and j.state = 'BLOCKED'
+ returning j.id
+),
+{{new_operator_event}}
+select id from acted_on

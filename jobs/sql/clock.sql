@@ -28,8 +28,8 @@ moved_jobs as (
  returning j.id
 ),
 new_events as (
-    insert into liveness_serverevent (server_name, action, actor, reason)
-    select 'database', 'clock_set_back', 'liveness', format('by %%s s', round(by::numeric)) from set_back
+    insert into liveness_serverevent (subject_type, subject_name, action, actor, reason)
+    select 'instance', 'database', 'clock_set_back', 'liveness', format('by %%s s', round(by::numeric)) from set_back
 )
 select by, (select count(*) from moved_jobs) as jobs from set_back
 

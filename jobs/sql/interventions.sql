@@ -10,6 +10,13 @@ held as materialized (
        and not {{already_moved_by_this_call(j)}}
 )
 
+-- step: new_operator_event(acted_on) -> new_operator_event
+-- What an operator did to the jobs `acted_on`, with who it was and why. What a client does to its own has no event.
+new_operator_event as (
+    insert into liveness_serverevent (action, actor, reason, subject_type, subject_id)
+    select %(action)s, %(actor)s, %(note)s, 'job', acted_on.id::text from acted_on where %(actor)s like 'operator:%%'
+)
+
 -- statement: lock_root_of_job
 -- Hold the tree of executions that a job is a step in.
 -- takes: job uuid, owner uuid
@@ -36,37 +43,46 @@ select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling,
 
 -- statement: cancel_job
 -- Cancel a job, once.
--- takes: job uuid, owner uuid, with_consequences bool
+-- takes: job uuid, owner uuid, with_consequences bool, action text, actor text, note text
 -- returns: id uuid
-update jobs_workerjob j
-   set {{cancellation_of(j)}}
- where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and (j.state = 'PENDING' or j.attempt_id is not null)
-   and j.cancel_requested_at is null
-returning j.id
+with acted_on as (
+    update jobs_workerjob j
+       set {{cancellation_of(j)}}
+     where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}}
+       and (j.state = 'PENDING' or j.attempt_id is not null) and j.cancel_requested_at is null
+ returning j.id
+),
+{{new_operator_event}}
+select id from acted_on
 
 -- statement: move_job
 -- A live job is taken from its worker and waits again.
 -- takes: event text, error jsonb, reason text, actor text, job uuid, owner uuid, with_consequences bool, key text,
---   max_resubmissions int
+--   max_resubmissions int, action text, note text
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
 --   kind text
 with {{attempt_to_interrupt}},
-{{end_attempts}}
+{{end_attempts}},
+acted_on as (select job_id as id from verdicts),
+{{new_operator_event}}
 {{list_verdicts}}
 
 -- statement: fail_job
 -- A job that waits or is live ends FAILED, and that is final.
 -- takes: error jsonb, job uuid, owner uuid, with_consequences bool, event text, reason text, actor text, key text,
---   max_resubmissions int
+--   max_resubmissions int, action text, note text
 -- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
 --   kind text
 with waiting as (
     update jobs_workerjob j
        set state = 'FAILED', error = %(error)s::jsonb, finished_at = clock_timestamp()
      where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and j.state = 'PENDING'
+ returning j.id
 ),
 {{attempt_to_interrupt}},
-{{end_attempts}}
+{{end_attempts}},
+acted_on as (select id from waiting union all select job_id from verdicts),
+{{new_operator_event}}
 {{list_verdicts}}
 
 -- statement: resubmit_ended_job
@@ -74,7 +90,7 @@ with waiting as (
 -- It is not to expire by a moment that has passed. Nothing when the key is known: the caller finds the job that has it.
 -- It waits for what of the first still runs somewhere, as the first itself would. An operator who does so has looked at
 -- the first: it leaves the quarantine.
--- takes: key text, job uuid, owner uuid, actor text
+-- takes: key text, job uuid, owner uuid, actor text, action text, note text
 -- returns: id uuid, is_execution bool
 with new_job as (
     insert into jobs_workerjob (
@@ -101,5 +117,7 @@ dismissed_job as (
       from new_job
      where j.id = %(job)s and %(actor)s like 'operator:%%'
        and j.state = 'FAILED' and j.error ->> 'code' in {{QUARANTINED}} and j.dismissed_at is null
-)
+),
+acted_on as (select %(job)s::uuid as id from new_job),
+{{new_operator_event}}
 select id, is_execution from new_job

@@ -54,8 +54,9 @@ stored_servers as (
       from new_servers
 ),
 stored_events as (
-    insert into liveness_serverevent (at, server_id, server_name, from_state, to_state, actor, reason)
-    select changed - (cardinality(path) - place) * interval '20 s', id, name, path[place - 1], path[place],
+    insert into liveness_serverevent (
+        at, subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, actor, reason)
+    select changed - (cardinality(path) - place) * interval '20 s', 'server', id, name, id, name, path[place - 1], path[place],
            case when path[place] in ('DISCONNECTED', 'NOT_RUNNING', 'INACTIVE') then 'liveness' else 'server' end,
            case path[place] when 'DISCONNECTED' then 'silent for longer than its timeout' else '' end
       from new_servers cross join lateral generate_series(2, cardinality(path)) place

@@ -22,8 +22,9 @@ released_attempts as (
     delete from jobs_takenattempt t using attempts_to_release where t.id = any(array[attempts_to_release.id])
 ),
 new_events as (
-    insert into liveness_serverevent (server_id, server_name, from_state, to_state, action, actor, reason)
-    select distinct server_id, name, state, state, 'does_not_stop', 'liveness',
+    insert into liveness_serverevent (
+        subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)
+    select distinct 'server', server_id::text, name, server_id, name, state, state, 'does_not_stop', 'liveness',
            format('told for %%s s that attempt %%s is not its own, it has not said that it stopped it: '
                   'the job goes on elsewhere', %(cancel_timeout)s::float8, attempt_id)
       from attempts_to_release where disobeys

@@ -11,6 +11,7 @@ from rest_framework import serializers
 
 from controlplane.core.rest import (
     IdField,
+    NoteField,
     ObjectField,
     PageFilter,
     PageSizeField,
@@ -23,7 +24,7 @@ from liveness import selectors
 from liveness.conf import conf, timeout_problems, witness_window
 from liveness.models import Instance, Server, ServerEvent
 from liveness.services.registration import Registration
-from liveness.states import RestartStrategy, ServerState, ServerType
+from liveness.states import RestartStrategy, ServerState, ServerType, Subject
 
 CAPABILITIES_SIZE_LIMIT = 16 * 1024
 
@@ -151,12 +152,20 @@ class ServerDetail(serializers.ModelSerializer):
         return describe_config(server)
 
 
+class EventSubject(serializers.Serializer):
+    type = serializers.ChoiceField(list(Subject), source="subject_type")
+    id = serializers.CharField(source="subject_id")
+    name = serializers.CharField(source="subject_name")
+
+
 class Event(serializers.Serializer):
     at = serializers.DateTimeField()
+    subject = EventSubject(source="*", help_text="What it is about.")
     to = serializers.CharField(source="to_state")
     action = serializers.CharField(help_text="What an operator did; empty for a transition.")
-    actor = serializers.CharField()
-    reason = serializers.CharField()
+    actor = serializers.CharField(help_text="Who: server, liveness or operator:NAME.")
+    reason = serializers.CharField(help_text="Why; of what an operator did, his note.")
+    note = serializers.CharField(help_text="Why an operator did it; empty where none did.")
 
     def get_fields(self) -> dict[str, serializers.Field]:
         # "from" is a word of Python.
@@ -215,7 +224,7 @@ class ServerFilter(PageFilter):
 class ActionRequest(StrictSerializer):
     """Why an operator does it; kept with who and when."""
 
-    note = TextField(max_length=1000)
+    note = NoteField(required=True)
 
 
 class DrainRequest(ActionRequest):
@@ -225,8 +234,8 @@ class DrainRequest(ActionRequest):
 class ReleaseRequest(StrictSerializer):
     """Why an operator does it, in either word."""
 
-    reason = TextField(required=False, max_length=1000)
-    note = TextField(required=False, max_length=1000)
+    reason = NoteField(required=False)
+    note = NoteField(required=False)
 
     def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
         if not fields:

@@ -23,6 +23,7 @@ from liveness.api.serializers import (
 )
 from liveness.models import Instance, Role
 from liveness.services import operations
+from liveness.services.operator_events import format_actor
 
 
 class ServerView(RoleCall):
@@ -64,7 +65,7 @@ class OperatorCall(RoleCall):
 
     @property
     def actor(self) -> str:
-        return operations.format_actor(self.token.name)
+        return format_actor(self.token.name)
 
 
 class ServerAction(OperatorCall):

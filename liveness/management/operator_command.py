@@ -13,19 +13,27 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from controlplane.agent.clean_text import NOT_CLEAN, is_clean
 from controlplane.core.durations import parse_duration
 from controlplane.core.problems import Problem
+from controlplane.core.rest import NOTE_LENGTH
 from liveness.models import Server
-from liveness.services import operations
+from liveness.services.operator_events import format_actor
 
 
 class OperatorCommand(BaseCommand):
-    """A command that acts as `operator:` and the user of the operating system."""
+    """A command that acts as `operator:` and the user of the operating system, with a note."""
+
+    note_options = ["--note"]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            *self.note_options, dest="note", type=note_argument, default="", help="why; kept with who and when"
+        )
 
     @property
     def actor(self) -> str:
         try:
-            return operations.format_actor(getpass.getuser())
+            return format_actor(getpass.getuser())
         except (KeyError, OSError):  # a container's user without a name
-            return operations.format_actor(str(os.getuid()))
+            return format_actor(str(os.getuid()))
 
     @contextmanager
     def refusals_as_errors(self) -> Iterator[None]:
@@ -42,8 +50,8 @@ class ServerCommand(OperatorCommand):
     done = ""
 
     def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("server", help="its id, or its name if no other server alive has it")
-        parser.add_argument("--note", type=one_line, default="", help="why; kept with who and when")
 
     def handle(self, *, server: str, note: str, **options: Any) -> None:
         target = self.find_server(server)
@@ -70,8 +78,15 @@ class ServerCommand(OperatorCommand):
         return servers[0]
 
 
+def note_argument(text: str) -> str:
+    """For argparse: why somebody does it."""
+    if len(text) > NOTE_LENGTH:
+        raise ArgumentTypeError(f"a note has {NOTE_LENGTH} characters at most")
+    return one_line(text)
+
+
 def one_line(text: str) -> str:
-    """For argparse: a name or a note."""
+    """For argparse: a name."""
     if not is_clean(text):
         raise ArgumentTypeError(NOT_CLEAN)
     return text

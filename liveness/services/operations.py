@@ -4,11 +4,9 @@ None of it counts as dead, but for `disconnect_server`. Each raises NoSuchServer
 apply now; nothing is changed then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from uuid import UUID
-
-import structlog
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow
 from controlplane.core.transactions import retried_atomic
@@ -25,19 +23,12 @@ from liveness.errors import (
     ServerDraining,
     ServerNotAlive,
 )
-from liveness.models import Brake, Instance, Server, ServerEvent
+from liveness.models import Brake, Instance, Server
 from liveness.services import transitions
+from liveness.services.operator_events import INSTANCE, OPERATOR, Subject, record_operator_event
 from liveness.states import Mover, ServerState
 
-log = structlog.get_logger()
-
-OPERATOR = "operator:"
 NO_DRAIN = {"drain_deadline": None, "drain_until_observed": None, "drain_held": None}
-
-
-def format_actor(name: str) -> str:
-    """An operator as events name him: `operator:NAME`."""
-    return f"{OPERATOR}{name}"
 
 
 @retried_atomic
@@ -94,33 +85,46 @@ def disconnect_server(server: UUID, by: str, note: str) -> None:
 def enter_maintenance(by: str, note: str) -> None:
     """Nobody gets new work; running work finishes, submissions queue."""
     instance = Instance.objects.select_for_update().get()
-    if instance.maintenance_since is not None:
-        raise AlreadyInMaintenance(f"The control plane is in maintenance since {instance.maintenance_since:%F %T} UTC.")
+    ensure_may_enter_maintenance(instance)
     Instance.objects.update(maintenance_since=ClockTimestamp(), maintenance_by=by, maintenance_note=note)
-    note_event("maintenance_enter", by, note)
+    record_operator_event("maintenance_enter", by, note, INSTANCE)
 
 
 @retried_atomic
 def exit_maintenance(by: str, note: str) -> None:
     """Work is given out again."""
     instance = Instance.objects.select_for_update().get()
-    if instance.maintenance_since is None:
-        raise NotInMaintenance
+    ensure_may_exit_maintenance(instance)
     Instance.objects.update(maintenance_since=None, maintenance_by="", maintenance_note="")
-    note_event("maintenance_exit", by, note)
+    record_operator_event("maintenance_exit", by, note, INSTANCE)
 
 
 @retried_atomic
-def release_brake(by: str, reason: str, type: str | None = None) -> list[str]:
-    """Let the silent servers that the brake holds be disconnected, of one type or of all; the types released."""
-    engaged = Brake.objects.filter(released_by=None, **{"type": type} if type else {})
-    released = list(engaged.select_for_update().order_by("type").values_list("type", flat=True))
-    if not released:
-        raise BrakeNotEngaged
-    Brake.objects.filter(type__in=released).update(released_by=by, release_reason=reason)
+def release_brake(by: str, note: str, type: str | None = None) -> list[str]:
+    """Let the silent servers that the brake holds be disconnected, of one type or of all; the types released, each with
+    an event of its own."""
+    engaged = Brake.objects.filter(**{"type": type} if type else {}).select_for_update().order_by("type")
+    released = [brake.type for brake in engaged if brake.released_by is None]
+    ensure_may_release_brake(released)
+    Brake.objects.filter(type__in=released).update(released_by=by, release_reason=note)
     for name in released:
-        note_event("brake_released", by, reason, server_name=name)
+        record_operator_event("brake_released", by, note, Subject(states.Subject.BRAKE, name, name))
     return released
+
+
+def ensure_may_enter_maintenance(instance: Instance) -> None:
+    if instance.maintenance_since is not None:
+        raise AlreadyInMaintenance(f"The control plane is in maintenance since {instance.maintenance_since:%F %T} UTC.")
+
+
+def ensure_may_exit_maintenance(instance: Instance) -> None:
+    if instance.maintenance_since is None:
+        raise NotInMaintenance
+
+
+def ensure_may_release_brake(engaged: Collection[object]) -> None:
+    if not engaged:
+        raise BrakeNotEngaged
 
 
 def ensure_may_cordon(server: Server) -> None:
@@ -170,12 +174,7 @@ def lock_server(server: UUID, guard: Callable[[Server], None]) -> Server:
 
 def note_action(server: Server, action: str, by: str, note: str) -> None:
     """The event of an action that changes no state."""
-    note_event(
-        action, by, note,
+    record_operator_event(
+        action, by, note, Subject(states.Subject.SERVER, server.pk, server.name),
         server_id=server.pk, server_name=server.name, from_state=server.state, to_state=server.state,
     )  # fmt: skip
-
-
-def note_event(action: str, by: str, note: str, **of: object) -> None:
-    ServerEvent.objects.create(action=action, actor=by, reason=note, **of)
-    log.info(f"Operator: {action} {of.get('server_name', '')}".rstrip(), actor=by, reason=note)

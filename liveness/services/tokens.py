@@ -6,6 +6,7 @@ checking one needs no query, and the same registration yields the same token.
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -21,6 +22,7 @@ from liveness import states
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import ApiToken, Role, Server
 from liveness.services import transitions
+from liveness.services.operator_events import Subject, record_operator_event
 from liveness.states import Mover, ServerState
 
 API_PREFIX = "cp_"
@@ -46,13 +48,17 @@ class Bounds:
     max_servers: int | None = None
 
 
-def create_token(name: str, role: str, expires_in: float | None = None, bounds: Bounds = Bounds()) -> str:
-    """A new API token; its text is shown this once. `expires_in` is in seconds."""
+@retried_atomic
+def create_token(
+    name: str, role: str, expires_in: float | None = None, bounds: Bounds = Bounds(), by: str = "", note: str = ""
+) -> str:
+    """A new API token; its text is shown this once. `expires_in` is in seconds; `by` is the operator who wants it."""
     text = API_PREFIX + secrets.token_urlsafe(32)
     expires_at = None if expires_in is None else ClockTimestamp() + timedelta(seconds=expires_in)
-    ApiToken.objects.create(
+    created = ApiToken.objects.create(
         name=name, role=Role(role), prefix=text[:11], digest=digest_token(text), expires_at=expires_at, **vars(bounds)
     )
+    record_operator_event("create_token", by, note, token_subject(created))
     return text
 
 
@@ -84,19 +90,33 @@ def find_token(text: str) -> ApiToken:
     return token
 
 
-def revoke_tokens(prefix: str) -> int:
-    """Revoke the API tokens that begin with `prefix`, from the next request on; how many. Their servers live on."""
-    return ApiToken.objects.filter(prefix__startswith=prefix, revoked_at=None).update(revoked_at=ClockTimestamp())
+def revoke_tokens(prefix: str, by: str, note: str = "", *, with_servers: bool = False) -> tuple[int, int]:
+    """Revoke the API tokens that begin with `prefix`, from the next request on; how many. The servers that registered
+    with them, or with those that were revoked before, live on, or are ended; how many are."""
+    revoked = revoke_valid_tokens(prefix, by, note)
+    # Only now: nothing registers with them any more.
+    return len(revoked), end_servers(prefix, by, note, revoked) if with_servers else 0
 
 
 @retried_atomic
-def end_servers(prefix: str, by: str) -> int:
+def revoke_valid_tokens(prefix: str, by: str, note: str) -> list[ApiToken]:
+    valid = ApiToken.objects.filter(prefix__startswith=prefix, revoked_at=None)
+    revoked = list(valid.select_for_update(no_key=True).order_by("pk"))
+    ApiToken.objects.filter(pk__in=[token.pk for token in revoked]).update(revoked_at=ClockTimestamp())
+    for token in revoked:
+        record_operator_event("revoke_token", by, note, token_subject(token))
+    return revoked
+
+
+@retried_atomic
+def end_servers(prefix: str, by: str, note: str, noted: Collection[ApiToken]) -> int:
     """End the tokens of all servers that were registered with the revoked tokens that begin with `prefix`; how many.
 
     Those that are alive are DISCONNECTED, so that what they hold moves as soon as they must have stopped it, and no
-    brake takes their silence for an outage.
+    brake takes their silence for an outage. Of tokens that were revoked before there is an event, of `noted` there is.
     """
-    servers = Server.objects.filter(token__prefix__startswith=prefix, token__revoked_at__isnull=False)
+    registered = Server.objects.filter(token__prefix__startswith=prefix, token__revoked_at__isnull=False)
+    servers = registered.select_related("token")
     ending = servers.exclude(state__in=states.RETIRED).select_for_update(no_key=True, of=("self",)).order_by("pk")
     ended = list(ending)
     Server.objects.filter(pk__in=[server.pk for server in ended]).update(token_version=F("token_version") + 1)
@@ -104,7 +124,13 @@ def end_servers(prefix: str, by: str) -> int:
         if server.state in states.ALIVE:
             reason = "the token that it registered with was revoked"
             transitions.change_state(server, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=reason)
+    for token in {server.token for server in ended} - {*noted}:
+        record_operator_event("end_servers", by, note, token_subject(token))
     return len(ended)
+
+
+def token_subject(token: ApiToken) -> Subject:
+    return Subject(states.Subject.TOKEN, token.pk, f"{token.name} ({token.prefix}…)")
 
 
 def sign_server_token(server: UUID, version: int, registrar: UUID) -> str:

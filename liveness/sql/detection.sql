@@ -110,11 +110,11 @@ engaged_brakes as (
  returning type, silent, alive, xmax = 0 as is_new
 ),
 new_events as (
-    insert into liveness_serverevent (server_name, action, actor, reason)
-    select type, 'brake_engaged', 'liveness', format('%%s of %%s would be disconnected at once', silent, alive)
+    insert into liveness_serverevent (subject_type, subject_id, subject_name, action, actor, reason)
+    select 'brake', type, type, 'brake_engaged', 'liveness', format('%%s of %%s would be disconnected at once', silent, alive)
       from engaged_brakes where is_new
     union all
-    select type, 'brake_ended', 'liveness', 'fewer are silent' from ended_brakes
+    select 'brake', type, type, 'brake_ended', 'liveness', 'fewer are silent' from ended_brakes
 )
 select type, silent, alive, true as is_on, is_new as changed from engaged_brakes
 union all

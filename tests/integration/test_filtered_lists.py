@@ -49,7 +49,8 @@ def ids(found):
 def events(*servers, actor="liveness", **said):
     """One event of each of these names, in this order."""
     for name in servers:
-        ServerEvent.objects.create(server_name=name, action="cordon_server", actor=actor, reason="", **said)
+        subject = {"subject_type": "server", "subject_id": uuid.uuid4(), "subject_name": name}
+        ServerEvent.objects.create(**subject, server_name=name, action="cordon_server", actor=actor, reason="", **said)
 
 
 def happened(found):
@@ -260,7 +261,7 @@ def test_the_pages_of_activity_hold_everything_once(pages, db, looked, monkeypat
 
 def test_the_activity_of_a_server_is_found_though_others_are_busy_and_though_it_has_gone(pages, db, looked):
     looked(2)
-    events("gone", f"job {uuid.uuid4()}", "busy", "busy", "busy")
+    events("gone", "other", "busy", "busy", "busy")
     ((_, said),) = pages("activity", "?server=gone")
     assert happened([(None, said)]) == [["gone"]]
     assert "Searched" not in said

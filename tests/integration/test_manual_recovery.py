@@ -93,7 +93,8 @@ def test_a_command_without_a_threshold_goes_by_the_setting(silent, settings, com
 def test_who_recovers_by_hand_and_why_is_kept(api, silent):
     api("operator").post("/recovery/requeue-stale-claimed", {"older_than_seconds": 90, "note": "the rack burns"})
     call_command("fail_stale_running", "--older-than", "90s", "--note", "it does")
-    told = list(ServerEvent.objects.filter(server_id=None).values_list("action", "actor", "reason"))
-    assert told[0] == ("requeue_stale_claimed", "operator:a operator", "the rack burns (silent for more than 90 s)")
-    assert told[1][0] == "fail_stale_running"
-    assert told[1][2] == "it does (silent for more than 90 s)"
+    events = ServerEvent.objects.filter(subject_type="attempts").order_by("pk")
+    told = [(event.action, event.subject_name, event.actor, event.note) for event in events]
+    which = "attempts silent for more than 90 s"
+    assert told[0] == ("requeue_stale_claimed", f"claimed {which}", "operator:a operator", "the rack burns")
+    assert (*told[1][:2], told[1][3]) == ("fail_stale_running", f"running {which}", "it does")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 def told():
     """What was done by hand: (action, to what, by whom, why)."""
     events = ServerEvent.objects.exclude(action="").order_by("pk")
-    return [(e.action, e.server_name, e.actor, e.reason) for e in events]
+    return [(e.action, f"{e.subject_type} {e.subject_id}", e.actor, e.note) for e in events]
 
 
 WHO = "operator:a operator"
@@ -73,7 +73,7 @@ def test_what_is_done_to_a_trigger_has_an_event(api):
     assert operator.post(f"{at}/evaluate", {"note": "once"}).status_code == 201
     assert operator.call("DELETE", f"{at}?note=gone", b"").status_code == 204
     assert told() == [
-        (f"{verb}_trigger", "trigger hourly", WHO, why)
+        (f"{verb}_trigger", f"trigger {trigger['id']}", WHO, why)
         for verb, why in (("create", "new"), ("change", "too much"), ("evaluate", "once"), ("delete", "gone"))
     ]
 

@@ -118,8 +118,8 @@ def test_a_released_brake_says_who_and_why(operator):
     engage(), engage("INDEXER")
     assert operator("brake_release", reason="they are gone") == {"released": ["INDEXER", "WORKER"]}
     assert set(Brake.objects.values_list("released_by", "release_reason")) == {("operator:a operator", "they are gone")}
-    events = ServerEvent.objects.values_list("action", "server_id", "server_name", "reason")
-    assert list(events) == [("brake_released", None, name, "they are gone") for name in ("INDEXER", "WORKER")]
+    events = ServerEvent.objects.values_list("action", "subject_type", "subject_id", "reason")
+    assert list(events) == [("brake_released", "brake", name, "they are gone") for name in ("INDEXER", "WORKER")]
 
 
 def test_events_say_which_action_it_was(operator, worker, api):
@@ -127,6 +127,9 @@ def test_events_say_which_action_it_was(operator, worker, api):
     operator("cordon", one)
     items = api("viewer").get(f"/servers/{one.id}/events").json()["items"]
     assert [(event["action"], event["to"]) for event in items] == [("", "RUNNING"), ("cordon", "RUNNING")]
+    assert [event["note"] for event in items] == ["", "a test"]
+    assert items[1]["subject"] == {"type": "server", "id": one.id, "name": "worker-1"}
+    assert (items[1]["actor"], items[1]["reason"]) == ("operator:a operator", "a test")
 
 
 # What does not apply now

@@ -85,6 +85,21 @@ def test_a_job_is_ended_with_a_note_an_event_and_an_entry(staff, submit, name, s
     assert "it is wrong" in seen and f'href="{PAGES}jobs/{job["id"]}/"' in seen
 
 
+def test_the_page_of_a_job_says_what_operators_did_to_it_when_and_why(staff, api, worker, submit):
+    job, other = submit(), submit()
+    worker().hold(), api("operator").post(f"/jobs/{job['id']}/resubmit", {"note": "a slow disk"})
+    client = staff("cancel_workerjob")
+    act(client, f"jobs/cancel/?pick={job['id']}", "not <b>needed</b>")
+    seen = words(client.get(f"{PAGES}jobs/{job['id']}/"))
+    events = seen.partition("Operator actions")[2]
+    told = [
+        events.find(word)
+        for word in ("cancel_job", "&lt;b&gt;needed", "resubmit_job", "by operator:a operator", "a slow")
+    ]
+    assert told == sorted(told) and told[0] > 0, events
+    assert "Operator actions" not in words(client.get(f"{PAGES}jobs/{other['id']}/"))
+
+
 def test_a_running_job_is_taken_from_its_worker_and_its_page_offers_only_what_applies(staff, worker, submit):
     job = submit()
     worker().hold()

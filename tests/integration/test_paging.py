@@ -33,7 +33,15 @@ def test_the_events_of_a_server_come_in_pages_and_none_twice_or_never(api, worke
 def test_more_events_than_a_page_may_have_are_all_reached(api, worker):
     one = worker()
     ServerEvent.objects.bulk_create(
-        ServerEvent(server_id=one.id, action="cordon", actor="operator:x", reason=str(number)) for number in range(600)
+        ServerEvent(
+            subject_type="server",
+            subject_id=one.id,
+            server_id=one.id,
+            action="cordon",
+            actor="operator:x",
+            reason=str(number),
+        )
+        for number in range(600)
     )
     found = pages(api("viewer"), f"/servers/{one.id}/events", limit=500)
     assert [len(page) for page in found] == [500, 101]

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.django_db
 PAGES = ["", "servers/{server}/", "jobs/", "jobs/?state=EXPIRED", "jobs/{job}/"]
 CALLS = ["jobs?limit=500", "jobs?state=EXPIRED", "jobs?state=RUNNING&limit=500", "jobs?key=seed-10", "jobs?key=none",
          "jobs?kind=TRIGGER", "jobs/{job}", "servers?limit=500", "servers/{server}"]  # fmt: skip
-FILTERED = ["jobs/?tag=none", "jobs/?tag=gpu&state=COMPLETED", "jobs/?tag=none&state=COMPLETED", "jobs/?kind=TASK",
+FILTERED = ["jobs/{job}/",
+            "jobs/?tag=none", "jobs/?tag=gpu&state=COMPLETED", "jobs/?tag=none&state=COMPLETED", "jobs/?kind=TASK",
             "jobs/?server={server}", "jobs/?server={server}&state=FAILED", "jobs/?server=none", "jobs/?q=none",
             "jobs/?q=none&state=COMPLETED", "jobs/?q={job}", "jobs/?q=seed-10", "jobs/?q=none&server={server}",
             "quarantine/", "quarantine/?tag=none", "quarantine/?q=none", "quarantine/?server={server}",
@@ -34,8 +35,8 @@ LARGE = {"jobs_workerjob", "jobs_attempt", "jobs_latereport", "jobs_execution", 
          "liveness_serverevent"}  # fmt: skip
 JOBS = 30_000
 HAPPENED = """
-    insert into liveness_serverevent (at, server_name, action, actor, reason)
-    select clock_timestamp() - make_interval(secs => %s - n), 'job ' || uuid7(), 'cancel_job', 'operator:' || n %% 9, ''
+    insert into liveness_serverevent (at, subject_type, subject_id, action, actor, reason)
+    select clock_timestamp() - make_interval(secs => %s - n), 'job', uuid7(), 'cancel_job', 'operator:' || n %% 9, ''
       from generate_series(1, %s) n
 """
 EXECUTIONS = """

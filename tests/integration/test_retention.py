@@ -58,7 +58,7 @@ def heartbeats(role="server", number=1):
 
 def events(number=1):
     for _ in range(number):
-        ServerEvent.objects.create(actor="server", reason="a test")
+        ServerEvent.objects.create(subject_type="server", actor="server", reason="a test")
 
 
 def finished(worker, submit):

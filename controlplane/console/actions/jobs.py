@@ -1,30 +1,17 @@
 """What an operator may do to a job, in words and as a service."""
 
-from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
 from controlplane.console.actions.servers import OnceForm, OperatorAction
-from jobs.services import cancellation, executions, guards, interventions, operator_actions, quarantine
-
-
-def recorded_action(action: str, service: Callable[..., Any], noun: str = "job") -> Callable[..., Any]:
-    """The service, with its event: of no server, under the name of the job or execution."""
-
-    def perform_and_record(id: UUID, by: str, note: str, **more: str) -> Any:
-        result = service(id, by, note, **more)
-        operator_actions.record_operator_action(action, f"{noun} {id}", by, note)
-        return result
-
-    return perform_and_record
+from jobs.services import cancellation, executions, guards, interventions, quarantine
 
 
 def resubmit_job(job: UUID, by: str, note: str, key: str) -> UUID:
-    return interventions.resubmit_job(job, by, key=derive_idempotency_key(key, job))[0]
+    return interventions.resubmit_job(job, by, key=derive_idempotency_key(key, job), note=note)[0]
 
 
 def rerun_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
-    return executions.rerun_execution(execution, key=derive_idempotency_key(key, execution))[0]
+    return executions.rerun_execution(execution, by, key=derive_idempotency_key(key, execution), note=note)[0]
 
 
 def derive_idempotency_key(key: str, id: UUID) -> str | None:
@@ -38,18 +25,18 @@ JOB_ACTIONS = {
         OperatorAction(
             "cancel", "Cancel", "A waiting job ends now; a running one when its worker confirms, unless it completes "
             "first.", "jobs.cancel_workerjob",
-            recorded_action("cancel_job", lambda job, by, note: interventions.cancel_job(job, by)),
+            interventions.cancel_job,
             guards.ensure_may_cancel_job,
         ),
         OperatorAction(
             "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
             "submitted anew, as another job.", "jobs.resubmit_workerjob",
-            recorded_action("resubmit_job", resubmit_job), guards.ensure_may_resubmit_job,
+            resubmit_job, guards.ensure_may_resubmit_job,
             OnceForm,
         ),
         OperatorAction(
             "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never tried again.", "jobs.fail_workerjob",
-            recorded_action("fail_job", lambda job, by, note: interventions.fail_job(job, by, note)),
+            interventions.fail_job,
             guards.ensure_may_fail_job,
         ),
     )
@@ -62,14 +49,13 @@ EXECUTION_ACTIONS = {
         OperatorAction(
             "cancel", "Cancel", "What waits ends now, what runs when its worker confirms; children too. No hook runs.",
             "jobs.cancel_execution",
-            recorded_action(
-                "cancel_execution", lambda id, by, note: cancellation.cancel_execution(id, by), "execution"),
+            cancellation.cancel_execution,
             guards.ensure_may_cancel_execution,
         ),
         OperatorAction(
             "rerun", "Run again", "A new execution begins, with the same steps and inputs. This one stays as it is.",
             "jobs.rerun_execution",
-            recorded_action("rerun_execution", rerun_execution, "execution"), guards.ensure_may_rerun_execution,
+            rerun_execution, guards.ensure_may_rerun_execution,
             OnceForm,
         ),
     )
@@ -78,7 +64,7 @@ EXECUTION_ACTIONS = {
 DISMISS_ACTION = {
     "dismiss": OperatorAction(
         "dismiss", "Dismiss", "It stays FAILED and leaves the quarantine: somebody has looked at it.",
-        "jobs.dismiss_workerjob", recorded_action("dismiss_job", lambda job, by, note: quarantine.dismiss_job(job)),
+        "jobs.dismiss_workerjob", quarantine.dismiss_job,
         guards.ensure_may_dismiss_job,
     ),
 }  # fmt: skip

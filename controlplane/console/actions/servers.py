@@ -10,8 +10,9 @@ from django.http import HttpRequest
 
 from controlplane.core.durations import parse_duration
 from controlplane.core.problems import Problem
-from controlplane.core.rest import clean
+from controlplane.core.rest import NOTE_LENGTH, clean
 from liveness.services import operations
+from liveness.services.operator_events import format_actor
 
 
 class NoteField(forms.CharField):
@@ -25,7 +26,7 @@ class NoteField(forms.CharField):
 
 class NoteForm(forms.Form):
     note = NoteField(
-        max_length=1000,
+        max_length=NOTE_LENGTH,
         widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "autofocus": True}),
         help_text="Why. Kept with who and when.",
     )
@@ -108,4 +109,4 @@ def list_permitted_actions(
 
 
 def request_actor(request: HttpRequest) -> str:
-    return operations.format_actor(request.user.get_username())
+    return format_actor(request.user.get_username())

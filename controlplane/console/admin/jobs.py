@@ -13,10 +13,12 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from controlplane.console.actions.servers import NoteField, request_actor
 from controlplane.console.admin.liveness import ReadOnlyAdmin
 from controlplane.console.presenters.jobs import describe_schedule
 from controlplane.console.selectors.filters import parse_uuid
 from controlplane.core.problems import Problem
+from controlplane.core.rest import NOTE_LENGTH
 from jobs.api.serializers.triggers import TriggerRequest
 from jobs.execution_selectors import SLOTS_SHOWN
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
@@ -56,7 +58,9 @@ class ExecutionAdmin(ReadOnlyAdmin):
 
 
 class TriggerForm(forms.ModelForm):
-    """A trigger as the API would take it."""
+    """A trigger as the API would take it, and why."""
+
+    note = NoteField(max_length=NOTE_LENGTH, required=False, help_text="Why. Kept with who and when.")
 
     class Meta:
         model = Trigger
@@ -76,11 +80,12 @@ class TriggerForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         values = {name: value for name, value in self.cleaned_data.items() if value is not None}
+        note = values.pop("note", "")
         checked = TriggerRequest(data={**values, "cron": values.get("cron") or None})
         if not self.errors and not checked.is_valid():
             for field, problems in checked.errors.items():
                 self.add_error(field if field in self.fields else None, json.dumps(problems, ensure_ascii=False))
-        return checked.validated_data if not self.errors else values
+        return {**checked.validated_data, "note": note} if not self.errors else values
 
 
 class SlotInline(admin.TabularInline):
@@ -103,7 +108,17 @@ class SlotInline(admin.TabularInline):
 class OnceActionForm(ActionForm):
     """A form that is sent twice has a trigger evaluated once."""
 
+    note = NoteField(max_length=NOTE_LENGTH, required=False, label="Note:")
     key = forms.CharField(label="", required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
+
+
+def read_note(request: HttpRequest) -> str:
+    """Why, as a form of the admin's own says it; what is no note is none."""
+    try:
+        note: str = NoteField(max_length=NOTE_LENGTH, required=False).clean(request.POST.get("note"))
+    except forms.ValidationError:
+        return ""
+    return note
 
 
 @admin.register(Trigger)
@@ -121,7 +136,14 @@ class TriggerAdmin(admin.ModelAdmin):
         return [] if obj is None else [SlotInline]
 
     def save_model(self, request: HttpRequest, trigger: Trigger, form: forms.ModelForm, change: bool) -> None:
-        triggers.store_trigger(trigger)
+        triggers.store_trigger(trigger, request_actor(request), form.cleaned_data["note"])
+
+    def delete_model(self, request: HttpRequest, trigger: Trigger) -> None:
+        triggers.delete_trigger(trigger.pk, request_actor(request), read_note(request))
+
+    def delete_queryset(self, request: HttpRequest, chosen: QuerySet[Trigger]) -> None:
+        for trigger in chosen:
+            self.delete_model(request, trigger)
 
     @admin.display(description="Schedule")
     def schedule(self, trigger: Trigger) -> str:
@@ -133,7 +155,7 @@ class TriggerAdmin(admin.ModelAdmin):
         for trigger in chosen:
             try:
                 triggers.evaluate_trigger(
-                    trigger.pk, f"operator:{request.user.get_username()}", str(key) if key else None
+                    trigger.pk, request_actor(request), str(key) if key else None, note=read_note(request)
                 )
             except Problem as problem:
                 self.message_user(request, f"{trigger}: {problem.detail}", messages.ERROR)

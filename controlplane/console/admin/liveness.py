@@ -110,6 +110,20 @@ class InstanceAction:
     then: str
     permission: str
     service: Callable[[str, str], Any]
+    guard: Callable[[Any], None]
+    subject: Callable[[], Any]
+    """What the guard judges."""
+
+    def applies_now(self) -> bool:
+        try:
+            self.guard(self.subject())
+        except Problem:
+            return False
+        return True
+
+
+def engaged_brakes() -> list[Brake]:
+    return list(Brake.objects.filter(released_by=None))
 
 
 INSTANCE_ACTIONS = {
@@ -118,15 +132,24 @@ INSTANCE_ACTIONS = {
         "Nobody gets new work. Running work finishes, submissions queue.",
         "liveness.change_maintenance",
         operations.enter_maintenance,
+        operations.ensure_may_enter_maintenance,
+        Instance.objects.get,
     ),
     "exit": InstanceAction(
-        "Exit maintenance", "Work is given out again.", "liveness.change_maintenance", operations.exit_maintenance
+        "Exit maintenance",
+        "Work is given out again.",
+        "liveness.change_maintenance",
+        operations.exit_maintenance,
+        operations.ensure_may_exit_maintenance,
+        Instance.objects.get,
     ),
     "release": InstanceAction(
         "Release the brake",
         "The silent servers that it holds are disconnected by the next liveness check.",
         "liveness.release_brake",
         operations.release_brake,
+        operations.ensure_may_release_brake,
+        engaged_brakes,
     ),
 }
 
@@ -159,7 +182,11 @@ class InstanceAdmin(ReadOnlyAdmin):
             "opts": self.opts,
             "instance": Instance.objects.get(),
             "brakes": Brake.objects.order_by("type"),
-            "engaged": Brake.objects.filter(released_by=None).exists(),
+            "offered": [
+                name
+                for name, action in INSTANCE_ACTIONS.items()
+                if request.user.has_perm(action.permission) and action.applies_now()
+            ],
         }
         return TemplateResponse(request, "admin/liveness/instance.html", context)
 
@@ -186,9 +213,9 @@ class InstanceAdmin(ReadOnlyAdmin):
 
 @admin.register(ServerEvent)
 class ServerEventAdmin(ReadOnlyAdmin):
-    list_display = ("at", "server_name", "action", "from_state", "to_state", "actor", "reason")
-    list_filter = ("action", "to_state")
-    search_fields = ("server_name", "server_id")
+    list_display = ("at", "subject_type", "subject_name", "action", "from_state", "to_state", "actor", "reason")
+    list_filter = ("subject_type", "action", "to_state")
+    search_fields = ("subject_name", "subject_id")
     ordering: ClassVar = ["-id"]
 
 

@@ -74,7 +74,7 @@ def count_jobs(count: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def page_url(name: str, id: UUID) -> str:
+def page_url(name: str, id: UUID | str) -> str:
     """The address of the page of a server, a job or an execution."""
     return reverse(f"instance:{name}", args=[id])
 

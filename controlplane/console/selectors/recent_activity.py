@@ -2,43 +2,41 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from functools import reduce
-from operator import or_
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Case, F, Func, IntegerField, OuterRef, Q, QuerySet, Subquery, UUIDField, Value, When
-from django.db.models.functions import Cast, Substr
+from django.db.models import Case, F, Func, IntegerField, OuterRef, Q, QuerySet, Subquery, TextField, Value, When
+from django.db.models.functions import Cast
 from django.db.models.lookups import Exact
 
 from jobs import scan_window
 from jobs.models import Attempt, LateReport
 from jobs.models.attempts import INTERRUPTED
 from liveness.models import Clock, Server, ServerEvent
+from liveness.states import Subject
 
-JOB_OF_EVENT = Case(
-    When(server_id=None, server_name__startswith="job ", then=Cast(Substr("server_name", 5), UUIDField())),
-    output_field=UUIDField(),
-)
-"""An operator's action on a job has an event of no server, under the name of the job."""
 IS_TRANSITION = Q(action="")
-NAMED = {what: Q(server_id=None, server_name__startswith=f"{what} ") for what in ("job", "execution", "trigger")}
-"""Events of what is no server stand under its name: of whom each tells."""
-EVERYTHING = ("server", *NAMED)
+SUBJECTS_OF_VIEWS = {
+    "server": {Subject.SERVER, Subject.TOKEN, Subject.BRAKE, Subject.INSTANCE},
+    "job": {Subject.JOB, Subject.ATTEMPTS},
+    "execution": {Subject.EXECUTION},
+    "trigger": {Subject.TRIGGER},
+}
+"""Of what is told to those who may view it, of `VIEWS`."""
 NO_NUMBER = Cast(Value(None), IntegerField())
 COLUMNS: dict[str, tuple[Any, ...]] = {
     "transitions": (
-        Case(When(IS_TRANSITION, then=Value("server")), default=Value("action")), "at", "server_id", "server_name",
-        JOB_OF_EVENT, NO_NUMBER, "from_state", Case(When(IS_TRANSITION, then=F("to_state")), default=F("action")),
-        "actor", "reason",
+        Case(When(IS_TRANSITION, then=Value("server")), default=Value("action")), "at",
+        "subject_type", "subject_id", "subject_name", "server_id", "server_name", NO_NUMBER, "from_state",
+        Case(When(IS_TRANSITION, then=F("to_state")), default=F("action")), "actor", "reason",
     ),
     "interruptions": (
-        Value("attempt"), "finished_at", "server_id", "server__name", "job_id", "number", Value(""), "state",
-        "ended_by", "reason",
+        Value("attempt"), "finished_at", Value("job"), Cast("job_id", TextField()), Value(""),
+        "server_id", "server__name", "number", Value(""), "state", "ended_by", "reason",
     ),
     "refusals": (
-        Value("refusal"), "at", "attempt__server_id", "attempt__server__name", "job_id", "attempt__number", Value(""),
-        "event", Value("fence"), "reason",
+        Value("refusal"), "at", Value("job"), Cast("job_id", TextField()), Value(""),
+        "attempt__server_id", "attempt__server__name", "attempt__number", Value(""), "event", Value("fence"), "reason",
     ),
 }  # fmt: skip
 
@@ -48,13 +46,15 @@ NAME_OF_ATTEMPTS = Attempt.objects.filter(pk=OuterRef("attempt")).values("server
 
 
 class ActivityEntry(NamedTuple):
-    """A transition of a server, an attempt that was interrupted, or a report that was refused."""
+    """A transition of a server, what an operator did, an attempt that was interrupted, or a report that was refused."""
 
     kind: str
     at: datetime
-    server: UUID
+    subject_type: str
+    subject_id: str
+    subject_name: str
+    server: UUID | None
     server_name: str
-    job: UUID | None
     number: int | None
     was: str
     became: str
@@ -93,7 +93,7 @@ def list_activity(
     server: str = "",
     who: str = "",
     before: datetime | None = None,
-    sees: Collection[str] = EVERYTHING,
+    sees: Collection[str] = frozenset(SUBJECTS_OF_VIEWS),
 ) -> tuple[list[ActivityEntry], datetime | None]:
     """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment, to what
     the reader `sees`; at most `limit`, latest first. And since when it was looked for, where that was not from the
@@ -112,10 +112,9 @@ def list_activity(
 
 def visible(sees: Collection[str]) -> Q:
     """The events of what somebody sees; those of the whole instance are for who sees servers."""
-    if set(EVERYTHING) <= set(sees):
+    if SUBJECTS_OF_VIEWS.keys() <= set(sees):
         return Q()
-    seen = ~reduce(or_, NAMED.values()) if "server" in sees else Q(pk=None)
-    return reduce(or_, (named for what, named in NAMED.items() if what in sees), seen)
+    return Q(subject_type__in=sorted(set().union(*(SUBJECTS_OF_VIEWS[what] for what in sees))))
 
 
 def activity_sources(

@@ -10,8 +10,13 @@ from django.utils.safestring import SafeString
 
 from controlplane.console.presenters import formatting
 from controlplane.console.views.page import viewable
+from liveness.services.operator_events import Subject
+from liveness.states import Subject as SubjectType
 
 register = template.Library()
+
+PAGES = (SubjectType.SERVER, SubjectType.JOB, SubjectType.EXECUTION)
+"""What has a page for each."""
 
 
 @register.filter
@@ -24,11 +29,19 @@ def badge(state: str) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def link(context: template.Context, what: str, id: UUID, label: str) -> SafeString:
+def link(context: template.Context, what: str, id: UUID | str, label: str) -> SafeString:
     """The name of a server, a job or an execution, which leads to its page; for who may not view that only its name."""
     if what not in context["sees"]:
         return conditional_escape(label)
     return format_html('<a href="{}">{}</a>', formatting.page_url(what, id), label)
+
+
+@register.simple_tag(takes_context=True)
+def subject(context: template.Context, event: Any) -> SafeString:
+    """What an event is about, which leads to its page where it has one."""
+    of = Subject(SubjectType(event.subject_type), event.subject_id, event.subject_name)
+    label = str(of) or "the whole instance"
+    return link(context, of.type.value, event.subject_id, label) if of.type in PAGES else conditional_escape(label)
 
 
 @register.filter
@@ -38,7 +51,7 @@ def views_anything(user: Any) -> bool:
 
 
 @register.filter
-def page_of(id: UUID, name: str) -> str:
+def page_of(id: UUID | str, name: str) -> str:
     """The address of the page of a server, a job or an execution; quicker than {% url %}, which looks for it anew."""
     return formatting.page_url(name, id)
 

@@ -15,7 +15,7 @@ from controlplane.console.presenters.formatting import format_moment, seconds_un
 from controlplane.console.presenters.jobs import describe_action, describe_schedule
 from controlplane.console.selectors.filters import ExecutionFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page
-from controlplane.console.views.jobs import count_left_out, format_json
+from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import HtmxRequest, render_page, require_reader
 from jobs import execution_selectors as selectors
@@ -80,6 +80,7 @@ def show_execution(request: HtmxRequest, execution: UUID) -> HttpResponse:
             (event, format_moment(event.at, row.now))
             for event in selectors.latest_execution_events(execution, EVENTS_SHOWN)
         ],
+        "operator_events": present_operator_events(row),
         "inputs": format_json(row.inputs) if row.inputs else None,
         "inputs_left_out": count_left_out(row.inputs),
     }

@@ -106,6 +106,7 @@ def show_job(request: HtmxRequest, job: UUID) -> HttpResponse:
             (row, format_moment(report.at, details.now))
             for row, report in zip(details.late, superseded, strict=True)
         ],
+        "operator_events": present_operator_events(details),
         "flags": [FLAG_DESCRIPTIONS[Flag(flag)][0] for flag in details.flags],
         "placement": placed,
         "holder": next((attempt for attempt in details.attempts.all() if attempt.finished_at is None), None),
@@ -125,6 +126,11 @@ def show_job(request: HtmxRequest, job: UUID) -> HttpResponse:
         ],
     }  # fmt: skip
     return render_page(request, "job", shown)
+
+
+def present_operator_events(row: Any) -> list[tuple[Any, str]]:
+    """What operators did to a job or an execution, each with its moment."""
+    return [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.operator_events]
 
 
 def describe_give_up(job: Any) -> str | None:

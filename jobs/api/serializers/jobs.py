@@ -179,9 +179,7 @@ class NoteRequest(StrictSerializer):
 
 
 class FailRequest(NoteRequest):
-    reason = TextField(
-        required=False, allow_blank=True, max_length=1000, help_text="Of the job's error; the note unless given."
-    )
+    reason = NoteField(required=False, allow_blank=True, help_text="Of the job's error; the note unless given.")
 
 
 class Candidate(serializers.Serializer):

@@ -1,20 +1,21 @@
 from argparse import ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from controlplane.core.durations import parse_duration
-from liveness.management.operator_command import one_line
+from liveness.management.operator_command import OperatorCommand, one_line
 from liveness.models import Role
 from liveness.services import tokens
 from liveness.services.tokens import Bounds
 from liveness.states import ServerType
 
 
-class Command(BaseCommand):
+class Command(OperatorCommand):
     help = "Make an API token and print it, this once, and nothing else."
 
     def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("--role", required=True, choices=Role.values)
         parser.add_argument("--expires-in", metavar="30d", help="45s, 5m, 24h, 30d; never unless given")
         bound = parser.add_argument_group("what alone may register with a token of role worker (default: anything)")
@@ -24,7 +25,7 @@ class Command(BaseCommand):
         bound.add_argument("--servers", type=number, metavar="N", help="how many of them may be there at once")
         parser.add_argument("name", type=one_line, help="what the token is for; shown beside its first letters")
 
-    def handle(self, *, role: str, name: str, expires_in: str | None, **options: Any) -> None:
+    def handle(self, *, role: str, name: str, expires_in: str | None, note: str, **options: Any) -> None:
         bounds = Bounds(options["types"], options["tags"], options["cluster"], options["servers"])
         if role != Role.WORKER and bounds != Bounds():
             raise CommandError(f"--types, --tags, --cluster and --servers are for the role worker, not for {role}.")
@@ -32,7 +33,7 @@ class Command(BaseCommand):
             lifetime = parse_duration(expires_in)
         except ValueError as error:
             raise CommandError(f"--expires-in: {error}") from None
-        self.stdout.write(tokens.create_token(name, role, lifetime, bounds))
+        self.stdout.write(tokens.create_token(name, role, lifetime, bounds, self.actor, note))
 
 
 def words(given: str) -> list[str]:

@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from liveness.management.operator_command import OperatorCommand, one_line
+from liveness.management.operator_command import OperatorCommand
 from liveness.services import operations
 
 
@@ -10,8 +10,8 @@ class Command(OperatorCommand):
     help = "Enter maintenance: nobody gets new work, running work finishes, submissions queue. Or exit it."
 
     def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("direction", choices=["enter", "exit"])
-        parser.add_argument("--note", type=one_line, default="", help="why; kept with who and when")
 
     def handle(self, *, direction: str, note: str, **options: Any) -> None:
         with self.refusals_as_errors():

@@ -10,6 +10,7 @@ class Command(OperatorCommand):
     help = "Revoke the API token that begins with PREFIX, from the next request on."
 
     def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
         parser.add_argument("prefix", help="the first letters of the token, as shown beside its name")
         parser.add_argument(
             "--with-servers",
@@ -17,11 +18,10 @@ class Command(OperatorCommand):
             help="end the servers that registered with it as well, of a token that was revoked before too",
         )
 
-    def handle(self, *, prefix: str, with_servers: bool, **options: Any) -> None:
+    def handle(self, *, prefix: str, with_servers: bool, note: str, **options: Any) -> None:
         if len(prefix) < 8:
             raise CommandError("Give at least 8 letters, so that no other token is revoked by mistake.")
-        revoked = tokens.revoke_tokens(prefix)
-        ended = tokens.end_servers(prefix, self.actor) if with_servers else 0
+        revoked, ended = tokens.revoke_tokens(prefix, self.actor, note, with_servers=with_servers)
         if not revoked and not ended:
             raise CommandError(f"No valid token begins with {prefix}.")
         self.stdout.write(f"revoked: {revoked}" + (f", servers: {ended}" if with_servers else ""))

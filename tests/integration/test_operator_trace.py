@@ -1,0 +1,303 @@
+"""Whatever an operator does leaves one event that says to what, who and why: the same over the API, by command and from
+a page. A door that is new stands in no list here, and fails."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+
+from jobs.models import Execution, Trigger
+from liveness.models import ApiToken, Brake, ServerEvent
+from tests.integration.test_access import LINES
+from tests.support.executions import SCRIPT, step
+
+pytestmark = pytest.mark.django_db
+
+NOTE = "the rack burns"
+TEMPLATE = {"name": "report", "steps": [step("a")]}
+TRIGGER = {"name": "hourly", "interval_seconds": 3600, "action": SCRIPT, "execution": TEMPLATE}
+TRIGGER_FORM = {
+    "name": "hourly", "enabled": "on", "interval_seconds": "3600", "timezone": "UTC", "missed": "skip", "priority": "0",
+    "timeout_seconds": "300", "max_retries": "1", "action": json.dumps(SCRIPT), "execution": json.dumps(TEMPLATE),
+    "slots-TOTAL_FORMS": "0", "slots-INITIAL_FORMS": "0",
+}  # fmt: skip
+INSTANCE, ADMIN = "admin/instance/", "admin/liveness/instance/"
+SERVER, JOB, EXECUTION = "servers/<uuid:server>", "jobs/<uuid:job>", "executions/<uuid:execution>"
+TRIGGERS, ONE_TRIGGER = "admin/jobs/trigger/", "admin/jobs/trigger/<path:object_id>/"
+
+# Each action with the doors that lead to it: calls, commands and pages, by what they are called elsewhere.
+DOORS = {
+    **{
+        verb: {f"POST {SERVER}/{verb}", f"manage.py {verb}", f"{INSTANCE}servers/{verb}/"}
+        for verb in ("cordon", "uncordon", "drain", "undrain", "disconnect")
+    },
+    "maintenance_enter": {"POST maintenance/enter", "manage.py maintenance", f"{ADMIN}enter/"},
+    "maintenance_exit": {"POST maintenance/exit", "manage.py maintenance", f"{ADMIN}exit/"},
+    "brake_released": {"POST brake/release", "manage.py release_brake", f"{ADMIN}release/"},
+    "cancel_job": {f"POST {JOB}/cancel", f"{INSTANCE}jobs/cancel/"},
+    "resubmit_job": {f"POST {JOB}/resubmit", f"{INSTANCE}jobs/resubmit/", f"{INSTANCE}quarantine/resubmit/"},
+    "fail_job": {f"POST {JOB}/fail", f"{INSTANCE}jobs/fail/"},
+    "dismiss_job": {f"{INSTANCE}quarantine/dismiss/"},
+    "cancel_execution": {f"POST {EXECUTION}/cancel", f"{INSTANCE}executions/cancel/"},
+    "rerun_execution": {f"POST {EXECUTION}/rerun", f"{INSTANCE}executions/rerun/"},
+    "create_trigger": {"POST triggers", f"{TRIGGERS}add/"},
+    "change_trigger": {"PATCH triggers/<uuid:trigger>", f"{ONE_TRIGGER}change/"},
+    "delete_trigger": {"DELETE triggers/<uuid:trigger>", f"{ONE_TRIGGER}delete/", f"{TRIGGERS} delete_selected"},
+    "evaluate_trigger": {"POST triggers/<uuid:trigger>/evaluate", f"{TRIGGERS} evaluate_now"},
+    "requeue_stale_claimed": {
+        "POST recovery/requeue-stale-claimed", "manage.py requeue_stale_claimed",
+        f"{INSTANCE}recovery/requeue-stale-claimed/",
+    },
+    "fail_stale_running": {
+        "POST recovery/fail-stale-running", "manage.py fail_stale_running", f"{INSTANCE}recovery/fail-stale-running/",
+    },
+    "create_token": {"manage.py create_token"},
+    "revoke_token": {"manage.py revoke_token"},
+}  # fmt: skip
+NO_INTERVENTION = {
+    # What an operator submits is his as it is a client's: it is found by its owner.
+    "POST jobs", "POST executions",
+    # Celery beat does these by itself; one that is begun by hand does nothing else.
+    "manage.py check_liveness", "manage.py sweep_jobs", "manage.py prune",
+    # For trying out, for looking, and the whole in one terminal.
+    "manage.py seed", "manage.py sql", "manage.py standalone",
+    # How often a page is refreshed.
+    f"{INSTANCE}poll/",
+}  # fmt: skip
+MANY_IN_ONE = {
+    f"{INSTANCE}recovery/<slug:name>/": {
+        f"{INSTANCE}recovery/{way}/" for way in ("requeue-stale-claimed", "fail-stale-running")
+    },
+    TRIGGERS: {f"{TRIGGERS} delete_selected", f"{TRIGGERS} evaluate_now"},
+}
+
+
+def test_every_door_through_which_an_operator_acts_stands_in_the_list():
+    calls = {
+        f"{method} {line.address.removeprefix('api/v1/')}"
+        for line in LINES
+        for method in line.methods - {"GET"}
+        if line.address.startswith("api/v1/") and "operator" in line.who.split()
+    }
+    commands = {
+        f"manage.py {path.stem}"
+        for app in ("controlplane", "liveness", "jobs")
+        for path in Path(app, "management", "commands").glob("[!_]*.py")
+    }
+    pages = {line.address for line in LINES if line.address.startswith(INSTANCE) and "POST" in line.methods}
+    pages |= {line.address for line in LINES if re.fullmatch(rf"{ADMIN}\w+/", line.address) and line.who != "nobody"}
+    pages |= {
+        line.address
+        for line in LINES
+        if line.address.startswith(TRIGGERS) and re.search(r"(trigger|add|change|delete)/$", line.address)
+    }
+    doors = calls | commands | pages
+    named = set().union(NO_INTERVENTION, *DOORS.values())
+    for door, ways in MANY_IN_ONE.items():
+        assert named >= ways
+        named = named - ways | {door}
+    assert named == doors
+
+
+class World:
+    """One of each thing that may be acted on, and what must have been done before it."""
+
+    def __init__(self, api, worker, submit, begin, client, clock):
+        self.operator, self.registrar, self.clock = api("operator"), api("worker"), clock
+        self.submit, self.begin, self.worker, self.browser = submit, begin, worker, client
+        self.browser.force_login(User.objects.create_superuser("ann"))
+
+    def arrange(self, action):
+        """What it is done to: its type and id, and the ids that stand in addresses."""
+        return getattr(self, f"for_{action}", getattr(self, f"for_{action.partition('_')[2]}", self.for_server))(action)
+
+    def for_server(self, action):
+        one = self.worker()
+        if action.startswith("un"):
+            self.operator.post(f"/servers/{one.id}/{action.removeprefix('un')}", {"note": "before"})
+        return SimpleNamespace(type="server", id=one.id)
+
+    def for_maintenance_enter(self, action):
+        return SimpleNamespace(type="instance", id="")
+
+    def for_maintenance_exit(self, action):
+        self.operator.post("/maintenance/enter", {"note": "before"})
+        return SimpleNamespace(type="instance", id="")
+
+    def for_brake_released(self, action):
+        Brake.objects.create(type="WORKER", engaged_observed=0, silent=3, alive=4)
+        return SimpleNamespace(type="brake", id="WORKER")
+
+    def for_job(self, action):
+        job = self.submit(on_worker_lost="FAIL", priority=9)
+        one = self.worker()
+        attempt = one.hold()
+        if action == "dismiss_job":
+            crashed = {"code": "WORKER_CRASHED", "message": "x"}
+            one.report({"attempt": attempt["id"], "event": "FAILED", "error": crashed})
+        return SimpleNamespace(type="job", id=job["id"])
+
+    def for_execution(self, action):
+        run = self.begin(step("a"))
+        if action == "rerun_execution":
+            run.cancel()
+        return SimpleNamespace(type="execution", id=run.id)
+
+    def for_create_trigger(self, action):
+        return SimpleNamespace(type="trigger", id=None)
+
+    def for_trigger(self, action):
+        return SimpleNamespace(type="trigger", id=self.operator.post("/triggers", TRIGGER).json()["id"])
+
+    def for_stale_claimed(self, action):
+        self.submit()
+        self.worker().hold(running=action != "requeue_stale_claimed")
+        self.clock.advance(20)
+        return SimpleNamespace(type="attempts", id="")
+
+    for_requeue_stale_claimed = for_fail_stale_running = for_stale_claimed
+
+    def for_create_token(self, action):
+        return SimpleNamespace(type="token", id=None)
+
+    def for_revoke_token(self, action):
+        token = ApiToken.objects.get(prefix=self.registrar.token[:11])
+        return SimpleNamespace(type="token", id=str(token.pk), prefix=token.prefix)
+
+    def go_through(self, door, action, thing):
+        kind, _, rest = door.partition(" ")
+        if kind == "manage.py":
+            self.run(rest, action, thing)
+        elif kind in ("POST", "PATCH", "DELETE"):
+            self.call(kind, rest, thing)
+        else:
+            self.visit(kind, rest, thing)
+
+    def run(self, command, action, thing):
+        words = {
+            "maintenance": [action.partition("_")[2]],
+            "release_brake": [], "create_token": ["--role", "client", "mine"],
+            "requeue_stale_claimed": ["--older-than", "10s"], "fail_stale_running": ["--older-than", "10s"],
+            "revoke_token": [getattr(thing, "prefix", "")],
+        }.get(command, [thing.id])  # fmt: skip
+        call_command(command, *words, "--note", NOTE)
+
+    def call(self, method, address, thing):
+        body = {"note": NOTE}
+        if address.startswith("recovery"):
+            body["older_than_seconds"] = 10
+        if address == "triggers":
+            body |= TRIGGER
+        path = "/" + re.sub("<[^>]+>", str(thing.id), address)
+        if method == "DELETE":
+            answer = self.operator.call(method, f"{path}?note={NOTE.replace(' ', '+')}", b"")
+        else:
+            answer = self.operator.call(method, path, body)
+        assert answer.status_code in (200, 201, 204), answer.json()
+
+    def visit(self, address, admin_action, thing):
+        path = "/" + address.replace("<path:object_id>", str(thing.id))
+        if admin_action:
+            form = {"action": admin_action, "_selected_action": [thing.id], "note": NOTE}
+            form |= {"post": "yes"} if admin_action == "delete_selected" else {}
+        elif address.startswith(TRIGGERS):
+            form = {"post": "yes", "note": NOTE} if address.endswith("delete/") else {**TRIGGER_FORM, "note": NOTE}
+            assert 'name="note"' in self.browser.get(path).content.decode()
+        else:
+            path += f"?pick={thing.id}" if thing.id and not address.startswith(ADMIN) else ""
+            path += "?older_than=10" if "recovery" in address else ""
+            page = self.browser.get(path).content.decode()
+            hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.partition("<main")[2])
+            form = {**dict(hidden), "note": NOTE}
+        answer = self.browser.post(path, form)
+        assert answer.status_code == 302, answer.content.decode()
+
+    def made(self, thing):
+        """The id of what the action made."""
+        if thing.id is not None:
+            return thing.id
+        return str((Trigger.objects.get() if thing.type == "trigger" else ApiToken.objects.get(name="mine")).pk)
+
+
+@pytest.fixture
+def world(api, worker, submit, begin, client, clock, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "ann")
+    return World(api, worker, submit, begin, client, clock)
+
+
+@pytest.mark.parametrize(
+    ("action", "door"), [(action, door) for action, doors in DOORS.items() for door in sorted(doors)]
+)
+def test_an_action_leaves_the_same_one_event_through_whichever_door(world, action, door):
+    thing = world.arrange(action)
+    if door.startswith(f"{INSTANCE}quarantine/resubmit"):
+        thing = world.for_job("dismiss_job")
+    before = ServerEvent.objects.latest("pk").pk if ServerEvent.objects.exists() else 0
+    world.go_through(door, action, thing)
+    events = [
+        (event.action or event.to_state, event.subject_type, event.subject_id, event.actor, event.note)
+        for event in ServerEvent.objects.filter(pk__gt=before)
+    ]
+    actor = "operator:a operator" if door.startswith(("POST", "PATCH", "DELETE")) else "operator:ann"
+    became = "DISCONNECTED" if action == "disconnect" else action
+    assert events == [(became, thing.type, world.made(thing), actor, NOTE)]
+
+
+def test_what_is_refused_or_was_done_before_leaves_none(world):
+    job, operator = world.for_job("cancel_job"), world.operator
+    assert operator.post(f"/jobs/{job.id}/cancel", {}).status_code == 200
+    before = ServerEvent.objects.count()
+    assert operator.post(f"/jobs/{job.id}/cancel", {"note": "again"}).status_code == 200
+    assert operator.post(f"/jobs/{job.id}/resubmit", {"note": "again"}).status_code == 409
+    assert ServerEvent.objects.count() == before
+
+
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_an_action_on_a_step_is_one_event_of_the_job_that_it_is(world, key):
+    run = world.begin(step("a"), step("b", "a"))
+    job = run.step(key)["job"]
+    assert world.operator.post(f"/jobs/{job}/cancel", {"note": NOTE}).status_code == 200
+    assert [(e.action, e.subject_type, e.subject_id) for e in ServerEvent.objects.exclude(action="")] == [
+        ("cancel_job", "job", job)
+    ]
+
+
+def test_an_action_on_a_job_that_is_an_execution_is_one_event_of_that_job(world):
+    job = world.submit(action={"type": "execution", "name": "child", "steps": [step("x")]})["id"]
+    assert world.operator.post(f"/jobs/{job}/cancel", {"note": NOTE}).status_code == 200
+    assert Execution.objects.get().state == "CANCELLED"
+    assert [(e.action, e.subject_type, e.subject_id, e.note) for e in ServerEvent.objects.exclude(action="")] == [
+        ("cancel_job", "job", job, NOTE)
+    ]
+
+
+def test_the_servers_that_go_with_a_token_are_its_events_consequences(world):
+    one = world.worker()
+    token = ApiToken.objects.get(server__id=one.id)
+    call_command("revoke_token", token.prefix, "--note", NOTE)
+    call_command("revoke_token", token.prefix, "--with-servers", "--note", NOTE)
+    events = ServerEvent.objects.filter(actor="operator:ann").order_by("pk")
+    assert [(e.action, e.to_state, e.subject_type, e.subject_id) for e in events] == [
+        ("revoke_token", "", "token", str(token.pk)),
+        ("", "DISCONNECTED", "server", one.id),
+        ("end_servers", "", "token", str(token.pk)),
+    ]
+
+
+@pytest.mark.parametrize("note", ["x" * 1001, "two\nlines"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cordon", "x"], ["maintenance", "enter"], ["release_brake"], ["requeue_stale_claimed"], ["fail_stale_running"],
+        ["create_token", "--role", "client", "x"], ["revoke_token", "cp_12345678"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_commands_note_is_one_line_of_a_thousand_letters_at_most(words, note):
+    with pytest.raises(Exception, match="--note"):
+        call_command(*words, "--note", note)
+    assert not ServerEvent.objects.exists() and not ApiToken.objects.exists()
