@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml
 
-.PHONY: help install install-dev run test test-fast test-acceptance bench screenshots lint lock
+.PHONY: help install install-dev run test test-fast test-acceptance test-exhaustive bench screenshots lint lock
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -23,13 +23,20 @@ install-dev: $(DEV_STAMP) ## what tests and linters need as well
 run: $(RUN_STAMP) ## the standalone demo, PORT=8000
 	@$(BIN)/python manage.py standalone --demo --port $(PORT)
 
-test: test-fast test-acceptance ## all tests
+FAST := $(BIN)/python -m pytest --numprocesses auto --ignore tests/acceptance --ignore tests/bench
+ACCEPTANCE := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/acceptance
+
+test: test-fast test-acceptance ## every promise once
 
 test-fast: $(DEV_STAMP) ## all but the tests that start the real processes
-	$(BIN)/python -m pytest --numprocesses auto --ignore tests/acceptance --ignore tests/bench
+	$(FAST) -m "not exhaustive"
 
 test-acceptance: $(DEV_STAMP) ## the tests that start the real processes
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/acceptance
+	$(ACCEPTANCE) -m "not exhaustive"
+
+test-exhaustive: $(DEV_STAMP) ## every pair of transactions, every address, every phase; long outages
+	$(FAST) -m exhaustive
+	$(ACCEPTANCE) -m exhaustive
 
 bench: $(DEV_STAMP) ## what it can do, as ratios; BENCH="heartbeats claim" for some
 	$(BIN)/python -m tests.bench $(BENCH)

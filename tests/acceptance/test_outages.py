@@ -10,7 +10,7 @@ import pytest
 from tests.support import services
 from tests.support.processes import SHORT, eventually, fleet
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.exhaustive]
 
 CROWD = 50
 TIMEOUT, INTERVAL = 3.0, float(SHORT["LIVENESS_INTERVAL"])

@@ -11,7 +11,7 @@ import urllib3
 
 from tests.support.processes import eventually, fleet
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.exhaustive]
 
 HALVES = [
     b"POST /admin/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"

@@ -205,6 +205,7 @@ def things(api, worker, submit):
     return Things(api, worker, submit)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("group", GROUPS)
 def test_each_call_lets_in_whom_the_table_names_and_nobody_else(things, group):
     wrong = []
@@ -219,6 +220,7 @@ def test_each_call_lets_in_whom_the_table_names_and_nobody_else(things, group):
     assert wrong == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_method_that_the_table_does_not_name_is_refused_and_no_fault(things, group):
     wrong = []
@@ -243,6 +245,7 @@ def test_a_method_that_the_table_does_not_name_is_refused_and_no_fault(things, g
 ODD = ("%00", "%ff", "9" * 40, "-1", "%27", "a%2Fb", "%F0%9F%92%A5", "_00", "..", str(uuid.UUID(int=0)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("group", GROUPS)
 def test_odd_ids_and_odd_questions_are_no_fault(things, group):
     for line in GROUPS[group]:

@@ -155,6 +155,7 @@ def test_what_is_evaluated_each_minute_goes_on_so(worker, clock, live, trigger, 
     assert evaluations(one, live, 300) in (4, 5)
 
 
+@pytest.mark.exhaustive
 def test_a_time_of_day_does_not_come_twice_though_the_clock_does(worker, clock, live, trigger):
     trigger("2030-06-02T01:59:00Z", cron="0 2 * * *")
     one = worker()

@@ -151,6 +151,7 @@ def queries(call):
     return len(captured)
 
 
+@pytest.mark.exhaustive
 def test_fan_out_to_five_thousand_takes_no_query_per_step(begin, do):
     run = begin(step("a"), *[step(f"s{n}", "a") for n in range(5000)])
     do.take()
@@ -159,6 +160,7 @@ def test_fan_out_to_five_thousand_takes_no_query_per_step(begin, do):
     assert set(run.states().values()) == {"COMPLETED", "PENDING"}
 
 
+@pytest.mark.exhaustive
 def test_fan_in_of_five_thousand_takes_no_query_per_step(begin, do):
     keys = [f"s{n}" for n in range(5000)]
     run = begin(*map(step, keys), step("z", *keys))

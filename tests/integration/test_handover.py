@@ -270,6 +270,7 @@ def rolled_back():
         transaction.set_rollback(True)
 
 
+@pytest.mark.exhaustive
 @given(
     strategy=st.sampled_from([AFTER, AT_ONCE, NEVER]),
     timeout=st.sampled_from([26.0, 45.0]),

@@ -223,6 +223,7 @@ def until_done_or_waiting(future, waiting):
     return False
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("first", ALL)
 def test_no_two_transactions_ever_wait_for_each_other_in_a_ring(scene, threads, monkeypatch, first):
     monkeypatch.setattr(transactions, "TRIES", 1)

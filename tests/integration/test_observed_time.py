@@ -59,6 +59,7 @@ def test_time_stands_still_while_no_heartbeat_gets_in(worker, clock):
     assert states() == {"one": "RUNNING"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("every", [INTERVAL, 1.5 * INTERVAL, 0.6 * INTERVAL])
 @pytest.mark.parametrize("timeout", [TIMEOUT, 3 + 2 * INTERVAL], ids=["default", "shortest allowed"])
 def test_an_outage_of_the_web_tier_of_ten_timeouts_disconnects_nobody(worker, clock, every, timeout):

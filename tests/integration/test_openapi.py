@@ -59,6 +59,7 @@ def tried(operation, headers, server, examples):
     return answers
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [*ROLES, "server", "none"])
 def test_no_answer_is_undocumented_or_a_fault_for_the_credential(document, credentials, kind):
     token, server = credentials[kind]

@@ -77,6 +77,7 @@ def test_a_list_call_is_at_most_six_queries_however_much_it_lists(api, seeded, c
     assert len(queries_of(api("operator").get, f"/{call.format(**ids)}")) <= 6
 
 
+@pytest.mark.exhaustive
 def test_no_page_and_no_list_call_walks_over_all_jobs(admin_client, api, seeded, monkeypatch):
     ids = seeded(300, JOBS)
     operator = api("operator")
@@ -87,6 +88,7 @@ def test_no_page_and_no_list_call_walks_over_all_jobs(admin_client, api, seeded,
     assert not {path: cost for path, cost in costs.items() if cost > JOBS / 10}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("looked", [50, 300], ids=["a server with many attempts", "a server with few"])
 def test_no_filtered_list_walks_over_all_that_it_is_of(admin_client, api, seeded, monkeypatch, looked):
     ids = seeded(300, JOBS)

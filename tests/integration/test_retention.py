@@ -340,6 +340,7 @@ def nodes(plan):
         yield from nodes(part)
 
 
+@pytest.mark.exhaustive
 def test_half_a_million_heartbeats_go_in_batches_of_neighbours(committed):
     execute(
         "insert into liveness_heartbeat (at, server_id, attempt_id, role)"

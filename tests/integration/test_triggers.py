@@ -561,6 +561,7 @@ def changes_of_the_clocks(zone, year):
         hour = following
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ZONES)
 def test_the_slots_of_a_year_are_in_order_and_the_same_wherever_one_begins_to_look(name):
     zone = ZoneInfo(name)

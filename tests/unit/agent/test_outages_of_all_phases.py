@@ -78,6 +78,7 @@ def silences(heard, witnessed, first_check, interval, window, until):
         at += interval
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("beat", "check"), INTERVALS)
 @pytest.mark.parametrize("more", MORE)
 @pytest.mark.parametrize("jitter", [0, 0.5, 1])
