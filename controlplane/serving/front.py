@@ -10,21 +10,22 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
-import orjson
 import structlog
 from django.http import HttpResponse
 
 from controlplane.agent.limits import BODY_LIMIT
 from controlplane.console.sign_in import IS_SIGNED_IN
-from controlplane.core import problems
 from controlplane.core.batching import GroupCommit
 from controlplane.core.problems import Problem
 from controlplane.core.threads import Threads
+from controlplane.serving.answers import Answer, Application, Environ, answered, refusal
 from controlplane.serving.callers import Callers, Scope
-from controlplane.serving.seats import Lane, Seats
+from controlplane.serving.seats import Call, Lane, Seats
+from controlplane.serving.waits import Waits
 from jobs.api import shortcut
+from jobs.api.waiting import ASKED_AGAIN
 from jobs.services.heartbeats import PlainHeartbeat
 
 log = structlog.get_logger()
@@ -35,15 +36,6 @@ SAY_AGAIN = 10.0
 """Seconds between two lines of the log that say that calls are refused."""
 BEAT_THREADS = 4
 """For those that hang there is another."""
-
-Environ = dict[str, Any]
-Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: list[tuple[str, str]]
-    body: bytes
 
 
 class BodyTooSlow(Problem):
@@ -59,6 +51,7 @@ class Front:
     def __init__(self, django: Application, seats: int) -> None:
         self._django = django
         self._callers, self._seats, self._threads = Callers(), Seats(seats), Threads(seats, "call")
+        self._waits = Waits()
         self._hear = GroupCommit(shortcut.answers, shortcut.patience(), Threads(BEAT_THREADS, "heartbeats"))
         self._refused, self._refused_at, self._has_warned = 0, -SAY_AGAIN, False
 
@@ -82,12 +75,18 @@ class Front:
     async def answer(self, scope: Scope, proto: Any) -> Answer | None:
         """None: its caller has gone meanwhile."""
         call = self._callers.call(scope)
+        answer_now = partial(self._answer_now, scope, proto, call)
+        return await self._waits.answer(call.key, answer_now, proto.client_disconnect)
+
+    async def _answer_now(self, scope: Scope, proto: Any, call: Call, is_asked_again: bool) -> Answer | None:
         try:
             with self._seats.room(call):
                 body = await body_of(scope, proto)
                 if body is None:
                     return None
                 environ = environ_of(scope, body)
+                if is_asked_again:
+                    environ[ASKED_AGAIN] = True
                 if (
                     call.lane == Lane.HEARTBEAT_OR_REPORT
                     and (beat := shortcut.parse_plain_heartbeat(environ)) is not None
@@ -180,20 +179,3 @@ def environ_of(scope: Scope, body: bytes) -> Environ:
         environ["CONTENT_LENGTH"] = str(len(body))
     environ["wsgi.input"] = BytesIO(body)
     return environ
-
-
-def answered(django: Application, environ: Environ) -> Answer:
-    """What Django answers, in this thread, to its last byte: who reads slowly holds none."""
-    started: list[Any] = []
-    content = django(environ, lambda *status: started.extend(status))
-    try:
-        body = b"".join(content)
-    finally:
-        if hasattr(content, "close"):
-            content.close()
-    return Answer(int(started[0].split()[0]), started[1], body)
-
-
-def refusal(problem: Problem) -> Answer:
-    headers = {"Content-Type": problems.CONTENT_TYPE, **problems.headers_of(problem)}
-    return Answer(problem.status, list(headers.items()), orjson.dumps(problem.body()))

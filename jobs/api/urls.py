@@ -1,6 +1,6 @@
 from django.urls import path
 
-from jobs.api import executions, instance, logs, recovery, servers, triggers, views
+from jobs.api import executions, instance, logs, recovery, servers, triggers, views, waiting
 
 urlpatterns = [
     path("servers", servers.Servers.as_view()),
@@ -12,7 +12,8 @@ urlpatterns = [
     path("recovery/requeue-stale-claimed", recovery.RequeueStaleClaimed.as_view()),
     path("recovery/fail-stale-running", recovery.FailStaleRunning.as_view()),
     path("jobs", views.Jobs.as_view()),
-    path("jobs/<uuid:job>", views.Job.as_view()),
+    path("jobs/wait", waiting.JobsWait.as_view()),
+    path("jobs/<uuid:job>", waiting.Job.as_view()),
     path("jobs/<uuid:job>/logs", logs.JobLogs.as_view()),
     path("jobs/<uuid:job>/placement", views.Placement.as_view()),
     path("jobs/<uuid:job>/cancel", views.Cancel.as_view()),

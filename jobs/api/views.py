@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -155,18 +154,6 @@ class Jobs(JobCall):
         items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
         is_new = any(new for _, new in submitted)
         return Response({"items": items} if many else items[0], status=201 if is_new else 200)
-
-
-class Job(JobCall):
-    """`GET /jobs/{id}`."""
-
-    @extend_schema(responses=JobAnswer)
-    def get(self, request: Request, job: UUID) -> Response:
-        """A job with its attempts, its timeline and the reports that came too late."""
-        matches = selectors.jobs_with_flags(selectors.jobs_visible_to(self.owner).filter(pk=job))
-        if not matches:
-            raise Http404("No job of yours has this id.")
-        return Response(JobAnswer(matches[0]).data)
 
 
 class Placement(JobCall):

@@ -1,0 +1,35 @@
+"""What a call is answered, before granian sends it."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import orjson
+
+from controlplane.core import problems
+from controlplane.core.problems import Problem
+
+Environ = dict[str, Any]
+Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def answered(django: Application, environ: Environ) -> Answer:
+    """What Django answers, in this thread, to its last byte: who reads slowly holds none."""
+    started: list[Any] = []
+    content = django(environ, lambda *status: started.extend(status))
+    try:
+        body = b"".join(content)
+    finally:
+        if hasattr(content, "close"):
+            content.close()
+    return Answer(int(started[0].split()[0]), started[1], body)
+
+
+def refusal(problem: Problem) -> Answer:
+    headers = {"Content-Type": problems.CONTENT_TYPE, **problems.headers_of(problem)}
+    return Answer(problem.status, list(headers.items()), orjson.dumps(problem.body()))

@@ -1,0 +1,61 @@
+"""Calls that wait for something to happen: each holds its socket, and a thread only while it is looked.
+
+See jobs.api.waiting, which says what an answer is that may be kept back.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from controlplane.serving.answers import Answer
+from jobs.api.waiting import NOT_YET
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+"""Seconds between two looks; each pause is half as long again as the one before."""
+WAITS, WAITS_OF_ONE = 1000, 100
+"""Calls that wait at once, of all and of one caller: the others are answered as it is now."""
+
+
+class Waits:
+    def __init__(self) -> None:
+        self._of: Counter[str] = Counter()
+
+    async def answer(
+        self,
+        key: str,
+        answer_now: Callable[[bool], Awaitable[Answer | None]],
+        gone: Callable[[], Awaitable[None]],
+    ) -> Answer | None:
+        """The answer of the call, kept back as long as it may be. `answer_now(is_asked_again)`; None: its caller has
+        gone."""
+        began, pause = time.monotonic(), FIRST_PAUSE
+        answer = await answer_now(False)
+        wait = seconds_kept_back(answer)
+        if not wait or self._of.total() >= WAITS or self._of[key] >= WAITS_OF_ONE:
+            return without_mark(answer)
+        self._of[key] += 1
+        leaves = asyncio.ensure_future(gone())
+        try:
+            while (left := began + wait - time.monotonic()) > 0:
+                await asyncio.wait([leaves], timeout=min(pause, left))
+                if leaves.done():
+                    return None
+                pause = min(1.5 * pause, LONGEST_PAUSE)
+                is_last = time.monotonic() - began >= wait
+                answer = await answer_now(not is_last)
+                if is_last or not seconds_kept_back(answer):
+                    break
+            return without_mark(answer)
+        finally:
+            leaves.cancel()
+            self._of[key] -= 1
+            self._of += Counter()  # none is kept for those that have none
+
+
+def seconds_kept_back(answer: Answer | None) -> float:
+    return next((float(value) for name, value in answer.headers if name == NOT_YET), 0.0) if answer else 0.0
+
+
+def without_mark(answer: Answer | None) -> Answer | None:
+    return answer and answer._replace(headers=[pair for pair in answer.headers if pair[0] != NOT_YET])

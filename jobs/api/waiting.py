@@ -1,0 +1,114 @@
+"""Long polls: the calls that are answered when a job has ended, or when their caller has waited long enough.
+
+No call waits here. One that would says so in its answer, with the header NOT_YET; what stands before Django
+(controlplane.serving) keeps that answer back and makes the call again a little later, so that a caller who waits holds
+a socket and no thread. Where nothing stands there, the caller has the answer at once and asks again.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from controlplane.core.rest import IdField, StrictSerializer, within_limit
+from jobs import selectors
+from jobs.api.serializers.jobs import JobAnswer
+from jobs.api.views import JobCall
+from jobs.models import WorkerJob
+from jobs.states import TERMINAL
+
+LONGEST_WAIT = 60
+NOT_YET = "Not-Yet"
+"""Header of an answer that may be kept back: for so many seconds from the first time on."""
+ASKED_AGAIN = "controlplane.asked_again"
+"""In the environ of a call whose answer is wanted only if there is something new in it."""
+JOBS_LIMIT = 100
+
+
+class WaitField(serializers.FloatField):
+    """Seconds, in the query of an address."""
+
+    def __init__(self, **options: Any) -> None:
+        help_text = "Answer when it has ended, or after so many seconds."
+        super().__init__(**{"default": 0, "min_value": 0, "max_value": LONGEST_WAIT, "help_text": help_text, **options})
+
+    def to_internal_value(self, data: Any) -> float:
+        seconds = super().to_internal_value(data)
+        if not math.isfinite(seconds):
+            self.fail("invalid")
+        return seconds
+
+
+class JobQuery(StrictSerializer):
+    wait = WaitField()
+
+
+class JobsWaitQuery(StrictSerializer):
+    id = serializers.ListField(child=IdField(), min_length=1, max_length=JOBS_LIMIT, help_text="Once for each job.")
+    wait = WaitField(help_text="Answer when one of them has ended, or after so many seconds.")
+
+
+class EndedJobs(serializers.Serializer):
+    items = JobAnswer(many=True, help_text="Those that have ended, the large contents left out as in a list.")
+    unknown = serializers.ListField(child=serializers.UUIDField(), help_text="Those that are not there, or not yours.")
+
+
+class Job(JobCall):
+    """`GET /jobs/{id}`."""
+
+    @extend_schema(parameters=[JobQuery], responses=JobAnswer)
+    def get(self, request: Request, job: UUID) -> Response:
+        """A job with its attempts, its timeline and the reports that came too late; `wait` for its end."""
+        query = JobQuery(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        wait = query.validated_data["wait"]
+        if is_asked_again(request) and wait and not has_ended([job]):
+            return not_yet(wait)
+        rows = selectors.jobs_with_flags(selectors.jobs_visible_to(self.owner).filter(pk=job))
+        if not rows:
+            raise Http404("No job of yours has this id.")
+        response = Response(JobAnswer(rows[0]).data)
+        return response if rows[0].state in TERMINAL else mark_not_yet(response, wait)
+
+
+class JobsWait(JobCall):
+    """`GET /jobs/wait`."""
+
+    @extend_schema(parameters=[JobsWaitQuery], responses=EndedJobs)
+    def get(self, request: Request) -> Response:
+        """Which of up to 100 jobs have ended; with `wait`, when the first of them has."""
+        query = JobsWaitQuery(data={**request.query_params.dict(), "id": request.query_params.getlist("id")})
+        query.is_valid(raise_exception=True)
+        ids, wait = query.validated_data["id"], query.validated_data["wait"]
+        if is_asked_again(request) and wait and not has_ended(ids):
+            return not_yet(wait)
+        visible = selectors.jobs_visible_to(self.owner).filter(pk__in=ids)
+        known = set(visible.values_list("pk", flat=True))
+        rows = selectors.jobs_with_flags(selectors.without_large(visible.filter(state__in=TERMINAL)).order_by("pk"))
+        items = within_limit(map(JobAnswer().to_representation, rows))
+        response = Response({"items": items, "unknown": [id for id in ids if id not in known]})
+        return response if items or known != set(ids) else mark_not_yet(response, wait)
+
+
+def is_asked_again(request: Request) -> bool:
+    return bool(request.META.get(ASKED_AGAIN))
+
+
+def has_ended(jobs: Iterable[UUID]) -> bool:
+    return WorkerJob.objects.filter(pk__in=jobs, state__in=TERMINAL).exists()
+
+
+def not_yet(wait: float) -> Response:
+    return mark_not_yet(Response({}), wait)
+
+
+def mark_not_yet(response: Response, wait: float) -> Response:
+    if wait:
+        response[NOT_YET] = f"{wait:g}"
+    return response

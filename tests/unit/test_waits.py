@@ -1,0 +1,86 @@
+"""Calls that wait hold no thread: they are asked again until their answer has come, or they have waited enough."""
+
+import asyncio
+
+import pytest
+
+from controlplane.serving import waits
+from controlplane.serving.answers import Answer
+from controlplane.serving.waits import Waits
+from jobs.api.waiting import NOT_YET
+
+
+def kept_back(seconds, body=b"not yet"):
+    return Answer(200, [(NOT_YET, str(seconds)), ("Content-Type", "application/json")], body)
+
+
+ENDED = Answer(200, [("Content-Type", "application/json")], b"ended")
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+class Asked:
+    """Answers in turn, the last one for ever; which of the questions were asked again."""
+
+    def __init__(self, *answers):
+        self.answers, self.again = list(answers), []
+
+    async def __call__(self, is_asked_again):
+        self.again.append(is_asked_again)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(waits, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(waits, "LONGEST_PAUSE", 0.001)
+
+
+def test_what_need_not_be_kept_back_is_answered_at_once():
+    asked = Asked(ENDED)
+    assert asyncio.run(Waits().answer("a", asked, never)) == ENDED
+    assert asked.again == [False]
+
+
+def test_it_is_asked_again_until_it_has_come():
+    asked = Asked(kept_back(60), kept_back(60), kept_back(60), ENDED)
+    assert asyncio.run(Waits().answer("a", asked, never)) == ENDED
+    assert asked.again == [False, True, True, True]
+
+
+def test_who_has_waited_enough_has_the_answer_of_now_without_the_mark():
+    asked = Asked(kept_back(0.01))
+    answer = asyncio.run(Waits().answer("a", asked, never))
+    assert answer == ENDED._replace(body=b"not yet")
+    assert not asked.again[0] and not asked.again[-1] and len(asked.again) > 1
+
+
+def test_nobody_is_asked_for_a_caller_who_has_gone():
+    async def gone():
+        return None
+
+    asked = Asked(kept_back(60))
+    assert asyncio.run(Waits().answer("a", asked, gone)) is None
+    assert asked.again == [False]
+
+
+@pytest.mark.parametrize(("limit", "others"), [("WAITS_OF_ONE", "a"), ("WAITS", "b")])
+def test_beyond_the_limit_of_those_who_wait_one_is_answered_at_once_and_later_again_kept_back(
+    monkeypatch, limit, others
+):
+    monkeypatch.setattr(waits, limit, 1)
+
+    async def both():
+        waiting = Waits()
+        first = asyncio.ensure_future(waiting.answer(others, Asked(kept_back(60)), never))
+        await asyncio.sleep(0.01)
+        second = Asked(kept_back(60), ENDED)
+        assert await waiting.answer("a", second, never) == ENDED._replace(body=b"not yet")
+        first.cancel()
+        await asyncio.wait([first])
+        third = Asked(kept_back(60), ENDED)
+        assert await waiting.answer("a", third, never) == ENDED
+
+    asyncio.run(both())
