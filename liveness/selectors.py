@@ -76,6 +76,14 @@ def clock_ages() -> tuple[float | None, float]:
     return Clock.objects.values_list(check_age, standstill).get()
 
 
+def is_check_late(age: float | None) -> bool:
+    """Whether no liveness check has gone through for so many seconds (None: ever) that nobody notices a lost server.
+
+    One that lies in the future: the database's clock was set back, and no check has been since.
+    """
+    return age is None or abs(age) > 3 * conf().interval
+
+
 def database_time() -> object:
     """The clock that all ages are told by."""
     return Clock.objects.values_list(ClockTimestamp(), flat=True).get()

@@ -57,10 +57,9 @@ def process_problems() -> Iterator[str]:
 def instance_problems() -> Iterator[str]:
     interval, beats = conf().interval, conf().heartbeat_interval
     check, standstill = selectors.clock_ages()
-    # What lies in the future: the database's clock was set back, and no check has been since.
     if check is None:
         yield "No liveness check has run yet: is an executor with beat running?"
-    elif abs(check) > 3 * interval:
+    elif selectors.is_check_late(check):
         yield f"The last liveness check was {check:.0f} s ago; one is due every {interval:g} s."
     if abs(standstill) > 3 * max(interval, 2 * beats):
         yield f"Observed time has stood still for {standstill:.0f} s: heartbeats do not get in, or no check runs."

@@ -151,6 +151,13 @@ def test_a_check_that_does_not_run_is_said_aloud(reader, worker, clock):
     assert "The last liveness check was 31 s ago" in text(reader.get("/admin/instance/"))
 
 
+def test_a_check_that_lies_in_the_future_since_the_clock_was_set_back_is_said_aloud(reader, worker, clock):
+    worker()
+    check_liveness()
+    clock.step(-3600)
+    assert "nobody notices a lost server" in text(reader.get("/admin/instance/"))
+
+
 def test_waiting_jobs_that_no_worker_takes_are_said_aloud(reader, worker, submit):
     worker().beat(schedulable=False, reason="disk full")
     submit()

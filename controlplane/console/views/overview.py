@@ -99,10 +99,9 @@ def build_servers_url(row: dict[str, Any]) -> str:
 
 def present_check(seconds: float | None, now: Any) -> dict[str, Any]:
     """The age of the last liveness check, and whether it is too old."""
-    late = seconds is None or seconds > 3 * conf().interval
     return {
         "age": None if seconds is None else seconds_since(seconds, now),
-        "late": late,
+        "late": liveness.is_check_late(seconds),
         "interval": f"{conf().interval:g}",
     }
 
