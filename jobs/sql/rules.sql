@@ -119,8 +119,7 @@ end)
     when s.late then case
         when {{liveness.is_held_by_brake(s)}} and {{liveness.disconnected_at(s)}} <= (select observed_now()) then null
         else {{liveness.disconnected_at(s)}} end
-    when s.state not in {{ALIVE}} and s.state <> 'INACTIVE' and {{held_attempts(s)}} > 0
-        then {{liveness.running_attempts_move_at(s)}}
+    when s.state <> 'INACTIVE' then {{liveness.running_attempts_move_at(s)}}
 end)
 
 -- rule: code_stops_at(s)

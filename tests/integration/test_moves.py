@@ -65,12 +65,6 @@ def test_a_server_that_is_silent_comes_before_those_whose_jobs_move_after_it_is_
     assert in_order() == ["silent", AFTER]
 
 
-def test_a_lost_server_that_holds_nothing_comes_after_those_that_hold_something(holding, api, worker):
-    idle, after = worker(name="idle"), holding(AFTER)
-    disconnected(api, idle, after)
-    assert in_order() == [AFTER, "idle"]
-
-
 def test_silent_servers_that_the_brake_holds_come_after_those_that_go(worker, clock, api):
     for number in range(4):
         worker(name=f"held-{number}", old=True)
