@@ -13,7 +13,7 @@ import urllib3
 
 from tests.support.processes import eventually, fleet
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400), pytest.mark.exhaustive]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1200), pytest.mark.exhaustive]
 
 CROWD, AGENTS, TIMEOUT = 8, 2, 6.0
 SETTINGS = {

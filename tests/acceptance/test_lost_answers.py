@@ -103,7 +103,7 @@ def test_a_claim_cut_off_is_unknown_and_the_same_request_finds_what_was_claimed(
     assert call(token, f"{at}/heartbeat", {"state": "RUNNING"})[0] == 200
     [attempt] = call(token, f"{at}/claims", request)[1]["attempts"]
     started = {"reports": [{"attempt": attempt["id"], "event": "STARTED"}]}
-    assert cut(lambda: call(token, f"{at}/reports", started), "begun_attempts", is_done=True) == UNKNOWN
+    assert cut(lambda: call(token, f"{at}/reports", started), "begun_jobs", is_done=True) == UNKNOWN
     [result] = call(token, f"{at}/reports", started)[1]["results"]
     assert (result["accepted"], result["replayed"]) == (True, True)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.processes import eventually, fleet
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300), pytest.mark.exhaustive]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900), pytest.mark.exhaustive]
 
 BYSTANDERS = 19
 
