@@ -87,6 +87,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 SESSION_COOKIE_AGE = 12 * 3600  # seconds, from the last use on
 SESSION_LONGEST = 14 * 86400  # seconds, from signing in on, however much it is used
+CSRF_FAILURE_VIEW = "controlplane.console.views.errors.csrf_failure"
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"  # no cookie more
 
 if BEHIND_TLS:
