@@ -8,9 +8,9 @@ RUN_STAMP := .venv/installed
 DEV_STAMP := .venv/installed-dev
 PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml --extra server
 
-.PHONY: help install install-dev run test test-fast test-acceptance test-exhaustive bench screenshots lint lock
+.PHONY: help install install-dev run test test-fast test-acceptance test-exhaustive bench screenshots wheel lint lock
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -44,12 +44,15 @@ bench: $(DEV_STAMP) ## what it can do, as ratios; BENCH="heartbeats claim" for s
 screenshots: $(DEV_STAMP) ## the pictures of the README anew, with a Chromium
 	$(BIN)/python -m tests.screenshots
 
+wheel: $(DEV_STAMP) ## what others install, in dist/
+	$(BIN)/python -m hatchling build --target wheel
+
 lint: $(DEV_STAMP) ## style, types, import rules, migrations, known vulnerabilities
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python manage.py makemigrations --check --dry-run
+	DATABASE_POOL_SIZE=0 $(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	$(BIN)/python .ci/audit.py
 
 lock: $(DEV_STAMP) ## write both lock files anew, from pyproject.toml

@@ -54,9 +54,10 @@ def use_folder_broker(broker: Path) -> None:
     }
 
 
-if settings.CELERY_BROKER_URL.startswith("filesystem:"):
+if has_folder_broker := settings.CELERY_BROKER_URL.startswith("filesystem:"):
     folder_broker.install_transport()
-    use_folder_broker(settings.DATA_DIR / "broker")
+    if settings.DATA_DIR.exists():
+        use_folder_broker(settings.DATA_DIR / "broker")
 
 
 @setup_logging.connect
@@ -103,6 +104,8 @@ def check_settings(**_: object) -> None:
         refuse_wrong_settings()
     except ImproperlyConfigured as error:
         raise SystemExit(str(error)) from None  # Celery logs any other exception, and goes on
+    if has_folder_broker and not settings.DATA_DIR.exists():
+        raise SystemExit(f"Set CELERY_BROKER_URL: there is no data directory at {settings.DATA_DIR} for messages.")
 
 
 @worker_ready.connect

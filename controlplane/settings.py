@@ -12,9 +12,9 @@ from controlplane.agent import clean_text
 from controlplane.agent.limits import BODY_LIMIT
 from controlplane.core import database_limits
 from controlplane.embedded import postgres, secret_key
+from controlplane.embedded.data_dir import find_data_dir
 
-BASE_DIR = Path(__file__).resolve().parent.parent
-DATA_DIR = Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()
+DATA_DIR = find_data_dir()
 
 SECRET_KEY = os.environ.get("SECRET_KEY") or secret_key.load_or_create_key(DATA_DIR)
 DEBUG = os.environ.get("DEBUG", "") == "1"
@@ -104,7 +104,7 @@ if BEHIND_TLS:
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [Path(__file__).parent / "site_templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -112,7 +112,6 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
             ],
-            "builtins": ["controlplane.console.templatetags.instance"],
         },
     }
 ]
@@ -142,11 +141,14 @@ DATABASES["default"]["OPTIONS"] = {
 }
 
 STATIC_URL = "/static/"
-STATIC_ROOT = DATA_DIR / "static"
+# They are served from the packages they lie in; a web server of one's own may be given what `collectstatic` copies.
+STATIC_ROOT = os.environ.get("CONTROLPLANE_STATIC_ROOT")
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "controlplane.serving.static_files.PackageFiles"},
 }
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_MAX_AGE = 86400  # seconds; what pages name has another address when it has changed
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

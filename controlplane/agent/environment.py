@@ -23,7 +23,12 @@ def for_jobs(environment: Mapping[str, str], handed_on: Collection[str] = ()) ->
 def with_modules(environment: dict[str, str]) -> dict[str, str]:
     """`environment` in which `python -m controlplane.agent.…` is found whatever directory the agent was started in."""
     paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return {**environment, "PYTHONPATH": os.pathsep.join([*paths, str(ROOT)])}
+    return {**environment, "PYTHONPATH": os.pathsep.join([*paths, *sources()])}
+
+
+def sources() -> list[str]:
+    """The path of these modules where they are a clone; what is installed every Python of its environment finds."""
+    return [str(ROOT)] if (ROOT / "manage.py").exists() else []
 
 
 def close() -> None:

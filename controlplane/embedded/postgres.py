@@ -14,12 +14,13 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
+from controlplane.embedded import data_dir as data_dirs
 from controlplane.embedded import private_files
 from controlplane.embedded.postgres_server import DATABASE, PORT, PostgresServer, database_home, socket_directory
 
 WITHOUT_DATABASE = {
-    *("check", "collectstatic", "compilemessages", "diffsettings", "help", "makemessages"),
-    *("spectacular", "startapp", "startproject", "version"),
+    *("check", "collectstatic", "compilemessages", "diffsettings", "findstatic", "help", "makemessages"),
+    *("makemigrations", "spectacular", "startapp", "startproject", "version"),
 }
 
 
@@ -64,10 +65,7 @@ def open_lock_file(data_dir: Path, name: str) -> Iterator[int]:
         private_files.prepare(data_dir)
         file = private_files.open_lock(data_dir / name)
     except OSError as error:
-        raise SystemExit(
-            f"The data directory {data_dir} cannot be used: {error.strerror}. "
-            "Set CONTROLPLANE_DATA_DIR to a directory that can be written, or set DATABASE_URL."
-        ) from None
+        raise SystemExit(data_dirs.refusal(data_dir, error)) from None
     try:
         yield file
     finally:
@@ -76,15 +74,27 @@ def open_lock_file(data_dir: Path, name: str) -> Iterator[int]:
 
 @contextmanager
 def database_for_command(argv: Sequence[str]) -> Iterator[None]:
-    """Give a management command its database: `DATABASE_URL`, or the server of its data directory."""
-    if chosen := data_dir_option(argv):
-        os.environ["CONTROLPLANE_DATA_DIR"] = str(Path(chosen).absolute())
-    if os.environ.get("DATABASE_URL") or not needs_database(argv):
+    """Give a management command its database: `DATABASE_URL`, or the server of its data directory.
+
+    Raises SystemExit with what to do when there is neither, and this is no command that begins an installation.
+    """
+    if not needs_database(argv):
         yield
         return
+    is_given = bool(os.environ.get("DATABASE_URL"))
+    if not (is_given and os.environ.get("SECRET_KEY") and argv[1] != "standalone"):
+        data_dir = data_dirs.prepare_for(argv[1])
+    if is_given:
+        yield
+        return
+    if argv[1] not in data_dirs.MAKERS and not database_home(data_dir).exists():
+        raise SystemExit(
+            f"There is no database in {data_dir}. Begin with `standalone` or `migrate`, "
+            f"name another directory with {data_dirs.OPTION} or {data_dirs.VARIABLE}, or set DATABASE_URL."
+        )
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, exit_on_signal)
-    with running_server(Path(os.environ.get("CONTROLPLANE_DATA_DIR", "var")).absolute()) as address:
+    with running_server(data_dir) as address:
         os.environ["DATABASE_URL"] = address
         try:
             yield
@@ -95,19 +105,9 @@ def database_for_command(argv: Sequence[str]) -> Iterator[None]:
 def needs_database(argv: Sequence[str]) -> bool:
     if len(argv) < 2 or argv[1] in WITHOUT_DATABASE:
         return False
+    if argv[1] == "sql":
+        return "--explain" in argv
     return not {"-h", "--help", "--version"} & set(argv[1:])
-
-
-def data_dir_option(argv: Sequence[str]) -> str | None:
-    """What `standalone --data-dir` says; needed before Django reads its settings, so before argparse."""
-    if argv[1:2] != ["standalone"]:
-        return None
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
-        if word == "--data-dir":
-            return following or None
-        if word.startswith("--data-dir="):
-            return word.partition("=")[2] or None
-    return None
 
 
 def exit_on_signal(signum: int, frame: FrameType | None) -> None:

@@ -4,15 +4,18 @@ import os
 import secrets
 from pathlib import Path
 
+from controlplane.embedded import data_dir as data_dirs
 from controlplane.embedded import private_files
 
 
 def load_or_create_key(data_dir: Path) -> str:
-    """The key in the data directory, made on first use and readable by its owner only.
+    """The key in the data directory, made on first use and readable by its owner only; empty without a directory.
 
     Raises SystemExit with what to do when the directory cannot be written.
     """
     path = data_dir / "secret_key"
+    if not data_dir.exists():
+        return ""  # Django refuses what would be signed
     try:
         private_files.prepare(data_dir)
         if path.exists():
@@ -28,7 +31,4 @@ def load_or_create_key(data_dir: Path) -> str:
             draft.unlink()
         return path.read_text()
     except OSError as error:
-        raise SystemExit(
-            f"The data directory {data_dir} cannot be used: {error.strerror}. "
-            "Set CONTROLPLANE_DATA_DIR to a directory that can be written, or set SECRET_KEY."
-        ) from None
+        raise SystemExit(data_dirs.refusal(data_dir, error)) from None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 
-from django.contrib.staticfiles.storage import staticfiles_storage
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -50,8 +49,6 @@ def process_problems() -> Iterator[str]:
     executor = MigrationExecutor(connection)
     if missing := executor.migration_plan(executor.loader.graph.leaf_nodes()):
         yield f"{len(missing)} migrations are not applied: run `manage.py migrate`."
-    if not getattr(staticfiles_storage, "hashed_files", True):  # read once, when the process begins
-        yield "There is no list of static files: run `manage.py collectstatic`, then start this process anew."
 
 
 def instance_problems() -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import hashlib
 import os
 import secrets
 import socket
@@ -10,9 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.contrib.staticfiles.finders import get_finders
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connections
@@ -65,20 +62,6 @@ def check_address(host: str, port: int) -> None:
 
 def migrate_database() -> None:
     call_command("migrate", interactive=False, verbosity=0)
-
-
-def collect_static() -> None:
-    """Collect when a file has changed since the last time."""
-    digest = hashlib.sha256()
-    for finder in get_finders():
-        for path, storage in finder.list([]):
-            status = os.stat(storage.path(path))
-            digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-    stamp = Path(settings.STATIC_ROOT, ".collected")
-    if stamp.exists() and stamp.read_text() == digest.hexdigest():
-        return
-    call_command("collectstatic", interactive=False, verbosity=0, clear=True)
-    stamp.write_text(digest.hexdigest())
 
 
 def create_administrator() -> str | None:

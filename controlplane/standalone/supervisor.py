@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from honcho import process
@@ -33,6 +34,7 @@ class Part:
     insisted_after: float = float("inf")  # a second SIGTERM
     env: dict[str, str] = field(default_factory=dict)
     inherits: bool = True
+    cwd: Path | None = None
 
 
 class Child(process.Popen):
@@ -87,7 +89,8 @@ class Supervisor(Manager):
         self.parts, self.ready, self.greeting = parts, ready, greeting
         self.failed: list[str] = []
         for part in parts:
-            self.add_process(part.name, part.command, env={**(os.environ if part.inherits else {}), **part.env})
+            env = {**(os.environ if part.inherits else {}), **part.env}
+            self.add_process(part.name, part.command, env=env, cwd=part.cwd)
 
     def run(self) -> int:
         """Until everything has ended. Returns 0 when it was asked to end and no part failed to, else 1."""

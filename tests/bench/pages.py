@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
@@ -36,7 +35,6 @@ def measured(name: str, servers: int, jobs: int, goal: str, step: Step) -> list[
     begin()
     seeding.seed_database(servers, jobs, force=True)
     seeding.vacuum_tables()
-    settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
     reader, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
     client = Client(SERVER_NAME="localhost")
     client.force_login(reader)

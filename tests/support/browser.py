@@ -134,7 +134,6 @@ def site(folder: Path) -> Iterator[Site]:
         fleet(folder, LIVENESS_TIMEOUT="6") as running,
         sync_playwright() as playwright,
     ):
-        running.run("manage.py", "collectstatic", "--noinput", "--verbosity", "0")
         running.run("manage.py", "shell", "--command", MAKE_USERS)
         url = running.web()
         running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")

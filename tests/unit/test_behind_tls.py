@@ -13,7 +13,6 @@ SCRIPT = """
 import json, os, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
 from django.conf import settings
-settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
 django.setup()
 from django.core.management import call_command
 from django.test import Client

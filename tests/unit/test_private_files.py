@@ -56,5 +56,6 @@ def test_a_lock_can_be_opened_by_its_user_alone_however_it_was_made(tmp_path):
 
 
 def test_the_key_is_in_a_closed_directory(tmp_path):
+    private_files.prepare(tmp_path / "var")
     secret_key.load_or_create_key(tmp_path / "var")
     assert mode(tmp_path / "var") == 0o700 and mode(tmp_path / "var" / "secret_key") == 0o600

@@ -1,14 +1,16 @@
-"""`manage.py standalone`: a whole control plane in one terminal, first run included."""
+"""`controlplane standalone`: a whole control plane in one terminal, first run included."""
 
 import os
 import sys
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from rich.console import Console
 
+from controlplane.embedded.data_dir import OPTION, find_data_dir
 from controlplane.observability.address import is_loopback
 from controlplane.standalone import parts, preparation, worker_home
 from controlplane.standalone.supervisor import Part, Supervisor
@@ -25,8 +27,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--workers", type=int, default=2, choices=range(100), metavar="N", help="how many (default 2; 0: none)"
         )
-        # Read by controlplane.embedded.postgres.database_for_command(), before there are settings.
-        parser.add_argument("--data-dir", metavar="DIR", help="database, static files, tokens (default: var)")
+        # Taken from the command line before there are settings, by controlplane.embedded.data_dir.
+        parser.add_argument(OPTION, metavar="DIR", help=f"database, key, tokens (default: {find_data_dir()})")
         parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a worker that dies")
 
     def handle(self, *, host: str, port: int, workers: int, demo: bool, **_: Any) -> None:
@@ -55,13 +57,8 @@ class Command(BaseCommand):
         sys.exit(status)
 
     def prepare_installation(self) -> None:
-        console = Console(stderr=True)
-        for what, step in {
-            "Migrating the database": preparation.migrate_database,
-            "Collecting static files": preparation.collect_static,
-        }.items():
-            with console.status(f"{what} …"):
-                step()
+        with Console(stderr=True).status("Migrating the database …"):
+            preparation.migrate_database()
         if password := preparation.create_administrator():
             if self.stdout.isatty():
                 self.stdout.write(
@@ -75,13 +72,14 @@ class Command(BaseCommand):
                 )
         else:
             self.stdout.write(
-                f"An administrator exists; `python manage.py changepassword {preparation.ADMIN}` sets a new password."
+                f"An administrator exists; `{Path(sys.argv[0]).name} changepassword {preparation.ADMIN}` "
+                "sets a new password."
             )
 
     def build_parts(self, url: str, host: str, port: int, workers: int, demo: bool, home: Home) -> list[Part]:
         def token_of_role(role: str) -> str:
             return preparation.load_or_create_token(settings.DATA_DIR, role)
 
-        made = [parts.web_part(host, port), parts.executor_part()]
+        made = [parts.web_part(host, port, settings.DATA_DIR), parts.executor_part(settings.DATA_DIR)]
         made += [parts.worker_part(number, url, token_of_role("worker"), home) for number in range(1, workers + 1)]
         return [*made, parts.demo_part(url, token_of_role("client"), token_of_role("operator"))] if demo else made

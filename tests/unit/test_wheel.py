@@ -1,0 +1,54 @@
+"""What others install holds all that the control plane needs when it runs, and nothing else."""
+
+import subprocess
+import tomllib
+import zipfile
+from email.parser import HeaderParser
+
+import pytest
+
+from tests.support import wheel
+from tests.support.processes import ROOT
+
+
+@pytest.fixture(scope="module")
+def archive():
+    with zipfile.ZipFile(wheel.build()) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def names(archive):
+    return set(archive.namelist())
+
+
+@pytest.mark.parametrize("package", ["controlplane", "jobs", "liveness"])
+def test_every_file_that_git_has_of_a_package_is_in_the_wheel(names, package):
+    of_the_repository = ("controlplane/readme.py", "controlplane/demo/screenshots/")
+    kept = subprocess.run(["git", "ls-files", package], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    wanted = {name for name in kept.splitlines() if not name.startswith(of_the_repository) and (ROOT / name).exists()}
+    assert wanted <= names, sorted(wanted - names)
+    assert f"{package}/py.typed" in names
+
+
+def test_tests_and_pictures_are_not(names):
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"controlplane", "jobs", "liveness"}
+    assert not [name for name in names if name.endswith((".png", ".pyc")) or "/tests/" in name]
+
+
+def test_without_extras_it_asks_for_what_an_agent_needs_and_the_extras_for_the_rest(archive, names):
+    metadata = HeaderParser().parsestr(archive.read(next(n for n in names if n.endswith("/METADATA"))).decode())
+    requires = metadata.get_all("Requires-Dist")
+    always = {need.split(">")[0] for need in requires if "extra ==" not in need}
+    assert always == {"psutil", "structlog", "urllib3"}
+    assert [need.split("[")[0] for need in requires if "extra == 'celery'" in need] == ["celery"]
+    assert [need for need in requires if need.startswith("django<") and "extra == 'server'" in need]
+    assert metadata["License-Expression"] == "Apache-2.0"
+
+
+def test_it_brings_two_programs(archive, names):
+    text = archive.read(next(name for name in names if name.endswith("/entry_points.txt"))).decode()
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert set(declared) == {"controlplane", "controlplane-agent"}
+    assert all(f"{name} = {target}" in text for name, target in declared.items())
