@@ -1,10 +1,50 @@
+"""The apps of the control plane, in a site of its own and in any Django project: `INSTALLED_APPS += INSTALLED`."""
+
+import os
+import socket
+from typing import Any
+
+import structlog
 from django.apps import AppConfig
+
+from controlplane.core import packages
+
+INSTALLED = ["controlplane", "controlplane.console", "jobs", "liveness"]
 
 
 class ControlPlaneConfig(AppConfig):
     name = "controlplane"
     verbose_name = "Control plane"
 
+    def __init__(self, *args: Any) -> None:
+        # Before any model is read: it lets the models of a project that does not have it as an app declare triggers.
+        import pgtrigger.apps  # noqa: F401
+
+        packages.refuse_others()
+        super().__init__(*args)
+
     def ready(self) -> None:
-        # Not in __init__.py: that would load Celery into the agents, which import this package's neighbours.
-        from controlplane import celery, openapi  # noqa: F401
+        from celery.signals import task_prerun
+
+        from controlplane import checks, openapi  # noqa: F401
+
+        task_prerun.connect(register_executor, dispatch_uid="controlplane.executor")
+        if not structlog.is_configured():
+            structlog.configure(
+                processors=[
+                    structlog.contextvars.merge_contextvars,
+                    structlog.processors.format_exc_info,
+                    structlog.stdlib.render_to_log_kwargs,
+                ],
+                wrapper_class=structlog.stdlib.BoundLogger,
+                logger_factory=structlog.stdlib.LoggerFactory(),
+            )
+
+
+def register_executor(sender: Any = None, **_: Any) -> None:
+    """A process that runs the liveness check is an executor, also where the Celery app is another's."""
+    if sender is not None and sender.name == "jobs.tasks.check_liveness":
+        from controlplane.observability import presence
+        from liveness.states import ServerType
+
+        presence.register_process(ServerType.EXECUTOR, f"executor@{socket.gethostname()}-{os.getpid()}")

@@ -20,6 +20,7 @@ from celery.signals import (
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from controlplane import beat
 from controlplane.core import database_limits
 from controlplane.embedded import folder_broker, private_files
 from controlplane.startup import refuse_wrong_settings
@@ -77,16 +78,7 @@ def read_steady_clock() -> datetime:
 
 @app.on_after_finalize.connect
 def fill_timetable(sender: Celery, **_: object) -> None:
-    from jobs import tasks
-    from jobs.conf import conf as jobs
-    from liveness.conf import conf as liveness
-
-    for task, interval in {
-        "jobs.tasks.check_liveness": liveness().interval,
-        "jobs.tasks.sweep_jobs": jobs().sweep_interval,
-        "jobs.tasks.evaluate_triggers": tasks.TRIGGERS_INTERVAL,
-        "jobs.tasks.prune": tasks.PRUNE_INTERVAL,
-    }.items():
+    for task, interval in beat.intervals().items():
         # How long a tick is kept is for the broker to count, if it can (RabbitMQ): `expires` would be a moment of the
         # sender's clock, judged by the executor's. What is stale all the same, the task passes over.
         sender.add_periodic_task(

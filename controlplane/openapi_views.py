@@ -8,29 +8,42 @@ from typing import Any
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import get_conditional_response
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.settings import patched_settings
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.request import Request
 
+from controlplane.core.calls import OwnSettings, extend_schema
+from controlplane.openapi_settings import DOCUMENT
+
 building = Lock()
+PATH = "/api/schema"
 
 
 @cache
-def document(renderer: Any) -> tuple[bytes, str]:
-    """The document as it is sent, and its ETag. It says what the code does, so that it is built once in a process."""
-    document: Any = SpectacularAPIView.generator_class().get_schema(request=None, public=True)
+def document(renderer: Any, prefix: str) -> tuple[bytes, str]:
+    """The document as it is sent, and its ETag. It says what the code does, so that it is built once in a process.
+
+    `prefix`: where a project has our addresses.
+    """
+    with patched_settings({name: value for name, value in DOCUMENT.items() if not name.startswith("SERVE_")}):
+        generator = SpectacularAPIView.generator_class(urlconf="controlplane.urls")
+        document: Any = generator.get_schema(request=None, public=True)
+    if prefix:
+        document["servers"] = [{"url": prefix}]
     body: bytes = renderer().render(document, renderer_context={})
     return body, f'"{sha256(body).hexdigest()}"'
 
 
-class Schema(SpectacularAPIView):
+class Schema(OwnSettings, SpectacularAPIView):
     """`GET /api/schema`, as YAML or JSON, to everybody."""
+
+    renderer_classes = SpectacularAPIView.renderer_classes
 
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase | None:
         renderer: Any = request.accepted_renderer
         with building:  # who asks meanwhile waits for the first, and builds none himself
-            body, etag = document(renderer.__class__)
+            body, etag = document(renderer.__class__, request.path.removesuffix(PATH))
         headers = {
             "ETag": etag,
             "Cache-Control": "no-cache",
@@ -40,7 +53,13 @@ class Schema(SpectacularAPIView):
         return get_conditional_response(request._request, etag=etag, response=answer)
 
 
-class Docs(SpectacularSwaggerSplitView):
+class Docs(OwnSettings, SpectacularSwaggerSplitView):
     """`GET /api/docs`, to everybody."""
 
-    url_name = "schema"
+    renderer_classes = SpectacularSwaggerSplitView.renderer_classes
+
+    url_name = "controlplane-schema"
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return super().get(request, *args, **kwargs)

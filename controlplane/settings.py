@@ -8,6 +8,7 @@ import dj_database_url
 import structlog
 from csp.constants import NONE, SELF
 
+from controlplane import openapi_settings
 from controlplane.agent import clean_text
 from controlplane.agent.limits import BODY_LIMIT
 from controlplane.core import database_limits
@@ -40,12 +41,10 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "csp",
-    "django_htmx",
     "django_structlog",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "pgtrigger",
-    "rest_framework",
 ]
 
 MIDDLEWARE = [
@@ -61,11 +60,10 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
 ]
 
-ROOT_URLCONF = "controlplane.urls"
+ROOT_URLCONF = "controlplane.site_urls"
 WSGI_APPLICATION = "controlplane.wsgi.application"
 APPEND_SLASH = True
 X_FRAME_OPTIONS = "DENY"
@@ -118,6 +116,8 @@ TEMPLATES = [
 
 try:
     DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or postgres.database_url(DATA_DIR))}
+    if "postg" not in (engine := DATABASES["default"]["ENGINE"]):
+        raise ValueError(f"the control plane needs PostgreSQL 15 or later, and this is {engine.rpartition('.')[2]}")
     pool_size = int(os.environ.get("DATABASE_POOL_SIZE", "8"))
     limited = database_limits.connection_options(DATABASES["default"].get("OPTIONS", {}).get("options", ""))
 except ValueError as error:
@@ -163,30 +163,7 @@ CONTENT_SECURITY_POLICY = {
 DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_LIMIT
 DATA_UPLOAD_MAX_NUMBER_FILES = 0  # nothing here takes files: what strangers upload is never written to disk
 
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["liveness.api.authentication.Bearer", "jobs.api.sessions.StaffSession"],
-    "DEFAULT_PERMISSION_CLASSES": [],
-    "DEFAULT_PARSER_CLASSES": ["controlplane.core.rest.JSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["controlplane.core.rest.JSONRenderer"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_METADATA_CLASS": None,
-    "EXCEPTION_HANDLER": "controlplane.core.problems.handle_exception",
-    "UNAUTHENTICATED_USER": None,
-}
-SPECTACULAR_SETTINGS = {
-    "TITLE": "Control plane",
-    "DESCRIPTION": "Servers register and heartbeat, workers claim and report, clients submit.",
-    "VERSION": "1",
-    "OAS_VERSION": "3.1.1",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_AUTHENTICATION": [],
-    "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "controlplane.openapi.add_problem_responses",
-    ],
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-}
+SPECTACULAR_SETTINGS = openapi_settings.DOCUMENT
 
 CELERY_BROKER_URL = os.environ.get("CELERY_BROKER_URL", "filesystem://localhost")
 

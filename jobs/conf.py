@@ -46,6 +46,10 @@ class JobsSettings:
 
 
 conf = Conf(JobsSettings, "JOBS")
+TRIGGERS_INTERVAL = 2
+"""Seconds: how late a slot may be evaluated."""
+PRUNE_INTERVAL = 3600
+"""Seconds between the ticks of what is done once a day: so late it may be, and a scheduler need not live for a day."""
 
 
 def unmatched_parameters() -> dict[str, Any]:

@@ -6,40 +6,36 @@ executor one does, and of those of two schedulers half do.
 
 from celery import shared_task
 
-from jobs.conf import conf
+from jobs.conf import PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
 from jobs.services import liveness_check, retention, sweep, triggers
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
-TRIGGERS_INTERVAL = 2
-"""Seconds: how late a slot may be evaluated."""
-PRUNE_INTERVAL = 3600
-"""Seconds between the ticks of what is done once a day: so late it may be, and a scheduler need not live for a day."""
 DAY = 86400
 
 
-@shared_task(name="jobs.tasks.check_liveness")
+@shared_task(name="jobs.tasks.check_liveness", ignore_result=True)
 def check_liveness() -> None:
     """Every LIVENESS["INTERVAL"]."""
     if timetable.try_begin_task("check_liveness", liveness().interval / 2):
         liveness_check.check_liveness()
 
 
-@shared_task(name="jobs.tasks.sweep_jobs")
+@shared_task(name="jobs.tasks.sweep_jobs", ignore_result=True)
 def sweep_jobs() -> None:
     """Every JOBS["SWEEP_INTERVAL"]."""
     if timetable.try_begin_task("sweep_jobs", conf().sweep_interval / 2):
         sweep.run_sweep()
 
 
-@shared_task(name="jobs.tasks.evaluate_triggers")
+@shared_task(name="jobs.tasks.evaluate_triggers", ignore_result=True)
 def evaluate_triggers() -> None:
     """Every few seconds."""
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
         triggers.evaluate_due_triggers()
 
 
-@shared_task(name="jobs.tasks.prune")
+@shared_task(name="jobs.tasks.prune", ignore_result=True)
 def prune() -> None:
     """Every day."""
     if timetable.try_begin_task("prune", DAY - PRUNE_INTERVAL / 2):

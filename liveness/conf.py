@@ -36,6 +36,8 @@ class LivenessSettings:
     """The brake holds no longer than this; from then on 10 % go per check."""
     witness_url: str | None = None
     """The address that workers use: the executor beats there, as witness. None: a web process beats to itself."""
+    signing_key: str | None = None
+    """Signs the tokens of servers, the same for all processes; 50 random characters. None: Django's SECRET_KEY."""
     metrics_public: bool = False
     """True: `/metrics` needs no token. False: one of a viewer or operator."""
     heartbeat_retention: Seconds | None = 86400

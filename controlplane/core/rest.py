@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
 from typing import IO, Any, ClassVar
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import orjson
 from django.core.validators import RegexValidator
 from django.db.models import F, Func, IntegerField, QuerySet
 from drf_spectacular.utils import extend_schema_field
-from rest_framework import serializers
+from rest_framework import ISO_8601, serializers
 from rest_framework.exceptions import APIException, ErrorDetail, ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
@@ -162,6 +163,13 @@ class NumberField(serializers.FloatField):
         if isinstance(data, bool | str) or (isinstance(data, float) and not math.isfinite(data)):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+class TimeField(serializers.DateTimeField):
+    """A moment, RFC 3339; as it is written, in UTC."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"format": ISO_8601, "input_formats": [ISO_8601], "default_timezone": UTC, **options})
 
 
 class SecondsField(NumberField):

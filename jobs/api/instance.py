@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.calls import extend_schema
+from controlplane.core.rest import TimeField
 from jobs import selectors
 from jobs.api.serializers.jobs import ServerName
 from jobs.states import JobState
@@ -61,7 +63,7 @@ class Attention(serializers.Serializer):
 
 
 class InstanceAnswer(serializers.Serializer):
-    at = serializers.DateTimeField(source="now")
+    at = TimeField(source="now")
     servers = ServerCount(many=True, help_text="Those that are not INACTIVE.")
     jobs = serializers.DictField(child=serializers.IntegerField(), help_text="How many are in each state.")
     about = serializers.ListField(

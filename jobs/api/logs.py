@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.core.rest import JSONRenderer, StrictSerializer, within_limit
+from controlplane.core.calls import extend_schema
+from controlplane.core.rest import JSONRenderer, StrictSerializer, TimeField, within_limit
 from jobs import selectors
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
@@ -29,7 +29,7 @@ class LogFilter(StrictSerializer):
 
 
 class LogItem(serializers.Serializer):
-    at = serializers.DateTimeField()
+    at = TimeField()
     attempt = serializers.IntegerField(help_text="Its number.")
     stream = serializers.ChoiceField(LogLine.Stream.values)
     line = serializers.CharField()

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.calls import extend_schema
 from controlplane.core.durations import LONGEST_WAIT
 from controlplane.core.rest import NoteField, PageSizeField, SecondsField, StrictSerializer
 from jobs.conf import conf

@@ -1,9 +1,9 @@
 """`/servers`: the list of them, and their registration, which tells a worker all that it is to keep to."""
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.calls import extend_schema
 from controlplane.core.rest import paged
 from jobs.conf import conf
 from liveness import selectors

@@ -60,7 +60,7 @@ class StaffSession(SessionAuthentication):
 
     def authenticate(self, request: Request) -> tuple[Any, SessionCredential] | None:
         user = getattr(request._request, "user", None)
-        if user is None or not (user.is_active and user.is_staff):
+        if user is None or not (user.is_active and getattr(user, "is_staff", False)):
             return None
         try:
             self.enforce_csrf(request)

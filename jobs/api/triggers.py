@@ -3,10 +3,10 @@
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.calls import extend_schema
 from controlplane.core.rest import paged
 from jobs import execution_selectors as selectors
 from jobs import models

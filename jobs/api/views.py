@@ -4,12 +4,13 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.agent.clean_text import is_clean
+from controlplane.core.calls import extend_schema
 from controlplane.core.rest import StrictSerializer, paged
 from jobs import selectors
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest

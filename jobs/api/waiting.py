@@ -11,11 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.calls import extend_schema
 from controlplane.core.rest import IdField, StrictSerializer, within_limit
 from jobs import selectors
 from jobs.api.serializers.jobs import JobAnswer

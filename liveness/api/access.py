@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from django.utils.module_loading import import_string
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from controlplane.core.calls import OwnSettings
 from controlplane.core.problems import Problem
 from liveness.api.authentication import Credential
 from liveness.errors import NotYourServer, TokenMissing, WrongRole
@@ -26,7 +28,16 @@ UNREADABLE = (400, 413, 415)
 """Statuses that blame the body."""
 
 
-class TokenFirst(APIView):
+class ApiCall(OwnSettings):
+    """A call by whoever has a token, or a session of staff. By name: sessions are of the floor above."""
+
+    authenticators = ("liveness.api.authentication.Bearer", "jobs.api.sessions.StaffSession")
+
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        return [import_string(name)() for name in self.authenticators]
+
+
+class TokenFirst(ApiCall):
     """A call whose token is judged in its own statement, so after its body was read; but who sends a bad body with a
     bad token hears of the token."""
 
@@ -61,7 +72,7 @@ class ServerCall(TokenFirst):
         tokens.refuse_revoked(self.server_token)
 
 
-class RoleCall(APIView):
+class RoleCall(ApiCall):
     """A call for API tokens of some roles. A view says which: `roles = {"POST": {Role.CLIENT}}`."""
 
     roles: dict[str, set[Role]] = {}

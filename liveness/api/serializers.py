@@ -18,6 +18,7 @@ from controlplane.core.rest import (
     SecondsField,
     StrictSerializer,
     TextField,
+    TimeField,
     WholeField,
 )
 from liveness import selectors
@@ -101,13 +102,13 @@ class RegistrationAnswer(serializers.Serializer):
 class Drain(serializers.Serializer):
     """Until when a server may finish what it holds, and how much that was at the start."""
 
-    deadline = serializers.DateTimeField(source="drain_deadline")
+    deadline = TimeField(source="drain_deadline")
     held_at_start = serializers.IntegerField(source="drain_held", allow_null=True)
 
 
 class NextTransition(serializers.Serializer):
     to = serializers.CharField()
-    at = serializers.DateTimeField(allow_null=True, help_text="At the earliest; the next check after it finds it.")
+    at = TimeField(allow_null=True, help_text="At the earliest; the next check after it finds it.")
     reason = serializers.CharField()
 
 
@@ -116,8 +117,8 @@ class LiveAttempt(serializers.Serializer):
     number = serializers.IntegerField()
     job = serializers.UUIDField(source="job_id")
     state = serializers.CharField()
-    claimed_at = serializers.DateTimeField()
-    started_at = serializers.DateTimeField(allow_null=True)
+    claimed_at = TimeField()
+    started_at = TimeField(allow_null=True)
 
 
 class ServerDetail(serializers.ModelSerializer):
@@ -159,7 +160,7 @@ class EventSubject(serializers.Serializer):
 
 
 class Event(serializers.Serializer):
-    at = serializers.DateTimeField()
+    at = TimeField()
     subject = EventSubject(source="*", help_text="What it is about.")
     to = serializers.CharField(source="to_state")
     action = serializers.CharField(help_text="What an operator did; empty for a transition.")
@@ -248,7 +249,7 @@ class ReleaseAnswer(serializers.Serializer):
 
 
 class Maintenance(serializers.ModelSerializer):
-    since = serializers.DateTimeField(source="maintenance_since")
+    since = TimeField(source="maintenance_since")
     by = serializers.CharField(source="maintenance_by")
     note = serializers.CharField(source="maintenance_note")
 

@@ -4,10 +4,10 @@ from typing import Any
 from uuid import UUID
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.calls import extend_schema
 from controlplane.core.rest import StrictSerializer, paged
 from liveness import selectors
 from liveness.api.access import RoleCall

@@ -19,6 +19,7 @@ from django.utils.crypto import salted_hmac
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.transactions import retried_atomic
 from liveness import states
+from liveness.conf import conf
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import ApiToken, Role, Server
 from liveness.services import transitions
@@ -133,9 +134,15 @@ def token_subject(token: ApiToken) -> Subject:
     return Subject(states.Subject.TOKEN, token.pk, f"{token.name} ({token.prefix}…)")
 
 
+def build_signer() -> signing.Signer:
+    if (key := conf().signing_key) is None:
+        return signing.Signer(salt=SALT)
+    return signing.Signer(key=key, salt=SALT, fallback_keys=[])
+
+
 def sign_server_token(server: UUID, version: int, registrar: UUID) -> str:
     """The server token of a registration: the same for the same."""
-    return SERVER_PREFIX + signing.Signer(salt=SALT).sign(f"{server.hex}.{version}.{registrar.hex}")
+    return SERVER_PREFIX + build_signer().sign(f"{server.hex}.{version}.{registrar.hex}")
 
 
 def refuse_revoked(token: ServerToken) -> None:
@@ -151,7 +158,7 @@ def refuse_revoked(token: ServerToken) -> None:
 def read_server_token(text: str) -> ServerToken:
     """What a server token says. Raises TokenRefused when it was not signed here."""
     try:
-        server, version, _ = signing.Signer(salt=SALT).unsign(text.removeprefix(SERVER_PREFIX)).split(".")
+        server, version, _ = build_signer().unsign(text.removeprefix(SERVER_PREFIX)).split(".")
     except (signing.BadSignature, ValueError):
         raise TokenRefused(
             "This server token was not made by this control plane (or its SECRET_KEY has changed)."

@@ -1,20 +1,15 @@
 """The wheel in environments of its own: a control plane from anybody's folder, and an agent without Django."""
 
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 import urllib3
 
-from tests.acceptance.test_standalone import FOREIGN
 from tests.support import wheel
 from tests.support.data_dirs import forget, new_data_dir
 from tests.support.processes import eventually, free_port
@@ -48,43 +43,6 @@ def home(place):
     shutil.rmtree(place / "home")
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith((*FOREIGN, "PYTHON", "XDG_"))}
-    return {**kept, "HOME": str(home), **more}
-
-
-class Running:
-    """A program in the folder `work`, and all that it has printed."""
-
-    def __init__(self, *command: str, home: Path, **more: str) -> None:
-        self.process = subprocess.Popen(
-            command, cwd=home / "work", env=environment(home, **more), text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self.lines: list[str] = []
-        self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stdout or ()), daemon=True)
-        self.reader.start()
-
-    def wait_for(self, pattern: str) -> None:
-        eventually(
-            lambda: re.search(pattern, "".join(self.lines)) or self.process.poll() is not None,
-            within=90,
-            why="".join(self.lines),
-        )
-        assert re.search(pattern, "".join(self.lines)), "".join(self.lines)
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-        try:
-            self.process.wait(40)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.reader.join(10)
-        assert self.process.stdout
-        self.process.stdout.close()
-
-
 def test_an_installed_control_plane_runs_the_job_of_an_agent_without_django(server, agent, home):
     port = free_port()
     url, api = f"http://127.0.0.1:{port}", urllib3.PoolManager(retries=False, timeout=10)
@@ -98,7 +56,9 @@ def test_an_installed_control_plane_runs_the_job_of_an_agent_without_django(serv
         return json.loads(answer.data)
 
     with ExitStack() as ends:
-        plane = Running(str(server / "controlplane"), "standalone", "--workers", "0", "--port", str(port), home=home)
+        plane = wheel.Running(
+            str(server / "controlplane"), "standalone", "--workers", "0", "--port", str(port), home=home
+        )
         ends.callback(plane.end)
         plane.wait_for(r"Open http://\S+/admin/instance/")
         login = api.request("GET", f"{url}/admin/login/")
@@ -106,10 +66,10 @@ def test_an_installed_control_plane_runs_the_job_of_an_agent_without_django(serv
             assert api.request("GET", f"{url}{address.decode()}").status == 200, address
         made = [str(server / "controlplane"), "create_token", "--role"]
         worker, client = (
-            wheel.run(*made, role, role, cwd=home / "work", env=environment(home)).strip()
+            wheel.run(*made, role, role, cwd=home / "work", env=wheel.environment(home)).strip()
             for role in ("worker", "client")
         )
-        running = Running(str(agent / "controlplane-agent"), "--url", url, home=home, CONTROLPLANE_TOKEN=worker)
+        running = wheel.Running(str(agent / "controlplane-agent"), "--url", url, home=home, CONTROLPLANE_TOKEN=worker)
         ends.callback(running.end)
         running.wait_for("Worker registered")
         job = ask("/jobs", client, action={"type": "script", "command": [sys.executable, "-c", "print(6 * 7)"]})["id"]
@@ -122,7 +82,11 @@ def test_an_installed_control_plane_runs_the_job_of_an_agent_without_django(serv
 @pytest.mark.parametrize("words", [["create_token", "--role", "client", "me"], ["help"], ["sql"], ["check"]])
 def test_a_command_that_begins_nothing_leaves_nothing(server, home, words):
     done = subprocess.run(
-        [server / "controlplane", *words], cwd=home / "work", env=environment(home), capture_output=True, text=True
+        [server / "controlplane", *words],
+        cwd=home / "work",
+        env=wheel.environment(home),
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode == 0) == (words[0] != "create_token"), done.stderr
     assert words[0] != "create_token" or "Begin with `standalone` or `migrate`" in done.stderr
@@ -131,7 +95,7 @@ def test_a_command_that_begins_nothing_leaves_nothing(server, home, words):
 
 def test_an_agents_installation_says_what_a_control_plane_needs(agent, home):
     done = subprocess.run(
-        [agent / "controlplane", "standalone"], cwd=home, env=environment(home), capture_output=True, text=True
+        [agent / "controlplane", "standalone"], cwd=home, env=wheel.environment(home), capture_output=True, text=True
     )
     assert done.returncode == 1 and "pip install 'controlplane[server]'" in done.stderr
     assert "\n" not in done.stderr.strip()

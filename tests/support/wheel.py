@@ -2,19 +2,23 @@
 
 import importlib.util
 import os
+import re
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import venv
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, eventually
 
 SITE = Path(sysconfig.get_path("purelib"))
+FOREIGN = ("CONTROLPLANE_", "DATABASE_URL", "DJANGO_", "JOBS_", "LIVENESS_", "PYTEST_", "PYTHON", "XDG_")
 OF_AGENTS = ("psutil", "structlog", "urllib3")
 
 
@@ -49,3 +53,40 @@ def run(*command: str, **options: object) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return {**kept, "HOME": str(home), **more}
+
+
+class Running:
+    """A program in the folder `work`, and all that it has printed."""
+
+    def __init__(self, *command: str, home: Path, **more: str) -> None:
+        self.process = subprocess.Popen(
+            command, cwd=home / "work", env=environment(home, **more), text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.lines: list[str] = []
+        self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stdout or ()), daemon=True)
+        self.reader.start()
+
+    def wait_for(self, pattern: str) -> None:
+        eventually(
+            lambda: re.search(pattern, "".join(self.lines)) or self.process.poll() is not None,
+            within=90,
+            why="".join(self.lines),
+        )
+        assert re.search(pattern, "".join(self.lines)), "".join(self.lines)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.reader.join(10)
+        assert self.process.stdout
+        self.process.stdout.close()

@@ -26,7 +26,6 @@ from controlplane.console.selectors.filters import Filter, parse_uuid
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import (
     ACTING,
-    HtmxRequest,
     View,
     render_page,
     require_permission,
@@ -94,7 +93,7 @@ def build_action_page(target: Target, action: OperatorAction) -> View:
     """The page of one action."""
 
     @require_reader(target.noun, ACTING)
-    def show_action(request: HtmxRequest) -> HttpResponse:
+    def show_action(request: HttpRequest) -> HttpResponse:
         require_permission(request, action.permission)
         selection = Selection.from_request(target, request)
         if not selection.filter and not 0 < len(selection.picks) <= MOST_AT_ONCE:
@@ -110,7 +109,7 @@ def build_action_page(target: Target, action: OperatorAction) -> View:
 
 
 def show_preview(
-    request: HtmxRequest, selection: Selection, action: OperatorAction, form: Any, problem: str = ""
+    request: HttpRequest, selection: Selection, action: OperatorAction, form: Any, problem: str = ""
 ) -> HttpResponse:
     """What would happen; or, with a problem, why it did not."""
     target, shown = selection.target, {}
@@ -133,7 +132,7 @@ def show_preview(
 
 
 def render_confirmation(
-    request: HtmxRequest, title: str, action: Any, form: Any, back: str, problem: str = "", **shown: Any
+    request: HttpRequest, title: str, action: Any, form: Any, back: str, problem: str = "", **shown: Any
 ) -> HttpResponse:
     shown = {"title": title, "action": action, "form": form, "back": back, "problem": problem, **shown}
     return render_page(request, "confirm", {"trail": [HOME], **shown}, status=409 if problem else 200, lives=False)
@@ -148,7 +147,7 @@ def count_outcomes(selection: Selection, action: OperatorAction) -> Counter[str 
     return outcomes
 
 
-def perform_on_picked(request: HtmxRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
+def perform_on_picked(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
     """Each for itself; a 409 with the page anew when nothing was done."""
     done, refused, names = 0, [], {row.pk: selection.target.describe_row(row) for row in selection.rows}
     result: Any = None
@@ -173,7 +172,7 @@ def perform_on_picked(request: HtmxRequest, selection: Selection, action: Operat
     return redirect(selection.back)
 
 
-def perform_next_batch(request: HtmxRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
+def perform_next_batch(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
     """The next of those that a filter matched when it was looked at."""
     until, after = parse_uuid(request.POST.get("until")), parse_uuid(request.POST.get("after"))
     seen, done, refused = (read_number(request, name) for name in ("seen", "done", "refused"))

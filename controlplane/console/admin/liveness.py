@@ -23,10 +23,6 @@ from controlplane.core.problems import Problem
 from liveness.models import ApiToken, Brake, Instance, Server, ServerEvent
 from liveness.services import operations
 
-admin.site.site_header = admin.site.site_title = "Control plane"
-admin.site.index_title = "Administration"
-admin.site.site_url = None
-
 
 class ReadOnlyAdmin(admin.ModelAdmin):
     """Shows rows; neither adds, changes nor deletes any."""

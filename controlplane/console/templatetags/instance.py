@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.templatetags.static import static
 from django.utils.html import conditional_escape, escape, format_html
 from django.utils.safestring import SafeString
 
@@ -42,6 +43,16 @@ def subject(context: template.Context, event: Any) -> SafeString:
     of = Subject(SubjectType(event.subject_type), event.subject_id, event.subject_name)
     label = str(of) or "the whole instance"
     return link(context, of.type.value, event.subject_id, label) if of.type in PAGES else conditional_escape(label)
+
+
+@register.simple_tag(takes_context=True)
+def stylesheet(context: template.Context) -> SafeString:
+    """Ours, once in a page: the admin of our own has it already, that of another project has not."""
+    request = context["request"]
+    if getattr(request, "has_stylesheet", False):
+        return SafeString("")
+    request.has_stylesheet = True
+    return format_html('<link rel="stylesheet" href="{}">', static("controlplane/instance.css"))
 
 
 @register.filter

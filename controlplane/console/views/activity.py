@@ -3,7 +3,7 @@
 from datetime import UTC
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 
@@ -15,7 +15,7 @@ from controlplane.console.selectors import recent_activity
 from controlplane.console.selectors.filters import ActivityFilter, QuarantineFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page, format_at_least, link_to_older
 from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import HtmxRequest, render_page, require_reader, viewable
+from controlplane.console.views.page import render_page, require_reader, viewable
 from jobs import selectors
 from jobs.states import QUARANTINED
 from liveness.selectors import database_time
@@ -24,7 +24,7 @@ ENTRIES_A_PAGE, JOBS_A_PAGE = 50, 50
 
 
 @require_reader()
-def show_activity(request: HtmxRequest) -> HttpResponse:
+def show_activity(request: HttpRequest) -> HttpResponse:
     """Transitions, resubmissions, refusals and operator actions, latest first; nobody changes or deletes them."""
     chosen = ActivityFilter(request.GET)
     before = parse_moment(request.GET.get("before"))
@@ -46,7 +46,7 @@ def show_activity(request: HtmxRequest) -> HttpResponse:
 
 
 @require_reader("job")
-def show_quarantine(request: HtmxRequest) -> HttpResponse:
+def show_quarantine(request: HttpRequest) -> HttpResponse:
     """Jobs that ended with their workers, again and again: for a look, and then resubmitted or dismissed."""
     chosen = QuarantineFilter(request.GET)
     before = parse_uuid(request.GET.get("before"))

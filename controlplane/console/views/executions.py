@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -17,7 +17,7 @@ from controlplane.console.selectors.filters import ExecutionFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
-from controlplane.console.views.page import HtmxRequest, render_page, require_reader
+from controlplane.console.views.page import render_page, require_reader
 from jobs import execution_selectors as selectors
 from jobs import states
 from jobs.errors import ExecutionUnknown
@@ -31,7 +31,7 @@ EXECUTIONS_A_PAGE, STEPS_DRAWN, STEPS_LISTED, EVENTS_SHOWN = 50, 80, 200, 100
 
 
 @require_reader("execution")
-def show_executions(request: HtmxRequest) -> HttpResponse:
+def show_executions(request: HttpRequest) -> HttpResponse:
     """Executions, latest first, a page at a time; `?before=` an id goes on."""
     chosen = ExecutionFilter(request.GET)
     before = parse_uuid(request.GET.get("before"))
@@ -55,7 +55,7 @@ def show_executions(request: HtmxRequest) -> HttpResponse:
 
 
 @require_reader("execution")
-def show_execution(request: HtmxRequest, execution: UUID) -> HttpResponse:
+def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
     """One execution: its steps as a graph and as lanes, and what the control plane did in it."""
     try:
         row: Any = selectors.execution_summary(execution)
@@ -113,7 +113,7 @@ def present_step(step: Any) -> dict[str, Any]:
 
 
 @require_reader("trigger")
-def show_triggers(request: HtmxRequest) -> HttpResponse:
+def show_triggers(request: HttpRequest) -> HttpResponse:
     """Triggers: when each is due next, and what came of its last slots."""
     shown = {
         "title": "Triggers",

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 
 from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS
@@ -27,7 +27,7 @@ from controlplane.console.selectors.filters import JobFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page, format_at_least
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts
-from controlplane.console.views.page import HtmxRequest, render_page, require_reader
+from controlplane.console.views.page import render_page, require_reader
 from jobs import selectors
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
@@ -40,7 +40,7 @@ PLACES_SHOWN = 50
 
 
 @require_reader("job")
-def show_jobs(request: HtmxRequest) -> HttpResponse:
+def show_jobs(request: HttpRequest) -> HttpResponse:
     """Jobs, latest first, a page at a time; `?before=` an id goes on."""
     chosen = JobFilter(request.GET)
     before = parse_uuid(request.GET.get("before"))
@@ -81,7 +81,7 @@ def show_jobs(request: HtmxRequest) -> HttpResponse:
 
 
 @require_reader("job")
-def show_job(request: HtmxRequest, job: UUID) -> HttpResponse:
+def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
     """One job: its attempts as lanes, the same as a table, why it waits, and what went in and came out."""
     details: Any = selectors.job_details(job, LINES_SHOWN)
     if details is None:
@@ -164,7 +164,7 @@ def present_placement(job: Any) -> dict[str, Any] | None:
 
 
 @require_reader("job")
-def stream_job_logs(request: HtmxRequest, job: UUID) -> Any:
+def stream_job_logs(request: HttpRequest, job: UUID) -> Any:
     """All that a job's code wrote, as a text."""
     if not selectors.jobs_without_content().filter(pk=job).exists():
         return show_not_found(request, "job")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -15,7 +15,7 @@ from controlplane.console.presenters.jobs import FLAG_DESCRIPTIONS
 from controlplane.console.presenters.outlook import describe_concern, present_server, type_words
 from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.recent_activity import list_activity
-from controlplane.console.views.page import HtmxRequest, render_page, require_reader, viewable
+from controlplane.console.views.page import render_page, require_reader, viewable
 from jobs import selectors
 from jobs.states import Flag, JobState
 from liveness import selectors as liveness
@@ -28,7 +28,7 @@ SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12
 
 
 @require_reader()
-def show_overview(request: HtmxRequest) -> HttpResponse:
+def show_overview(request: HttpRequest) -> HttpResponse:
     """What is there, in one sentence and in full, of what its reader may view."""
     sees = viewable(request.user)
     figures = selectors.instance_figures()

@@ -1,6 +1,7 @@
 """Who may read the Instance pages, and how one is answered: whole, or for a poll only the part of it that lives."""
 
 from collections.abc import Callable
+from datetime import UTC
 from functools import wraps
 from typing import Any
 
@@ -9,9 +10,9 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone, translation
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
-from django_htmx.middleware import HtmxDetails
 
 from jobs.permissions import VIEWS
 from liveness.conf import conf
@@ -26,10 +27,6 @@ TABS = {
     "activity": None, "quarantine": "job", "recovery": "job",
 }  # fmt: skip
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
-
-
-class HtmxRequest(HttpRequest):
-    htmx: HtmxDetails
 
 
 def require_permission(request: HttpRequest, permission: str) -> None:
@@ -58,7 +55,9 @@ def require_reader(what: str | None = None, methods: tuple[str, ...] = READING) 
                 require_permission(request, VIEWS[what])
             elif not viewable(request.user):
                 raise PermissionDenied(f"This needs one of the permissions {', '.join(VIEWS.values())}.")
-            return answer(request, *args, **kwargs)
+            # Pages are in English and in UTC, also in a project that speaks otherwise: a coordinate has no comma.
+            with translation.override("en"), timezone.override(UTC):
+                return answer(request, *args, **kwargs)
 
         answer = require_http_methods(methods)(view)
         return admin.site.admin_view(show_to_reader)
@@ -67,13 +66,13 @@ def require_reader(what: str | None = None, methods: tuple[str, ...] = READING) 
 
 
 def render_page(
-    request: HtmxRequest, name: str, shown: dict[str, Any], status: int = 200, lives: bool = True
+    request: HttpRequest, name: str, shown: dict[str, Any], status: int = 200, lives: bool = True
 ) -> HttpResponse:
     """The page, or for a poll only the part of it that lives."""
     live = f"admin/instance/_{name}.html"
     sees = viewable(request.user)
     shown = {"sees": sees, **shown}
-    if request.htmx and lives:
+    if is_poll(request) and lives:
         return render(request, live, shown, status=status)
     poll = poll_interval(request)
     context = {
@@ -88,6 +87,11 @@ def render_page(
         **shown,
     }
     return render(request, "admin/instance/base.html", context, status=status)
+
+
+def is_poll(request: HttpRequest) -> bool:
+    """Whether a page asks for what has changed in it."""
+    return request.headers.get("HX-Request") == "true"
 
 
 def poll_interval(request: HttpRequest) -> str:

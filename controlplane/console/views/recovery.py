@@ -15,7 +15,7 @@ from controlplane.console.actions.bulk_actions import read_number, render_confir
 from controlplane.console.actions.servers import NoteForm, request_actor
 from controlplane.console.presenters.formatting import counting_time
 from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import ACTING, HtmxRequest, render_page, require_permission, require_reader
+from controlplane.console.views.page import ACTING, render_page, require_permission, require_reader
 from controlplane.core.durations import LONGEST_WAIT
 from jobs.conf import conf
 from jobs.services import sweep
@@ -66,7 +66,7 @@ class Thresholds(forms.Form):
 
 
 @require_reader("job")
-def show_stale_attempts(request: HtmxRequest) -> HttpResponse:
+def show_stale_attempts(request: HttpRequest) -> HttpResponse:
     """The live attempts without a sign of life for longer than the thresholds, the most silent first."""
     form = Thresholds.from_request(request)
     rows: list[Any] = []
@@ -94,7 +94,7 @@ def show_stale_attempts(request: HtmxRequest) -> HttpResponse:
 
 
 @require_reader("job", ACTING)
-def show_manual_recovery(request: HtmxRequest, name: str) -> HttpResponse:
+def show_manual_recovery(request: HttpRequest, name: str) -> HttpResponse:
     """One of the two: with a look at how many (GET), and a note (POST)."""
     if name not in MANUAL_RECOVERIES:
         raise Http404(f"There is no {name}.")

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import orjson
 from django.core.paginator import Paginator
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 
 from controlplane.console.actions.servers import SERVER_ACTIONS, list_permitted_actions
 from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip, summarize_intervals
@@ -17,7 +17,7 @@ from controlplane.console.presenters.outlook import describe_outlook, present_se
 from controlplane.console.selectors.filters import ServerFilter
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import present_check, present_listed_server
-from controlplane.console.views.page import HtmxRequest, render_page, require_reader, sees
+from controlplane.console.views.page import render_page, require_reader, sees
 from controlplane.core.model_fields import ClockTimestamp
 from jobs import selectors
 from jobs.states import AttemptState
@@ -29,7 +29,7 @@ LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 
 
 @require_reader("server")
-def show_servers(request: HtmxRequest) -> HttpResponse:
+def show_servers(request: HttpRequest) -> HttpResponse:
     """Servers, those that need attention first, a page at a time; those that ended fold under History."""
     chosen = ServerFilter(request.GET)
     at = Paginator(chosen.filter_rows(selectors.servers_by_attention()), SERVERS_A_PAGE).get_page(
@@ -105,7 +105,7 @@ def find_version_skew(server: Any, usual: dict[str, str]) -> dict[str, Any]:
 
 
 @require_reader("server")
-def show_server(request: HtmxRequest, server: UUID) -> HttpResponse:
+def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
     """One server: what it is, what happens to it next and why, what it holds and what it did."""
     details: Any = selectors.servers_with_held_attempts().select_related("token").filter(pk=server).first()
     if details is None:

@@ -15,6 +15,7 @@ from controlplane.core.rest import (
     SecondsField,
     StrictSerializer,
     TextField,
+    TimeField,
     WholeField,
     YesNoField,
 )
@@ -31,8 +32,8 @@ class JobRequest(StrictSerializer):
     tags = TagList(required=False, help_text="A worker must have them all, and those of the action.")
     priority = PriorityField(required=False, help_text="Higher first.")
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
-    available_at = serializers.DateTimeField(required=False, help_text="Not to be claimed before.")
-    good_until = serializers.DateTimeField(required=False, allow_null=True, help_text="EXPIRED if it still waits then.")
+    available_at = TimeField(required=False, help_text="Not to be claimed before.")
+    good_until = TimeField(required=False, allow_null=True, help_text="EXPIRED if it still waits then.")
     on_worker_lost = serializers.ChoiceField(list(OnWorkerLost), required=False)
     unmatched = serializers.ChoiceField(list(Unmatched), required=False, help_text="When no alive worker has its tags.")
     max_retries = WholeField(required=False, min_value=0, max_value=1000, help_text="After errors of its own code.")
@@ -60,7 +61,7 @@ class ServerName(serializers.Serializer):
 class TimelineEntry(serializers.Serializer):
     attempt = serializers.IntegerField(allow_null=True, help_text="Null: of the job itself.")
     state = serializers.CharField()
-    at = serializers.DateTimeField()
+    at = TimeField()
     server = ServerName(allow_null=True)
     reason = serializers.CharField()
 
@@ -197,7 +198,7 @@ class RuledOut(serializers.Serializer):
 
 class WaitingFor(serializers.Serializer):
     what = serializers.CharField(help_text="available_at, or stop: its last attempt may still run on `server`.")
-    until = serializers.DateTimeField(allow_null=True)
+    until = TimeField(allow_null=True)
     server = ServerName(required=False)
 
 

@@ -1,0 +1,82 @@
+"""Django system checks: what a project lacks that has the control plane in itself."""
+
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.template import TemplateDoesNotExist
+from django.template.loader import get_template
+from django.urls import NoReverseMatch, reverse
+
+from liveness.conf import conf
+
+OLDEST = 150_000
+ROUTE = 'path("controlplane/", include("controlplane.urls"))'
+
+
+@register(Tags.compatibility)
+def check_project(**_: Any) -> list[CheckMessage]:
+    messages: list[CheckMessage] = []
+    if (vendor := connections[DEFAULT_DB_ALIAS].vendor) != "postgresql":
+        messages.append(
+            Error(
+                f"The database {DEFAULT_DB_ALIAS!r} is {vendor}; the control plane needs PostgreSQL 15 or later.",
+                id="controlplane.E001",
+            )
+        )
+    elif not is_psycopg3():
+        messages.append(Error("PostgreSQL is reached by psycopg2; install psycopg 3.", id="controlplane.E002"))
+    if not settings.USE_TZ:
+        messages.append(Error("USE_TZ is False; the control plane needs times with a zone.", id="controlplane.E003"))
+    wanted = ("admin", "auth", "contenttypes", "messages", "sessions", "staticfiles")
+    if missing := [f"django.contrib.{name}" for name in wanted if not apps.is_installed(f"django.contrib.{name}")]:
+        messages.append(Error(f"INSTALLED_APPS lacks {', '.join(missing)}.", id="controlplane.E004"))
+    else:
+        messages += check_pages()
+    if settings.ROOT_URLCONF != "controlplane.site_urls" and conf.read_settings()[0].witness_url is None:
+        messages.append(
+            Warning(
+                'LIVENESS["WITNESS_URL"] is not set: nothing proves that heartbeats get in, so nobody is disconnected.',
+                hint="Set it to the address that workers use, like https://example.com/controlplane.",
+                id="controlplane.W001",
+            )
+        )
+    return messages
+
+
+def is_psycopg3() -> bool:
+    from django.db.backends.postgresql.psycopg_any import is_psycopg3
+
+    return is_psycopg3
+
+
+def check_pages() -> list[CheckMessage]:
+    messages: list[CheckMessage] = []
+    for name, route in (("admin:index", 'path("admin/", admin.site.urls)'), ("instance:overview", ROUTE)):
+        try:
+            reverse(name)
+        except NoReverseMatch:
+            messages.append(Error(f"There is no address {name!r}: add {route} to the URLs.", id="controlplane.E005"))
+    try:
+        get_template("admin/instance/base.html")
+    except TemplateDoesNotExist:
+        messages.append(
+            Error(
+                "The templates of the pages are not found: set APP_DIRS in TEMPLATES, or list the loader "
+                "django.template.loaders.app_directories.Loader.",
+                id="controlplane.E006",
+            )
+        )
+    return messages
+
+
+@register(Tags.database)
+def check_database(**options: Any) -> list[CheckMessage]:
+    connection: Any = connections[DEFAULT_DB_ALIAS]
+    if DEFAULT_DB_ALIAS not in (options.get("databases") or ()) or connection.vendor != "postgresql":
+        return []
+    if (version := connection.pg_version) < OLDEST:
+        return [Error(f"PostgreSQL is version {version // 10_000}; 15 or later is needed.", id="controlplane.E007")]
+    return []

@@ -1,0 +1,234 @@
+"""The control plane as apps of a project that others have written, with users, REST settings and Celery of its own."""
+
+import json
+import os
+import signal
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from tests.support import wheel
+from tests.support.processes import SHORT, beside, drop, eventually, free_port, server
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
+
+SETTINGS = """
+import dj_database_url
+import os
+import controlplane.apps
+
+INSTALLED_APPS += ["people", "rest_framework"]
+INSTALLED_APPS += controlplane.apps.INSTALLED
+AUTH_USER_MODEL = "people.Person"
+DATABASES = {"default": dj_database_url.parse(os.environ["THEIR_DATABASE"])}
+LANGUAGE_CODE, TIME_ZONE = "de", "Europe/Zurich"
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.BasicAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAdminUser"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.FormParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.StaticHTMLRenderer"],
+    "DEFAULT_THROTTLE_CLASSES": ["rest_framework.throttling.AnonRateThrottle"],
+    "DEFAULT_THROTTLE_RATES": {"anon": "1/day"},
+    "DEFAULT_VERSIONING_CLASS": "rest_framework.versioning.AcceptHeaderVersioning",
+    "EXCEPTION_HANDLER": "mysite.urls.teapot",
+    "DATETIME_FORMAT": "%d.%m.%Y",
+}
+"""
+URLS = """
+from django.http import HttpResponse
+from django.urls import include
+from rest_framework.views import APIView
+
+def teapot(error, context):
+    return HttpResponse("theirs", status=418)
+
+urlpatterns += [path("mine/", APIView.as_view()), path("controlplane/", include("controlplane.urls"))]
+"""
+MODELS = """
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+
+class Person(AbstractUser):
+    room = models.CharField(max_length=10)
+"""
+CELERY = """
+import os
+from celery import Celery
+from controlplane import beat
+from controlplane.embedded import folder_broker
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mysite.settings")
+folder_broker.install_transport()
+app = Celery("mysite", broker="filesystem://")
+folder = os.environ["THEIR_MESSAGES"]
+app.conf.broker_transport_options = {
+    "data_folder_in": folder, "data_folder_out": folder, "control_folder": folder, "polling_interval": 0.1,
+}
+app.conf.beat_schedule = beat.schedule()
+app.autodiscover_tasks()
+"""
+LOOK = """
+import json
+from celery import current_app
+from django.contrib.auth import get_user_model
+from django.test import Client
+reader = get_user_model().objects.create_superuser("reader", room="7")
+client = Client(SERVER_NAME="localhost")
+client.force_login(reader)
+pages = ["", "servers/", "jobs/", "executions/", "triggers/", "activity/", "quarantine/", "recovery/"]
+seen = {page: client.get(f"/controlplane/admin/instance/{page}") for page in [*pages, "jobs/%s/"]}
+print(json.dumps({
+    "pages": {page: answer.status_code for page, answer in seen.items()},
+    "styled": all(b"controlplane/instance.css" in answer.content for answer in seen.values()),
+    "session": client.get("/controlplane/api/v1/servers").status_code,
+    "document": list(client.get("/controlplane/api/schema", headers={"Accept": "application/vnd.oai.openapi+json"})
+        .json()["paths"])[0],
+    "admin": client.get("/admin/").content.decode(),
+    "table": client.get("/admin/liveness/server/").status_code,
+    "theirs": client.get("/mine/").status_code,
+    "celery": current_app.main,
+}))
+"""
+
+
+class Project:
+    """A project of others in a folder of its own, and its processes."""
+
+    def __init__(self, folder: Path, database: str, programs: Path) -> None:
+        self.programs = programs
+        self.home, self.work = folder / "home", folder / "home" / "work"
+        (folder / "messages").mkdir()
+        self.work.mkdir(parents=True)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/controlplane"
+        self.more = {
+            **SHORT, "THEIR_DATABASE": database, "THEIR_MESSAGES": str(folder / "messages"),
+            "LIVENESS_WITNESS_URL": self.url, "LIVENESS_SIGNING_KEY": "k" * 50, "TMPDIR": str(folder),
+        }  # fmt: skip
+        self.run("-m", "django", "startproject", "mysite", ".")
+        self.run("manage.py", "startapp", "people")
+        site = self.work / "mysite"
+        (self.work / "people" / "models.py").write_text(MODELS)
+        (site / "celery.py").write_text(CELERY)
+        (site / "__init__.py").write_text("from mysite.celery import app\n")
+        for name, text in (("settings.py", SETTINGS), ("urls.py", URLS)):
+            (site / name).write_text((site / name).read_text() + text)
+        self.http = urllib3.PoolManager(retries=False, timeout=10)
+
+    def run(self, *words: str) -> str:
+        return wheel.run(
+            str(self.programs / "python"), *words, cwd=self.work, env=wheel.environment(self.home, **self.more)
+        )
+
+    def start(self, *words: str, **more: str) -> wheel.Running:
+        return wheel.Running(str(self.programs / "python"), *words, home=self.home, **self.more, **more)
+
+    def ask(self, path: str, token: str, **body: object) -> dict:
+        answer = self.http.request(
+            "POST" if body else "GET", f"{self.url}/api/v1{path}", json=body or None,
+            headers={"Authorization": f"Bearer {token}"},
+        )  # fmt: skip
+        assert answer.status < 300, answer.data
+        return json.loads(answer.data)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    return wheel.install(tmp_path_factory.mktemp("host") / "environment")
+
+
+@pytest.fixture
+def project(tmp_path, programs):
+    name = f"host_{os.getpid()}"
+    server(f"create database {name}")
+    yield Project(tmp_path, beside(name), programs)
+    drop(beside(name))
+
+
+def test_a_project_with_users_rest_settings_and_celery_of_its_own_runs_the_main_job(project):
+    project.run("manage.py", "makemigrations", "people")
+    project.run("manage.py", "migrate", "--verbosity", "0")
+    project.run("manage.py", "check", "--database", "default", "--fail-level", "WARNING")
+    project.run("manage.py", "makemigrations", "--check", "--dry-run")
+    worker, client = (
+        project.run("manage.py", "create_token", "--role", role, role).strip() for role in ("worker", "client")
+    )
+    with ExitStack() as ends:
+
+        def begin(*words: str, **more: str) -> wheel.Running:
+            running = project.start(*words, **more)
+            ends.callback(running.end)
+            return running
+
+        begin("manage.py", "runserver", "--noreload", f"127.0.0.1:{project.port}")
+        eventually(lambda: reachable(project), why="their web server answers")
+        begin("-m", "celery", "-A", "mysite", "worker", "--beat", "--concurrency", "2", "--loglevel", "warning")
+        agents = {
+            name: begin("-m", "controlplane.agent", "--url", project.url, "--name", name, CONTROLPLANE_TOKEN=worker)
+            for name in ("one", "two")
+        }
+        for agent in agents.values():
+            agent.wait_for("Worker registered")
+        command = 'test "$JOB_ATTEMPT" = 2 || sleep 600; echo done'
+        job = project.ask("/jobs", client, action={"type": "script", "command": command})["id"]
+        eventually(lambda: project.ask(f"/jobs/{job}", client)["state"] == "RUNNING", within=60, why="it runs")
+        first = next(entry for entry in project.ask(f"/jobs/{job}", client)["timeline"] if entry["server"])
+        os.killpg(agents[first["server"]["name"]].process.pid, signal.SIGKILL)
+
+        def ended() -> dict:
+            seen = project.ask(f"/jobs/{job}", client)
+            return seen if seen["state"] == "COMPLETED" else {}
+
+        seen = eventually(ended, within=90, why="another has run it")
+        states = [entry["state"] for entry in seen["timeline"] if entry["attempt"] is not None]
+        assert states == ["CLAIMED", "RUNNING", "RESUBMITTED", "CLAIMED", "RUNNING", "COMPLETED"]
+        assert seen["timeline"][0]["at"].endswith("Z"), "in UTC, whatever their zone and their format of dates"
+        told = project.http.request("GET", f"{project.url}/api/v1/jobs")
+        assert told.status == 401 and told.headers["Content-Type"] == "application/problem+json"
+        look = json.loads(project.run("manage.py", "shell", "--verbosity", "0", "--command", LOOK.replace("%s", job)))
+    assert set(look["pages"].values()) == {200}, look["pages"]
+    assert look["styled"] and look["session"] == look["table"] == 200
+    assert look["document"].startswith("/api/v1/"), "and none of theirs"
+    assert "Control plane</a>" not in look["admin"].partition("</header>")[0], "their site keeps its name"
+    assert look["theirs"] == 418, "what their settings say is theirs"
+    assert look["celery"] == "mysite"
+
+
+def reachable(project: Project) -> bool:
+    try:
+        return project.http.request("GET", f"{project.url}/livez").status == 200
+    except urllib3.exceptions.HTTPError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ('DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "x"}}', "needs PostgreSQL 15"),
+        ("USE_TZ = False", "USE_TZ is False"),
+        ('ROOT_URLCONF = "bare"', "instance:overview"),
+        ('TEMPLATES[0]["APP_DIRS"] = False', "templates of the pages are not found"),
+    ],
+)
+def test_what_a_project_lacks_is_named_by_a_check(project, changed, said):
+    (project.work / "bare.py").write_text("urlpatterns = []\n")
+    file = project.work / "mysite" / "settings.py"
+    file.write_text(f"{file.read_text()}\n{changed}\n")
+    done = subprocess.run(
+        [project.programs / "python", "manage.py", "check"], cwd=project.work, capture_output=True, text=True,
+        env=wheel.environment(project.home, **project.more),
+    )  # fmt: skip
+    assert done.returncode == 1 and said in done.stderr, done.stderr
+
+
+def test_a_project_with_a_package_of_the_same_name_is_told_so(project):
+    (project.work / "jobs").mkdir()
+    (project.work / "jobs" / "__init__.py").touch()
+    done = subprocess.run(
+        [project.programs / "python", "manage.py", "check"], cwd=project.work, capture_output=True, text=True,
+        env=wheel.environment(project.home, **project.more),
+    )  # fmt: skip
+    assert "The package 'jobs' is found at" in done.stderr, done.stderr
