@@ -1,6 +1,8 @@
 """Users of the system that root runs things as."""
 
+import os
 import pwd
+import shutil
 import subprocess
 
 
@@ -10,11 +12,20 @@ def find_or_make(name: str) -> pwd.struct_passwd:
         return pwd.getpwnam(name)
     except KeyError:
         pass
-    command = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name]
+    # Where an administrator's programs are: the path of an ordinary shell, or of cron, may lack it.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    command = [
+        shutil.which("useradd", path=path) or "useradd",
+        "--system",
+        "--no-create-home",
+        "--shell",
+        "/usr/sbin/nologin",
+        name,
+    ]
     try:
         why = subprocess.run(command, capture_output=True, text=True).stderr.strip()
-    except OSError as error:
-        why = str(error)
+    except FileNotFoundError:
+        why = "the program useradd is not installed"
     try:
         return pwd.getpwnam(name)  # made by us, or by somebody at the same time
     except KeyError:

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,26 @@ from controlplane.standalone.supervisor import Part, Supervisor
 from controlplane.standalone.worker_home import Home
 
 
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """A type of an option that says in one sentence what it takes."""
+
+    def parse_number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return parse_number
+
+
 class Command(BaseCommand):
     help = "Runs everything in this terminal: database, web, executor and workers. Ctrl-C stops it all."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="to listen on (default: this machine only)")
-        parser.add_argument("--port", type=int, default=8000, choices=range(1, 65536), metavar="1-65535")
+        parser.add_argument("--port", type=whole_number(1, 65535), default=8000, metavar="1-65535")
         parser.add_argument(
-            "--workers", type=int, default=2, choices=range(100), metavar="N", help="how many (default 2; 0: none)"
+            "--workers", type=whole_number(0, 99), default=2, metavar="N", help="how many (default 2; 0: none)"
         )
         # Taken from the command line before there are settings, by controlplane.embedded.data_dir.
         parser.add_argument(OPTION, metavar="DIR", help=f"database, key, tokens (default: {find_data_dir()})")
