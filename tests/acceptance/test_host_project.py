@@ -209,6 +209,7 @@ def reachable(project: Project) -> bool:
     [
         ('DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "x"}}', "needs PostgreSQL 15"),
         ("USE_TZ = False", "USE_TZ is False"),
+        ("MIDDLEWARE = []", "SessionMiddleware"),
         ('ROOT_URLCONF = "bare"', "instance:overview"),
         ('TEMPLATES[0]["APP_DIRS"] = False', "templates of the pages are not found"),
     ],
