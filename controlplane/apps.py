@@ -9,7 +9,7 @@ from django.apps import AppConfig
 
 from controlplane.core import packages
 
-INSTALLED = ["controlplane", "controlplane.console", "jobs", "liveness"]
+INSTALLED = ["controlplane", "controlplane.console", "jobs", "liveness", "django_htmx"]
 
 
 class ControlPlaneConfig(AppConfig):

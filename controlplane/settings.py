@@ -9,7 +9,7 @@ import structlog
 from csp.constants import NONE, SELF
 
 from controlplane import openapi_settings
-from controlplane.agent import clean_text
+from controlplane.agent import clean_text, environment
 from controlplane.agent.limits import BODY_LIMIT
 from controlplane.core import database_limits
 from controlplane.embedded import postgres, secret_key
@@ -41,6 +41,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "csp",
+    "django_htmx",
     "django_structlog",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -102,7 +103,11 @@ if BEHIND_TLS:
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [Path(__file__).parent / "site_templates"],
+        # A wheel has `templates/` inside the console, where APP_DIRS looks.
+        "DIRS": [
+            Path(__file__).parent / "site_templates",
+            *(Path(root, "templates") for root in environment.sources()),
+        ],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

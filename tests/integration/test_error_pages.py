@@ -32,7 +32,9 @@ def test_who_may_not_see_a_page_reads_which_permission_it_needs_and_as_whom_he_i
     answer = visitor.get("/admin/instance/jobs/")
     text = answer.content.decode()
     assert answer.status_code == 403
-    assert "You may not see this page" in text and "jobs.view_workerjob" in text and f"signed in as {ann.username}" in text
+    assert (
+        "You may not see this page" in text and "jobs.view_workerjob" in text and f"signed in as {ann.username}" in text
+    )
 
 
 def test_a_form_without_its_secret_is_told_what_to_do(db):

@@ -487,7 +487,7 @@ def test_the_admin_shows_the_tables_and_changes_nothing(admin_client, story, api
 def test_every_state_has_its_colour_and_its_shape():
     root = Path(__file__).resolve().parents[2]
     css = (root / "controlplane/console/static/controlplane/instance.css").read_text()
-    icons = (root / "controlplane/console/templates/admin/instance/_icons.html").read_text()
+    icons = (root / "templates/admin/instance/_icons.html").read_text()
     for state in {*ServerState, *JobState, *AttemptState}:
         assert re.search(rf"\.s-{state}\b", css), state
         assert f'id="i-{state}"' in icons, state

@@ -31,6 +31,11 @@ def test_every_file_that_git_has_of_a_package_is_in_the_wheel(names, package):
     assert f"{package}/py.typed" in names
 
 
+def test_so_are_the_templates_where_django_looks_for_those_of_an_app(names):
+    templates = [path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.html")]
+    assert templates and {f"controlplane/console/{name}" for name in templates} <= names
+
+
 def test_tests_and_pictures_are_not(names):
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"controlplane", "jobs", "liveness"}

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
+from django_htmx.middleware import HtmxDetails
 
 from jobs.permissions import VIEWS
 from liveness.conf import conf
@@ -91,7 +92,7 @@ def render_page(
 
 def is_poll(request: HttpRequest) -> bool:
     """Whether a page asks for what has changed in it."""
-    return request.headers.get("HX-Request") == "true"
+    return bool(HtmxDetails(request))  # no middleware of a project is asked for
 
 
 def poll_interval(request: HttpRequest) -> str:
