@@ -4,103 +4,129 @@ All guards are derived from these tables: the services, the CHECK constraints, t
 triggers and the diagrams in the README.
 """
 
-from enum import StrEnum
+from controlplane.core.described import Described
 
 
-class JobState(StrEnum):
-    BLOCKED = "BLOCKED"  # it waits for steps that it depends on
-    PENDING = "PENDING"
-    CLAIMED = "CLAIMED"
-    RUNNING = "RUNNING"
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-    SKIPPED = "SKIPPED"  # a step that it depends on did not complete
-    EXPIRED = "EXPIRED"  # it waited past its good_until
+class JobState(Described):
+    """Where a job is. Each line says what it means, and who moves the job on."""
+
+    BLOCKED = "BLOCKED", "A step that waits for the steps it depends on. Their ends move it on."
+    PENDING = "PENDING", "It waits for a worker. A worker claims it; the recovery sweep ends it when its time is over."
+    CLAIMED = "CLAIMED", "A worker has it, its code has not started. The worker starts or releases it, or is lost."
+    RUNNING = "RUNNING", "Its code runs. The worker reports its end; or it is recovered from a lost worker."
+    COMPLETED = "COMPLETED", "It has ended with a result. Nobody moves it on; retention deletes it."
+    FAILED = "FAILED", "It has ended with an error. Nobody moves it on; resubmitting makes another job."
+    CANCELLED = "CANCELLED", "Somebody, or its execution, has ended it. Nobody moves it on."
+    SKIPPED = "SKIPPED", "A step that a step it depends on kept from starting. Nobody moves it on."
+    EXPIRED = "EXPIRED", "It waited past its good_until. Nobody moves it on."
 
 
-class AttemptState(StrEnum):
-    CLAIMED = "CLAIMED"
-    RUNNING = "RUNNING"
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-    RESUBMITTED = "RESUBMITTED"  # running code was lost or interrupted
-    REQUEUED = "REQUEUED"  # claimed, its code never began
-    RELEASED = "RELEASED"  # a claim given back
+class AttemptState(Described):
+    """Where one try of a job is. Each line says what it means, and who moves the attempt on."""
+
+    CLAIMED = "CLAIMED", "Its worker has it, its code has not started. The worker moves it on, or recovery."
+    RUNNING = "RUNNING", "Its code runs. The worker reports its end; recovery ends it when the worker is lost."
+    COMPLETED = "COMPLETED", "Its code has ended with a result, which is the job's. It never moves again."
+    FAILED = "FAILED", "Its code has ended with an error, or the control plane has given it up. It never moves again."
+    CANCELLED = "CANCELLED", "It was stopped because its job was cancelled. It never moves again."
+    RESUBMITTED = "RESUBMITTED", "Its code was lost or interrupted, and the job waits again. It never moves again."
+    REQUEUED = "REQUEUED", "It was lost before its code started, and the job waits again. It never moves again."
+    RELEASED = (
+        "RELEASED",
+        "Its worker gave it back before its code started, and the job waits again. It never moves again.",
+    )
 
 
-class ExecutionState(StrEnum):
-    RUNNING = "RUNNING"
-    CANCELLING = "CANCELLING"  # it ends when the last of its steps has
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
+class ExecutionState(Described):
+    """Where an execution is. Each line says what it means, and who moves the execution on."""
+
+    RUNNING = "RUNNING", "Its steps run or wait. The end of the last one moves it on; or somebody cancels it."
+    CANCELLING = (
+        "CANCELLING",
+        "It is cancelled and waits for steps that still run. The end of the last one moves it on.",
+    )
+    COMPLETED = "COMPLETED", "All of its steps have ended well. Nobody moves it on; rerunning makes another execution."
+    FAILED = "FAILED", "A step has failed, or its time was over, and its hooks have ended. Nobody moves it on."
+    CANCELLED = "CANCELLED", "It was cancelled, and all of its steps have ended. Nobody moves it on."
 
 
-class OnWorkerLost(StrEnum):
-    RESUBMIT = "RESUBMIT"
-    FAIL = "FAIL"
+class OnWorkerLost(Described):
+    """What becomes of a running job whose worker is lost."""
+
+    RESUBMIT = "RESUBMIT", "It is run again by another worker."
+    FAIL = "FAIL", "It is FAILED with WORKER_CRASHED."
 
 
-class RetryBackoff(StrEnum):
-    FIXED = "fixed"
-    EXPONENTIAL = "exponential"
+class RetryBackoff(Described):
+    """How long a failed job waits before each retry."""
+
+    FIXED = "fixed", "retry_delay_seconds each time."
+    EXPONENTIAL = "exponential", "retry_delay_seconds at first, then twice as long each time."
 
 
-class Unmatched(StrEnum):
+class Unmatched(Described):
     """What becomes of a job that no alive worker may run."""
 
-    FAIL = "fail"
-    WAIT = "wait"
+    FAIL = "fail", "It is failed after UNMATCHED_AFTER."
+    WAIT = "wait", "It waits until there is one."
 
 
 QUARANTINED = ("RESUBMISSIONS_EXHAUSTED", "WORKER_CRASHED")
 """The codes of FAILED jobs whose workers died of them, or so it seems: somebody should look at them."""
 
 
-class Flag(StrEnum):
+class Flag(Described):
     """Why a job stands still until somebody sees to it."""
 
-    HELD_BY_LOST_SERVER = "held_by_lost_server"  # it is RUNNING on a server that is lost, under NEVER
-    WAITS_FOR_TAGS = "waits_for_tags"  # no alive worker has its tags, and it waits for one
-    REFUSED_BY_ALL = "refused_by_all"  # every alive worker that has them gave it back as not allowed
-    WAITS_AFTER_LOSS = "waits_after_loss"  # it would have failed, but a worker that had it is gone, and more may come
+    HELD_BY_LOST_SERVER = (
+        "held_by_lost_server",
+        "RUNNING on a server that is lost, whose restart strategy is NEVER: fail it or resubmit it by hand",
+    )
+    WAITS_FOR_TAGS = "waits_for_tags", "waiting for tags that no worker alive has"
+    REFUSED_BY_ALL = "refused_by_all", "waiting though every worker alive that has the tags refused it"
+    WAITS_AFTER_LOSS = "waits_after_loss", "waiting for another worker: one that had it is gone"
 
 
-class JobKind(StrEnum):
-    TASK = "TASK"
-    TRIGGER = "TRIGGER"
+class JobKind(Described):
+    """Who asked for a job."""
+
+    TASK = "TASK", "A client, or an execution of which it is a step."
+    TRIGGER = "TRIGGER", "A trigger: its output says whether an execution starts."
 
 
-class Missed(StrEnum):
+class Missed(Described):
     """What becomes of the slots of a trigger that passed while nobody evaluated it."""
 
-    FIRE_ONCE = "fire_once"
-    SKIP = "skip"
+    FIRE_ONCE = "fire_once", "The last of them is evaluated."
+    SKIP = "skip", "None of them is evaluated."
 
 
-class SlotOutcome(StrEnum):
-    EVALUATING = "EVALUATING"
-    FIRED = "FIRED"
-    NOT_FIRED = "NOT_FIRED"
-    FAILED = "FAILED"
-    MISSED = "MISSED"
+class SlotOutcome(Described):
+    """What came of a slot of a trigger."""
+
+    EVALUATING = "EVALUATING", "The job that decides is waiting or running. Its end moves the slot on."
+    FIRED = "FIRED", "It started an execution."
+    NOT_FIRED = "NOT_FIRED", "The job said that nothing is to be started."
+    FAILED = "FAILED", "The job failed, or its output was no answer."
+    MISSED = "MISSED", "It passed while nobody evaluated the trigger, or while another evaluation ran."
 
 
-class EventCode(StrEnum):
+class EventCode(Described):
     """What the control plane itself does in an execution."""
 
-    JOB_RESUBMITTED = "JOB_RESUBMITTED"
-    JOB_REQUEUED = "JOB_REQUEUED"
-    WORKER_CRASHED = "WORKER_CRASHED"
-    STEP_TIMEOUT = "STEP_TIMEOUT"
-    EXECUTION_TIMEOUT = "EXECUTION_TIMEOUT"
-    NO_MATCHING_WORKER = "NO_MATCHING_WORKER"
-    RETRY = "RETRY"
-    STEP_SKIPPED = "STEP_SKIPPED"
-    HOOK_FAILED = "HOOK_FAILED"
-    EXECUTION_REPAIRED = "EXECUTION_REPAIRED"
+    JOB_RESUBMITTED = "JOB_RESUBMITTED", "The running attempt of a step was lost; the step is run again."
+    JOB_REQUEUED = "JOB_REQUEUED", "The attempt of a step was lost before its code started; the step waits again."
+    WORKER_CRASHED = "WORKER_CRASHED", "The worker of a step was lost, and the step is FAILED."
+    STEP_TIMEOUT = "STEP_TIMEOUT", "A step ran longer than its timeout_seconds."
+    EXECUTION_TIMEOUT = "EXECUTION_TIMEOUT", "The execution ran longer than its timeout_seconds and is cancelled."
+    NO_MATCHING_WORKER = "NO_MATCHING_WORKER", "No alive worker may run a step, and the step is FAILED."
+    RETRY = "RETRY", "A step failed and is tried again."
+    STEP_SKIPPED = "STEP_SKIPPED", "A step that a step depends on did not complete."
+    HOOK_FAILED = "HOOK_FAILED", "A hook failed; the execution ends as it would have."
+    EXECUTION_REPAIRED = (
+        "EXECUTION_REPAIRED",
+        "What had stood still, though what it waited for had ended, was moved on.",
+    )
 
 
 _ = JobState
@@ -117,9 +143,12 @@ JOB_TRANSITIONS: dict[JobState, set[JobState]] = {
     _.EXPIRED: set(),
 }
 JOB_INITIAL = {_.PENDING, _.BLOCKED}
+"""What a job may begin as. Workers move on the one, ends of steps the other."""
 
 TERMINAL = {state for state, onward in JOB_TRANSITIONS.items() if not onward}
+"""The states of a job that has ended. Nobody moves it on."""
 OPEN = set(JobState) - TERMINAL
+"""The states of a job that has not ended. Workers, recovery and the ends of other steps move it on."""
 
 _a = AttemptState
 
@@ -129,9 +158,13 @@ ATTEMPT_TRANSITIONS: dict[AttemptState, set[AttemptState]] = {
     **{ended: set() for ended in _a if ended not in (_a.CLAIMED, _a.RUNNING)},
 }
 ATTEMPT_INITIAL = {_a.CLAIMED}
+"""What an attempt begins as: its worker moves it on, or recovery."""
 
 LIVE = {state for state, onward in ATTEMPT_TRANSITIONS.items() if onward}
-INTERRUPTED = {_a.RESUBMITTED, _a.REQUEUED, _a.RELEASED}  # the job went on without it
+"""A worker holds the attempt, and its job: the job is in the state of the same name. The worker moves it on, or
+recovery."""
+INTERRUPTED = {_a.RESUBMITTED, _a.REQUEUED, _a.RELEASED}
+"""The attempt ended and the job did not: it waited for another try. Nobody moves the attempt on."""
 
 _e = ExecutionState
 
@@ -141,9 +174,10 @@ EXECUTION_TRANSITIONS: dict[ExecutionState, set[ExecutionState]] = {
     **{ended: set() for ended in (_e.COMPLETED, _e.FAILED, _e.CANCELLED)},
 }
 EXECUTION_INITIAL = {_e.RUNNING}
+"""What an execution begins as: the ends of its steps move it on."""
 
 EXECUTION_TERMINAL = {state for state, onward in EXECUTION_TRANSITIONS.items() if not onward}
-"""The states of an execution that has ended."""
+"""The states of an execution that has ended. Nobody moves it on."""
 
 
 def legal_transitions(table: dict) -> list[tuple[str, str]]:

@@ -4,57 +4,62 @@ All guards are derived from this table: the services, the CHECK constraint, the 
 triggers and the diagrams in the README.
 """
 
-from enum import StrEnum
+from controlplane.core.described import Described
 
 
-class ServerType(StrEnum):
-    WORKER = "WORKER"
-    EXECUTOR = "EXECUTOR"
-    SCHEDULER = "SCHEDULER"
-    WEBSERVER = "WEBSERVER"
-    INDEXER = "INDEXER"
+class ServerType(Described):
+    WORKER = "WORKER", "Runs the code of jobs: the only type that claims."
+    EXECUTOR = "EXECUTOR", "Runs the liveness check and the recovery sweep."
+    SCHEDULER = "SCHEDULER", "Says when periodic work is due."
+    WEBSERVER = "WEBSERVER", "Answers the API and the pages."
+    INDEXER = "INDEXER", "Prepares data for searching; the control plane has none of its own."
 
 
-class ServerState(StrEnum):
-    CREATED = "CREATED"
-    RUNNING = "RUNNING"
-    MAINTENANCE = "MAINTENANCE"
-    ERROR = "ERROR"
-    DISCONNECTED = "DISCONNECTED"
-    TERMINATING = "TERMINATING"
-    TERMINATED_GRACEFULLY = "TERMINATED_GRACEFULLY"
-    TERMINATED_FORCED = "TERMINATED_FORCED"
-    NOT_RUNNING = "NOT_RUNNING"
-    INACTIVE = "INACTIVE"
-
-
-class Mover(StrEnum):
+class Mover(Described):
     """Who may make a transition."""
 
-    SERVER = "server"
-    LIVENESS = "liveness"
-    OPERATOR = "operator"
+    SERVER = "server", "The server itself, by a heartbeat."
+    LIVENESS = "liveness", "The liveness check."
+    OPERATOR = "operator", "A person, by a page, a command or the API."
 
 
-class RestartStrategy(StrEnum):
+class RestartStrategy(Described):
     """When the running attempts of a lost server are given away (Kestra: workerTaskRestartStrategy)."""
 
-    AFTER_TERMINATION_GRACE_PERIOD = "AFTER_TERMINATION_GRACE_PERIOD"
-    IMMEDIATELY = "IMMEDIATELY"
-    NEVER = "NEVER"
+    AFTER_TERMINATION_GRACE_PERIOD = "AFTER_TERMINATION_GRACE_PERIOD", "Once its termination grace period has passed."
+    IMMEDIATELY = "IMMEDIATELY", "At the check that finds it lost."
+    NEVER = "NEVER", "Not at all: they stay where they are until an operator resubmits or fails them."
 
 
-class Subject(StrEnum):
+class ServerState(Described):
+    """What a server is doing. Each line says what it means, and who moves the server on: mostly the liveness check."""
+
+    CREATED = "CREATED", "It has registered. Its first heartbeat makes it RUNNING; silence, DISCONNECTED."
+    RUNNING = "RUNNING", "It heartbeats and may get work. It moves on by itself; silence makes it DISCONNECTED."
+    MAINTENANCE = "MAINTENANCE", "It heartbeats and takes no new work. It goes back to RUNNING by itself, or ends."
+    ERROR = "ERROR", "It has reported that it failed. The check moves its jobs, then retires it."
+    DISCONNECTED = "DISCONNECTED", "It was silent for its timeout, or an operator gave it up. The check retires it."
+    TERMINATING = (
+        "TERMINATING",
+        "It finishes its jobs and shuts down. It reports how it ended, or the check retires it.",
+    )
+    TERMINATED_GRACEFULLY = "TERMINATED_GRACEFULLY", "It has ended, its jobs finished. The check retires it."
+    TERMINATED_FORCED = "TERMINATED_FORCED", "It has ended with unfinished jobs. The check moves them, then retires it."
+    NOT_RUNNING = "NOT_RUNNING", "It is gone and holds nothing. The next liveness check makes it INACTIVE."
+    INACTIVE = "INACTIVE", "It is history. Nobody moves it on; retention deletes it."
+
+
+class Subject(Described):
     """What an event is about."""
 
-    SERVER = "server"
-    JOB = "job"
-    EXECUTION = "execution"
-    TRIGGER = "trigger"
-    ATTEMPTS = "attempts"  # all that are stale, whosever they are
-    TOKEN = "token"  # noqa: S105 - no secret
-    BRAKE = "brake"  # of one type of server
-    INSTANCE = "instance"
+    SERVER = "server", "One server."
+    JOB = "job", "One job."
+    EXECUTION = "execution", "One execution."
+    TRIGGER = "trigger", "One trigger."
+    ATTEMPTS = "attempts", "All attempts that are stale, whosever they are."
+    TOKEN = "token", "One API token."  # noqa: S105 - no secret
+    BRAKE = "brake", "The brake on one type of server."
+    INSTANCE = "instance", "The whole control plane."
 
 
 S, C, O = Mover.SERVER, Mover.LIVENESS, Mover.OPERATOR  # noqa: E741
@@ -73,19 +78,25 @@ TRANSITIONS: dict[ServerState, dict[ServerState, set[Mover]]] = {
     _.INACTIVE: {},
 }
 
-# The one exception to "nothing comes back", for servers that registered under REACTIVATE_ON_HEARTBEAT.
-REACTIVATABLE = {_.DISCONNECTED, _.NOT_RUNNING, _.INACTIVE}
-
 INITIAL = _.CREATED
+
+REACTIVATABLE = {_.DISCONNECTED, _.NOT_RUNNING, _.INACTIVE}
+"""The one exception to "nothing comes back": a heartbeat makes these RUNNING again, if they registered under
+REACTIVATE_ON_HEARTBEAT."""
 ALIVE = {_.CREATED, _.RUNNING, _.MAINTENANCE}
+"""It is expected to heartbeat. The server moves on, or the liveness check when it falls silent."""
 STOPPED = {_.ERROR, _.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
-"""A server that says so has stopped the code of its jobs."""
+"""A server that reports one of these has stopped the code of its jobs. The liveness check moves on."""
 TERMINATED = {_.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
+"""The ends that a server reports itself. The liveness check moves on."""
 RETIRED = {_.NOT_RUNNING, _.INACTIVE}
+"""It is gone and holds no attempt. The liveness check moves on to INACTIVE, where it stays."""
 ENDED = RETIRED | {_.TERMINATED_GRACEFULLY}
-"""Its end is nothing to look into, or has been seen to."""
+"""Its end is nothing to look into, or has been seen to. The liveness check moves on to INACTIVE."""
 TO_RECOVER = set(_) - ALIVE - RETIRED
+"""What it holds is recovered. The liveness check retires it when nothing is left."""
 MAY_HEARTBEAT = set(_) - TERMINATED - RETIRED - {_.DISCONNECTED}
+"""Its heartbeats are accepted: in any other state they are refused, unless it is reactivated."""
 
 
 def is_legal_transition(from_: ServerState, to: ServerState, mover: Mover, *, reactivates: bool = False) -> bool:

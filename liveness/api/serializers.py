@@ -46,7 +46,7 @@ class Config(StrictSerializer):
     heartbeat_interval_seconds = SecondsField(required=False, min_value=0.01)
     timeout_seconds = SecondsField(required=False)
     termination_grace_period_seconds = SecondsField(required=False)
-    worker_task_restart_strategy = serializers.ChoiceField(list(RestartStrategy), required=False)
+    worker_task_restart_strategy = serializers.ChoiceField(RestartStrategy.choices(), required=False)
 
     def validate(self, config: dict[str, Any]) -> dict[str, Any]:
         problems = timeout_problems(
@@ -73,7 +73,7 @@ class TagList(serializers.ListField):
 
 
 class RegistrationRequest(StrictSerializer):
-    type = serializers.ChoiceField(list(ServerType))
+    type = serializers.ChoiceField(ServerType.choices())
     name = TextField()
     instance_id = IdField(help_text="Chosen by the process; the same again finds the same server.")
     cluster = TextField(default="default")
@@ -203,8 +203,8 @@ class ServerFilter(PageFilter):
     """Which servers, and which page of them."""
 
     cluster = TextField(required=False)
-    state = serializers.ChoiceField(list(ServerState), required=False)
-    type = serializers.ChoiceField(list(ServerType), required=False)
+    state = serializers.ChoiceField(ServerState.choices(), required=False)
+    type = serializers.ChoiceField(ServerType.choices(), required=False)
     tag = TextField(required=False, max_length=100)
     search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
 

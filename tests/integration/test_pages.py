@@ -4,6 +4,7 @@ import re
 import uuid
 from collections import Counter
 from datetime import datetime, timedelta
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from django.contrib.auth.models import User
 
 from controlplane.console.charts import layouts, machine
 from jobs.services.liveness_check import check_liveness
-from jobs.states import AttemptState, JobState
+from jobs.states import AttemptState, ExecutionState, JobState
 from liveness import states
 from liveness.selectors import database_time
 from liveness.states import ServerState
@@ -119,6 +120,21 @@ def test_the_first_page_shows_the_gaps_in_the_heartbeats_of_every_server_on_it(r
         "silent": "the last 7 heartbeats, and 4 that did not come",
         "well": "the last 12 heartbeats, and 0 that did not come",
     }
+
+
+def test_a_page_explains_the_states_that_it_shows(reader, story):
+    job, lost, _ = story
+    for page, shown in {
+        "": [ServerState],
+        f"servers/{lost}/": [ServerState, AttemptState],
+        "jobs/": [JobState],
+        f"jobs/{job}/": [JobState, AttemptState],
+        "executions/": [ExecutionState, JobState],
+    }.items():
+        whole = unescape(text(reader.get(f"/admin/instance/{page}")))
+        assert [state for states in shown for state in states if state.meaning not in whole] == []
+    polled = text(reader.get(f"/admin/instance/jobs/{job}/", headers=HTMX))
+    assert "What the states mean" not in polled
 
 
 def test_a_silent_server_is_never_drawn_as_running(reader, worker, clock):

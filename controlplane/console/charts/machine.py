@@ -20,7 +20,7 @@ NODE, LINE, LETTER = 44, 14, 7.4
 
 @dataclass(frozen=True)
 class Node:
-    state: str
+    state: ServerState
     x: int
     y: int
     width: int

@@ -3,21 +3,8 @@
 from typing import Any
 
 from controlplane.console.presenters.formatting import shorten, time_since
-from jobs.states import Flag, JobState
 
 DESCRIPTION_LENGTH = 80
-
-
-FLAG_DESCRIPTIONS = {
-    Flag.HELD_BY_LOST_SERVER: (
-        "RUNNING on a server that is lost, whose restart strategy is NEVER: fail it or resubmit it by hand",
-        JobState.RUNNING,
-    ),
-    Flag.WAITS_FOR_TAGS: ("waiting for tags that no worker alive has", JobState.PENDING),
-    Flag.REFUSED_BY_ALL: ("waiting though every worker alive that has the tags refused it", JobState.PENDING),
-    Flag.WAITS_AFTER_LOSS: ("waiting for another worker: one that had it is gone", JobState.PENDING),
-}
-"""Why a job stands still, and in which state such a job is."""
 
 
 def describe_action(action: dict[str, Any]) -> str:

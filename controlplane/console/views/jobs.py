@@ -22,7 +22,7 @@ from controlplane.console.charts.lanes import (
     drawn_period,
 )
 from controlplane.console.presenters.formatting import describe_duration, format_moment, time_since, time_until
-from controlplane.console.presenters.jobs import FLAG_DESCRIPTIONS, describe_action, present_job
+from controlplane.console.presenters.jobs import describe_action, present_job
 from controlplane.console.selectors.filters import JobFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page, format_at_least
 from controlplane.console.views.not_found import HOME, show_not_found
@@ -107,7 +107,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
             for row, report in zip(details.late, superseded, strict=True)
         ],
         "operator_events": present_operator_events(details),
-        "flags": [FLAG_DESCRIPTIONS[Flag(flag)][0] for flag in details.flags],
+        "flags": [Flag(flag).meaning for flag in details.flags],
         "placement": placed,
         "holder": next((attempt for attempt in details.attempts.all() if attempt.finished_at is None), None),
         "actions": [

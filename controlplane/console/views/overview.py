@@ -11,7 +11,6 @@ from django.utils.safestring import SafeString
 
 from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip
 from controlplane.console.presenters.formatting import count_jobs, seconds_since, time_since
-from controlplane.console.presenters.jobs import FLAG_DESCRIPTIONS
 from controlplane.console.presenters.outlook import describe_concern, present_server, type_words
 from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.recent_activity import list_activity
@@ -78,12 +77,12 @@ def of_servers(figures: dict[str, Any]) -> dict[str, Any]:
 
 def present_flag(flag: str, count: int) -> dict[str, Any]:
     """How many jobs stand still, why, and where to find them."""
-    description, state = FLAG_DESCRIPTIONS[Flag(flag)]
+    state = JobState.RUNNING if flag == Flag.HELD_BY_LOST_SERVER else JobState.PENDING
     jobs = f"{count}{'+' if count >= selectors.COUNT_LIMIT else ''} job{'' if count == 1 else 's'}"
     return {
         "flag": flag,
         "jobs": jobs,
-        "said": description,
+        "meaning": Flag(flag).meaning,
         "url": f"{reverse('instance:jobs')}?{urlencode({'state': state})}",
     }
 

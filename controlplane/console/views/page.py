@@ -15,8 +15,11 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 from django_htmx.middleware import HtmxDetails
 
+from controlplane.core.described import Described
 from jobs.permissions import VIEWS
+from jobs.states import AttemptState, ExecutionState, JobState
 from liveness.conf import conf
+from liveness.states import ServerState
 
 View = Callable[..., HttpResponse]
 POLL_INTERVALS = {"1": "every second", "3": "every 3 s", "10": "every 10 s", "0": "off"}
@@ -28,6 +31,19 @@ TABS = {
     "activity": None, "quarantine": "job", "recovery": "job",
 }  # fmt: skip
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
+
+LEGENDS: dict[str, list[tuple[str, list[Described]]]] = {
+    "overview": [("server", [*ServerState])],
+    "servers": [("server", [*ServerState])],
+    "server": [("server", [*ServerState]), ("attempt", [*AttemptState])],
+    "jobs": [("job", [*JobState])],
+    "quarantine": [("job", [*JobState])],
+    "job": [("job", [*JobState]), ("attempt", [*AttemptState])],
+    "executions": [("execution", [*ExecutionState]), ("step", [*JobState])],
+    "execution": [("execution", [*ExecutionState]), ("step", [*JobState])],
+    "recovery": [("attempt", [*AttemptState])],
+}
+"""The states that a page shows, and of what they are: it explains them at its end."""
 
 
 def require_permission(request: HttpRequest, permission: str) -> None:
@@ -84,6 +100,7 @@ def render_page(
         "lives": lives and status == 200,
         "poll": poll,
         "polls": POLL_INTERVALS.items(),
+        "legends": LEGENDS.get(name, []) if status == 200 else [],
         "stale_after": max(3 * conf().interval, 3 * int(poll)),
         **shown,
     }

@@ -232,7 +232,7 @@ class ExecutionPage(serializers.Serializer):
 class ExecutionFilter(PageFilter):
     """Which executions, and which page of them."""
 
-    state = serializers.ChoiceField(list(ExecutionState), required=False)
+    state = serializers.ChoiceField(ExecutionState.choices(), required=False)
     name = TextField(required=False)
     key = TextField(required=False)
     trigger = IdField(required=False)
@@ -248,7 +248,7 @@ class ExecutionFilter(PageFilter):
 
 
 class EventItem(serializers.ModelSerializer):
-    code = serializers.ChoiceField(list(EventCode))
+    code = serializers.ChoiceField(EventCode.choices())
     server = serializers.UUIDField(source="server_id", allow_null=True)
 
     class Meta:

@@ -34,11 +34,13 @@ class JobRequest(StrictSerializer):
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
     available_at = TimeField(required=False, help_text="Not to be claimed before.")
     good_until = TimeField(required=False, allow_null=True, help_text="EXPIRED if it still waits then.")
-    on_worker_lost = serializers.ChoiceField(list(OnWorkerLost), required=False)
-    unmatched = serializers.ChoiceField(list(Unmatched), required=False, help_text="When no alive worker has its tags.")
+    on_worker_lost = serializers.ChoiceField(OnWorkerLost.choices(), required=False)
+    unmatched = serializers.ChoiceField(
+        Unmatched.choices(), required=False, help_text="When no alive worker has its tags."
+    )
     max_retries = WholeField(required=False, min_value=0, max_value=1000, help_text="After errors of its own code.")
     retry_delay_seconds = SecondsField(required=False)
-    retry_backoff = serializers.ChoiceField(list(RetryBackoff), required=False)
+    retry_backoff = serializers.ChoiceField(RetryBackoff.choices(), required=False)
     retry_on = serializers.ListField(
         child=FreeTextField(), max_length=100, required=False, allow_null=True,
         help_text="Codes of errors; null: every error of its own code.",
@@ -106,7 +108,7 @@ class JobAnswer(serializers.ModelSerializer):
     timeline = serializers.SerializerMethodField()
     late_reports = LateReportAnswer(many=True)
     flags = serializers.ListField(
-        child=serializers.ChoiceField(list(Flag)),
+        child=serializers.ChoiceField(Flag.choices()),
         help_text="Why it stands still until somebody sees to it: held_by_lost_server (RUNNING on a server that is"
         " lost, under NEVER), waits_for_tags (no alive worker has its tags), refused_by_all (every alive worker that"
         " has them gave it back as not allowed), waits_after_loss (a worker that had it is gone; it waits for more).",
@@ -151,8 +153,8 @@ class JobPage(serializers.Serializer):
 class JobFilter(PageFilter):
     """Which jobs, and which page of them."""
 
-    state = serializers.ChoiceField(list(JobState), required=False)
-    kind = serializers.ChoiceField(list(JobKind), required=False)
+    state = serializers.ChoiceField(JobState.choices(), required=False)
+    kind = serializers.ChoiceField(JobKind.choices(), required=False)
     key = TextField(required=False)
     tag = TextField(required=False, max_length=100, help_text="One that a worker must have, its action's too.")
 

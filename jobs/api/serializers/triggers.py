@@ -99,7 +99,7 @@ class TriggerRequest(StrictSerializer):
 
 
 class SlotAnswer(serializers.ModelSerializer):
-    outcome = serializers.ChoiceField(list(SlotOutcome))
+    outcome = serializers.ChoiceField(SlotOutcome.choices())
     job = serializers.UUIDField(source="job_id", allow_null=True)
     execution = serializers.UUIDField(source="execution_id", allow_null=True)
 

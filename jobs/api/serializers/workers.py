@@ -32,7 +32,9 @@ class Running(StrictSerializer):
 
 
 class HeartbeatRequest(StrictSerializer):
-    state = serializers.ChoiceField(list(ServerState), required=False, help_text="The state the server is going to.")
+    state = serializers.ChoiceField(
+        ServerState.choices(), required=False, help_text="The state the server is going to."
+    )
     metrics = ObjectField(
         max_bytes=METRICS_SIZE_LIMIT,
         required=False,
