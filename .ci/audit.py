@@ -27,12 +27,12 @@ def judge(output: str, errors: str) -> tuple[list[str], str | None]:
     except (ValueError, KeyError, TypeError):
         return [], (errors.strip().splitlines() or ["pip-audit says nothing"])[-1]
     skipped = [package["skip_reason"] for package in packages if "skip_reason" in package]
-    found = [
+    advisories = [
         f"{package['name']} {package['version']}: {hole['id']}, mended in {', '.join(hole['fix_versions']) or 'none'}"
         for package in packages
         for hole in package.get("vulns", ())
     ]
-    return found, f"{len(skipped)} of {len(packages)} packages: {skipped[0]}" if skipped else None
+    return advisories, f"{len(skipped)} of {len(packages)} packages: {skipped[0]}" if skipped else None
 
 
 def audit() -> tuple[list[str], str | None]:
@@ -41,8 +41,8 @@ def audit() -> tuple[list[str], str | None]:
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as one:
             one.write(f"pip-audit=={version('pip-audit')}\n")
             one.flush()
-            found, unknown = ask(one.name, "--no-deps")
-        return (found, unknown) if unknown else ask(LOCK, "--require-hashes")
+            advisories, unknown = ask(one.name, "--no-deps")
+        return (advisories, unknown) if unknown else ask(LOCK, "--require-hashes")
     except subprocess.TimeoutExpired:
         return [], f"no answer within {PATIENCE} s"
 
@@ -53,12 +53,12 @@ def ask(requirements: str, *options: str) -> tuple[list[str], str | None]:
 
 
 def main() -> int:
-    found, unknown = audit()
-    for line in found:
+    advisories, unknown = audit()
+    for line in advisories:
         sys.stderr.write(f"A known vulnerability: {line}\n")
     if unknown:
         sys.stderr.write(f"The audit of vulnerabilities is skipped: {unknown}\n")
-    return 1 if found else 0
+    return 1 if advisories else 0
 
 
 if __name__ == "__main__":

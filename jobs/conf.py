@@ -38,7 +38,7 @@ class JobsSettings:
     sweep_interval: Seconds = 60
     """Between two recovery sweeps."""
     job_retention: Seconds | None = 30 * 86400
-    """Ended jobs are kept so long, with their attempts and late reports."""
+    """Ended jobs are kept so long, with their attempts and superseded reports."""
     execution_retention: Seconds | None = 30 * 86400
     """Ended executions are kept so long, with their steps and children; slots of triggers too."""
     heartbeat_retention: Seconds | None = 86400

@@ -1,7 +1,7 @@
 """What can be refused; each class says what happened, in words its caller can act on."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -127,7 +127,16 @@ PROBLEMS_BY_FILTER: dict[str, type[NoFreshWorkers]] = {"maintenance": WorkersInM
 """By the filter that rules all workers out; of the others the filter says enough."""
 
 
-def refuse_without_worker(rows: Iterable[Any]) -> None:
+class Submitted(Protocol):
+    """A row of what was submitted, a job or an execution."""
+
+    @property
+    def missing_worker(self) -> str | None: ...
+    @property
+    def waiting(self) -> int: ...
+
+
+def refuse_without_worker(rows: Iterable[Submitted]) -> None:
     """Raises what is in the way of the first row that requires a worker and finds none: `missing_worker`."""
     for row in rows:
         if row.missing_worker is not None:
@@ -145,7 +154,7 @@ class TooManyWaiting(Problem):
     code = "too_many_waiting"
 
 
-def refuse_too_many(stored: Iterable[Any], number: int, limit: int | None) -> None:
+def refuse_too_many(stored: Iterable[Submitted], number: int, limit: int | None) -> None:
     """Raises TooManyWaiting when with `number` more the `limit` is passed: `waiting` of the rows wait already."""
     for row in stored:
         if limit is not None and row.waiting + number > limit:

@@ -1,5 +1,6 @@
 """Reads of executions and triggers for the API and the pages."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -45,6 +46,29 @@ MUCH_BEFORE = f"""sum(coalesce(octet_length(output::text), 0) + coalesce(octet_l
                    over (order by position) > {MUCH}"""
 CONTENTS = content("output", MUCH_BEFORE) | content("error", MUCH_BEFORE)
 """Outputs and errors of steps, the first of them, as many as one answer holds."""
+
+
+class CountedExecution(Execution):
+    """What `visible_executions()` knows of an execution, for whoever reads it; never stored."""
+
+    counts: dict[str, int]
+    parent: dict[str, Any] | None
+    now: datetime
+
+    class Meta:
+        abstract = True
+
+
+class Step(WorkerJob):
+    """What `execution_steps()` knows of a job that is a step, for whoever reads it; never stored."""
+
+    step: str
+    depends_on: list[str | None]
+    child_execution: UUID | None
+    server: dict[str, Any] | None
+
+    class Meta:
+        abstract = True
 
 
 def visible_executions(owner: UUID | None = None) -> QuerySet[Execution]:

@@ -1,4 +1,4 @@
-"""What there is to view, and the permission that each takes. Attempts, logs and late reports are a job's."""
+"""What there is to view, and the permission that each takes. Attempts, logs and superseded reports are a job's."""
 
 VIEWS = {
     "server": "liveness.view_server",

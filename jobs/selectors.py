@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -27,20 +28,40 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from controlplane.core.model_fields import ClockTimestamp
-from controlplane.core.statements import SqlExpression
+from controlplane.core.statements import SqlExpression, fetch_result_sets
 from jobs import states
 from jobs.conf import conf, unmatched_parameters
 from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.sql import sql
+from jobs.sql.statements import WrittenLine
 from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
 from liveness.models import Server
+from liveness.selectors import TimedServer
 from liveness.states import ServerState, Subject
 
 CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
+
+
+class DetailedJob(WorkerJob):
+    """What the functions here know of a job, for whoever reads it; never stored."""
+
+    now: datetime
+    is_step: bool
+    is_cancelling: bool
+    is_quarantined: bool
+    child_execution: UUID | None
+    superseded_reports: list[dict[str, Any]]
+    log: list[dict[str, Any]] | None
+    flags: list[str]
+    left_out: list[str]
+    operator_events: list[dict[str, Any]]
+
+    class Meta:
+        abstract = True
 
 
 def jobs_with_attempts() -> QuerySet[WorkerJob]:
@@ -106,14 +127,9 @@ def job_timeline(job: WorkerJob) -> list[dict[str, Any]]:
 
 
 def timeline_entry(
-    attempt: int | None, state: str, at: Any, server: dict[str, Any] | None = None, reason: str = ""
+    attempt: int | None, state: str, at: datetime, server: dict[str, Any] | None = None, reason: str = ""
 ) -> dict[str, Any]:
     return {"attempt": attempt, "state": str(state), "at": at, "server": server, "reason": reason}
-
-
-def live_attempts(server: Any) -> QuerySet[Attempt]:
-    """What a server holds."""
-    return Attempt.objects.live().filter(server_id=server).order_by("claimed_at")
 
 
 COUNT_LIMIT = 1_000
@@ -130,14 +146,13 @@ def instance_figures() -> dict[str, Any]:
     `took`; the `observed` clock, how long ago it last moved, `observed_lag`, and whether heartbeats get in,
     `witnessed`.
     """
-    row = sql.fetch_rows(
-        "read_figures",
+    row = sql.read_figures.fetch_only_row(
         ended=sorted(states.TERMINAL),
         counted=COUNT_LIMIT,
         only=None,
         scan_limit=COUNT_LIMIT,
         **unmatched_parameters(),
-    )[0]
+    )
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
     return {**row._asdict(), **read, "counts": read["counts"] or {}, "about": read["about"] or [], "flags": flags}
@@ -153,10 +168,7 @@ def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
     put_in_place((attempt for job in rows for attempt in job.attempts.all()), ["error"])
     hanging = [job.pk for job in rows if may_stand_still(job)]
     flags = (
-        {
-            row.id: row.flag
-            for row in sql.fetch_rows("read_flags", only=hanging, scan_limit=None, **unmatched_parameters())
-        }
+        {row.id: row.flag for row in sql.read_flags.fetch_rows(only=hanging, scan_limit=None, **unmatched_parameters())}
         if hanging
         else {}
     )
@@ -172,7 +184,7 @@ def may_stand_still(job: WorkerJob) -> bool:
     return job.state == JobState.RUNNING
 
 
-def servers_with_held_attempts() -> QuerySet[Server]:
+def servers_with_held_attempts() -> QuerySet[TimedServer]:
     """Servers as `liveness.servers_with_timing()` has them, with the number of attempts they hold, `held`."""
     return liveness.servers_with_timing().annotate(held=sql.build_expression("held_attempts", IntegerField()))
 
@@ -195,20 +207,20 @@ def servers_by_attention() -> QuerySet[Server]:
     return liveness.servers_with_silence().order_by(*attention_order())
 
 
-def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[Server]:
+def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[TimedServer]:
     """Of these servers, in `attention_order()`, all that is to be known."""
     first, *others = (some.values("pk") for some in servers)
     chosen = first.union(*others) if others else first
     return servers_with_held_attempts().filter(pk__in=chosen).order_by(*attention_order())
 
 
-def instance_servers(limit: int, ended: int = 20) -> QuerySet[Server]:
+def instance_servers(limit: int, ended: int = 20) -> QuerySet[TimedServer]:
     """Servers that are present, at most `limit`, and those that ended last, in `attention_order()`."""
     last = Server.objects.filter(INACTIVE).order_by("-state_changed_at")
     return details_of_servers(servers_by_attention().filter(~INACTIVE)[:limit], last[:ended])
 
 
-def servers_needing_attention(limit: int = 100) -> list[Any]:
+def servers_needing_attention(limit: int = 100) -> list[TimedServer]:
     """Servers as `servers_with_held_attempts()` has them that need attention, in `attention_order()`."""
     return list(details_of_servers(servers_by_attention().filter(Q(needs_attention=True))[:limit]))
 
@@ -276,9 +288,9 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
 
     Raises JobUnknown and JobNotWaiting.
     """
-    rows, flagged = sql.fetch_result_sets(
-        "read_placement", "read_flags", job=job, owner=owner, staleness_multiplier=liveness_conf().staleness_multiplier,
-        only=[job], scan_limit=None, **unmatched_parameters(),
+    rows, flagged = fetch_result_sets(
+        sql.read_placement, sql.read_flags, job=job, owner=owner, only=[job], scan_limit=None,
+        staleness_multiplier=liveness_conf().staleness_multiplier, **unmatched_parameters(),
     )  # fmt: skip
     if not rows:
         raise JobUnknown
@@ -304,9 +316,9 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
     return {"eligible": eligible, "ruled_out": ruled_out, "waiting_for": waiting_for, "flags": flags}
 
 
-def job_log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[Any]:
+def job_log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[WrittenLine]:
     """Lines that a job's code wrote, oldest first, those whose id is greater than `after`; maybe of one attempt."""
-    return sql.fetch_rows("read_log_page", job=job, after=after, limit=limit, attempt=attempt)
+    return sql.read_log_page.fetch_rows(job=job, after=after, limit=limit, attempt=attempt)
 
 
 LOG_TAIL = """(
@@ -324,7 +336,7 @@ LOG_TAIL = """(
              order by l.id desc limit %(limit)s) last)"""
 
 
-LATE_REPORTS = """(
+SUPERSEDED_REPORTS = """(
     select coalesce(jsonb_agg(jsonb_build_object(
                'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason, 'more', l.more,
                'at', to_char(l.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by l.id), '[]')
@@ -332,17 +344,19 @@ LATE_REPORTS = """(
      where l.job_id = %(expressions)s)"""
 
 
-def job_details(job: UUID, lines: int) -> Any | None:
+def job_details(job: UUID, lines: int) -> DetailedJob | None:
     """A job with its attempts as the page of one tells of it: with the last lines it wrote, `log`, the reports that
-    were refused, `late`, what operators did to it, `operator_events`, and `now`; None when there is none."""
+    were refused, `superseded_reports`, what operators did to it, `operator_events`, and `now`;
+    None when there is none."""
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
     details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
         now=ClockTimestamp(),
-        late=Func(F("pk"), template=LATE_REPORTS, output_field=JSONField()),
+        superseded_reports=Func(F("pk"), template=SUPERSEDED_REPORTS, output_field=JSONField()),
         child_execution=CHILD_EXECUTION,
         operator_events=liveness.operator_events(Subject.JOB),
     )
-    return jobs_with_log(details, lines).filter(pk=job).first()
+    detailed: Any = jobs_with_log(details, lines).filter(pk=job).first()
+    return detailed
 
 
 def jobs_with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:

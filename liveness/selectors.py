@@ -32,6 +32,7 @@ from liveness import states
 from liveness.conf import conf
 from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally
 from liveness.sql import BUCKETS, sql
+from liveness.sql.statements import ServerFacets
 from liveness.states import ServerState, Subject
 
 # In a subquery, so that a clock is read once for all rows.
@@ -39,14 +40,14 @@ SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::flo
 
 
 def servers_with_silence() -> QuerySet[Server]:
-    """Servers with `silence` in seconds, whether they are `fresh`, heard in time to be given work, and whether `late`,
-    alive, and for two intervals not heard; at this read; whether they are the control plane's `own` processes, and
-    whether something is wrong with them, `needs_attention`."""
+    """Servers with `silence` in seconds, whether they are `fresh`, heard in time to be given work, and whether
+    `silent`, alive, and for two intervals not heard; at this read; whether they are the control plane's `own`
+    processes, and whether something is wrong with them, `needs_attention`."""
     last_seen = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(last_seen, template=SILENCE, output_field=FloatField()),
         fresh=sql.build_expression("is_fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
-        late=sql.build_expression("is_silent", BooleanField()),
+        silent=sql.build_expression("is_silent", BooleanField()),
         own=sql.build_expression("is_own", BooleanField(), own_digest=OWN_DIGEST),
     ).annotate(needs_attention=sql.build_expression("needs_attention", BooleanField()))
 
@@ -99,12 +100,37 @@ def seconds_until(moment: str, **params: Any) -> SqlExpression:
     return seconds_of(moment, "(select observed_now())", **params)
 
 
-def servers_with_timing() -> QuerySet[Server]:
+class TimedServer(Server):
+    """What `servers_with_timing()` knows of a server, for whoever reads it; never stored."""
+
+    silence: float
+    fresh: bool
+    silent: bool
+    own: bool
+    now: datetime
+    age: float
+    since: float
+    lost_in: float
+    moves_in: float | None
+    overdue_in: float
+    braked: bool
+    check_age: float | None
+    held: int
+    live: list[Any]
+    beats: list[float]
+    needs_attention: bool
+    grace: float | None
+
+    class Meta:
+        abstract = True
+
+
+def servers_with_timing() -> QuerySet[TimedServer]:
     """Servers as `servers_with_silence()` has them, with what a reader asks next, in seconds by the database's clock:
     `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
     `moves_in` (its running attempts; None: never), for how long these stay with it once it is lost, `grace` (None: for
     good), and `check_age`; whether it is `braked`; `now`."""
-    return servers_with_silence().annotate(
+    servers: Any = servers_with_silence().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
         since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
@@ -115,21 +141,22 @@ def servers_with_timing() -> QuerySet[Server]:
         braked=sql.build_expression("is_held_by_brake", BooleanField()),
         check_age=sql.build_expression("check_age", FloatField()),
     )
+    return servers
 
 
-def servers_with_attempts() -> QuerySet[Server]:
+def servers_with_attempts() -> QuerySet[TimedServer]:
     """Servers as the API answers them: as `servers_with_timing()` has them, with the attempts they hold, `live`."""
     attempts: Any = Server._meta.get_field("attempts").related_model
     held = attempts.objects.live().order_by("claimed_at")
     return servers_with_timing().prefetch_related(Prefetch("attempts", held, to_attr="live"))
 
 
-def has_work_to_recover(server: Any) -> bool:
+def has_work_to_recover(server: TimedServer) -> bool:
     """Whether a server, with the attempts it holds, `live`, or their number, `held`, has something to recover."""
     return bool(server.live if hasattr(server, "live") else server.held)
 
 
-def next_transition(server: Any) -> dict[str, Any] | None:
+def next_transition(server: TimedServer) -> dict[str, Any] | None:
     """Where a server as `servers_with_timing()` has it, with what it holds, goes next by itself, when, and why.
 
     None: nowhere.
@@ -160,7 +187,7 @@ def server_counts_by_type() -> "QuerySet[Any, Any]":
     """For each cluster and type of server, the control plane's own (`is_own`) apart: how many have not ended,
     `present`; how many of them are alive and heard in time, `well`; how many may get work, `takes_work`; how many are
     `lost`."""
-    well = Q(state__in=states.ALIVE, late=False)
+    well = Q(state__in=states.ALIVE, silent=False)
     may_get_work = sql.build_expression(
         "may_get_work", BooleanField(), staleness_multiplier=conf().staleness_multiplier
     )
@@ -202,7 +229,7 @@ def counter_values() -> "QuerySet[Any, tuple[str, list[str], float]]":
 
 def rows_left_out() -> list[dict[str, Any]]:
     """The rows that could not be written within the last hour, the latest few."""
-    return json.loads(sql.fetch_rows("list_rows_left_out")[0].rows_left_out or "[]")
+    return json.loads(sql.list_rows_left_out.fetch_only_row().rows_left_out or "[]")
 
 
 def beats_of_server(server: UUID) -> QuerySet[Heartbeat, datetime]:
@@ -211,16 +238,16 @@ def beats_of_server(server: UUID) -> QuerySet[Heartbeat, datetime]:
     return beats.order_by("-at").values_list("at", flat=True)
 
 
-def servers_with_beats(servers: QuerySet[Server], limit: int) -> QuerySet[Server]:
+def servers_with_beats(servers: QuerySet[TimedServer], limit: int) -> QuerySet[TimedServer]:
     """Servers with the moments at which each was heard, in seconds since 1970, latest first, `beats`."""
     at = Func("at", template="extract(epoch from %(expressions)s)::float8", output_field=FloatField())
     own = Heartbeat.objects.filter(server_id=OuterRef("pk"), role=Heartbeat.Role.SERVER).order_by("-at")
     return servers.annotate(beats=ArraySubquery(own.values(second=at)[:limit]))
 
 
-def server_facets() -> Any:
+def server_facets() -> ServerFacets:
     """What alive servers can be told apart by: `versions`, how many of each cluster, type and version, and `tags`."""
-    return sql.fetch_row("list_facets")
+    return sql.list_facets.fetch_only_row()
 
 
 def signs_of_life(

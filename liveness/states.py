@@ -46,18 +46,18 @@ class ServerState(Described):
     TERMINATED_GRACEFULLY = "TERMINATED_GRACEFULLY", "It has ended, its jobs finished. The check retires it."
     TERMINATED_FORCED = "TERMINATED_FORCED", "It has ended with unfinished jobs. The check moves them, then retires it."
     NOT_RUNNING = "NOT_RUNNING", "It is gone and holds nothing. The next liveness check makes it INACTIVE."
-    INACTIVE = "INACTIVE", "It is history. Nobody moves it on; retention deletes it."
+    INACTIVE = "INACTIVE", "It has been gone since the check before. Nobody moves it on; retention deletes it."
 
 
 class Subject(Described):
     """What an event is about."""
 
-    SERVER = "server", "One server."
-    JOB = "job", "One job."
-    EXECUTION = "execution", "One execution."
-    TRIGGER = "trigger", "One trigger."
+    SERVER = "server", "A server, by its id."
+    JOB = "job", "A job, by its id."
+    EXECUTION = "execution", "An execution, by its id."
+    TRIGGER = "trigger", "A trigger, by its id."
     ATTEMPTS = "attempts", "All attempts that are stale, whosever they are."
-    TOKEN = "token", "One API token."  # noqa: S105 - no secret
+    TOKEN = "token", "An API token, by its id."
     BRAKE = "brake", "The brake on one type of server."
     INSTANCE = "instance", "The whole control plane."
 

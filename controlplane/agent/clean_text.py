@@ -38,7 +38,7 @@ def escape_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> M
     return clean
 
 
-def value_on_one_line(value: Any) -> Any:
+def value_on_one_line(value: object) -> Any:
     """A value as it is, unless its text would not stay on the line."""
     text = value if isinstance(value, str) else repr(value)
     return value if is_clean(text) else escaped(text)

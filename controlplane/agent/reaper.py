@@ -83,11 +83,11 @@ class Reaper:
         self.ending = False
         self.main = 0
         self.status: int | None = None  # of `main`, as waitpid has it
-        self.bell, bell = os.pipe()
-        for descriptor in (control, self.bell, bell):
+        self.wakeup, wakeup = os.pipe()
+        for descriptor in (control, self.wakeup, wakeup):
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only so that the wakeup fd hears of it
-        signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
     def read(self) -> None:
         """What the agent says; sets `ending` when it says so, or nothing more for ever."""
@@ -105,8 +105,8 @@ class Reaper:
         if self.fence is not None:
             left = max(0.0, self.fence - time.clock_gettime(CLOCK))
             seconds = min(LOOK_INTERVAL if seconds is None else seconds, left)
-        select.select([self.bell] if self.ending else [self.bell, self.control], [], [], seconds)
-        try_to(os.read, self.bell, 65536)
+        select.select([self.wakeup] if self.ending else [self.wakeup, self.control], [], [], seconds)
+        try_to(os.read, self.wakeup, 65536)
 
     def reap_children(self) -> bool:
         """Bury the dead. False: there is no child any more."""
@@ -142,7 +142,7 @@ class Reaper:
             if self.status is None:
                 self.kill_group()
             tries = 0 if signal_tree(os.getpid(), signal.SIGKILL) else tries + 1
-            select.select([self.bell], [], [], AGAIN)
+            select.select([self.wakeup], [], [], AGAIN)
             self.wait(0)
 
 

@@ -50,7 +50,7 @@ class TransportThread(threading.Thread):
         deliver: Callable[[ClaimResult | ReportResult], None],
         refused: Callable[[], None],
     ) -> None:
-        super().__init__(name="courier", daemon=True)
+        super().__init__(name="transport", daemon=True)
         self._server, self._outbox, self._poll = server, outbox, poll
         self._deliver, self._refused = deliver, refused
         self._woken, self._recovered = threading.Event(), threading.Event()
@@ -95,7 +95,7 @@ class TransportThread(threading.Thread):
             try:
                 pause = self.send_and_claim()
             except Exception:
-                log.exception("Courier failed")
+                log.exception("Transport failed")
                 pause = self._next_backoff()
             if not self._failures:
                 self._woken.wait(pause)

@@ -49,7 +49,7 @@ class JSONParser(BaseParser):
         return data
 
 
-def refuse_unstorable(data: Any, depth: int = 0) -> None:
+def refuse_unstorable(data: object, depth: int = 0) -> None:
     """Raises ParseError for NUL characters and for what is nested too deeply to be read again."""
     if depth > BODY_DEPTH_LIMIT:
         raise ParseError(f"The body is nested more than {BODY_DEPTH_LIMIT} levels deep.")
@@ -67,7 +67,7 @@ class JSONRenderer(BaseRenderer):
     format = "json"
     charset = None
 
-    def render(self, data: Any, accepted_media_type: str | None = None, context: Any = None) -> bytes:
+    def render(self, data: object, accepted_media_type: str | None = None, context: object = None) -> bytes:
         if data is None:
             return b""
         try:
@@ -79,7 +79,7 @@ class JSONRenderer(BaseRenderer):
 class StrictSerializer(serializers.Serializer):
     """A serializer that refuses fields it does not know, and names those it does."""
 
-    def to_internal_value(self, data: Any) -> Any:
+    def to_internal_value(self, data: object) -> Any:
         if isinstance(data, Mapping):
             unknown = [key for key in data if key not in self.fields]
             if unknown:
@@ -95,7 +95,7 @@ class FreeTextField(serializers.CharField):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": 255, "trim_whitespace": False, **options})
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
         return super().to_internal_value(data)
@@ -148,7 +148,7 @@ class ObjectField(serializers.DictField):
         return value
 
 
-def size_of(data: Any) -> int:
+def size_of(data: object) -> int:
     """Bytes of compact JSON in UTF-8."""
     try:
         return len(orjson.dumps(data))
@@ -182,7 +182,7 @@ class SecondsField(NumberField):
 class IdField(serializers.UUIDField):
     """A UUID as a text."""
 
-    def to_internal_value(self, data: Any) -> UUID:
+    def to_internal_value(self, data: object) -> UUID:
         if not isinstance(data, str):
             self.fail("invalid", value=data)
         return super().to_internal_value(data)
@@ -191,7 +191,7 @@ class IdField(serializers.UUIDField):
 class YesNoField(serializers.BooleanField):
     """true or false, nothing that merely looks like it."""
 
-    def to_internal_value(self, data: Any) -> bool:
+    def to_internal_value(self, data: object) -> bool:
         if not isinstance(data, bool):
             self.fail("invalid", input=data)
         return data
@@ -203,7 +203,7 @@ class WholeField(serializers.IntegerField):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"min_value": -(2**31), "max_value": 2**31 - 1, **options})
 
-    def to_internal_value(self, data: Any) -> int:
+    def to_internal_value(self, data: object) -> int:
         if not isinstance(data, int) or isinstance(data, bool):
             self.fail("invalid")
         return super().to_internal_value(data)

@@ -5,13 +5,16 @@ A book holds blocks. A block begins with a head and ends where the next one begi
     -- statement: retire_servers
     -- Lost servers that hold nothing become NOT_RUNNING.
     -- takes: only uuid[]|null
-    -- returns: id uuid, name text
+    -- returns: id uuid, name text, reason text|null
+    -- row: RetiredServer
 
     -- step: end_attempts(held) -> verdict
     -- Common table expressions that statements share; this one goes on from `held`.
 
     -- rule: is_lost(s)
     -- An expression; s is the row that it is about.
+
+The columns of `returns` make the class of the rows (sql_rows.py); `row` is its name, where statements share one.
 
 `{{name}}` stands for the block of that name, `{{app.name}}` for one of another app, `{{is_lost(gone)}}` for a rule
 about the row `gone`, and `{{NAME}}` for a list of states or of numbers. A statement that sweeps has a line
@@ -56,6 +59,8 @@ class Block:
     """Parameters and their types, of a statement."""
     returns: dict[str, str]
     """Columns and their types, of a statement."""
+    row: str
+    """What a row of a statement is called, where that is not its own name."""
     body: str
 
     @property
@@ -103,7 +108,7 @@ def read_book(book: Path) -> list[Block]:
 def read_block(book: Path, lines: list[str]) -> Block:
     head = HEAD.match(lines[0])
     kind, name, subjects, _ = head.groups() if head else ("", "", "", "")
-    words, listed = [], {"takes": "", "returns": ""}
+    words, listed = [], {"takes": "", "returns": "", "row": ""}
     rest = lines[1:]
     last = "text"
     while rest and rest[0].startswith("--") and not DUE.match(rest[0] + "\n"):
@@ -123,6 +128,7 @@ def read_block(book: Path, lines: list[str]) -> Block:
         " ".join(words),
         parse_columns(listed["takes"]),
         parse_columns(listed["returns"]),
+        listed["row"].strip(),
         "\n".join(rest).strip(),
     )
 

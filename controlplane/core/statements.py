@@ -1,21 +1,24 @@
 """Runs the statements of the books (sql_book.py), and makes rules expressions of the ORM."""
 
 import re
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints, overload
+from uuid import UUID
 
 import psycopg
 import structlog
 from django.db import DatabaseError, connection, transaction
 from django.db.models import Field, Func
-from psycopg.rows import namedtuple_row
 
 from controlplane.core import transactions
-from controlplane.core.sql_book import check_books, compose_statement
+from controlplane.core.sql_book import BookError, check_books, compose_statement, load_blocks
 
 log = structlog.get_logger()
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+Other = TypeVar("Other", bound=tuple[Any, ...])
 
 PIECE = re.compile(r"\bs\.(\w+)|%\((\w+)\)s")
 
@@ -44,65 +47,71 @@ class SqlExpression(Func):
         return PIECE.sub(substitute_piece, self.text), params
 
 
-class Statements:
-    """The statements of one app: `sql = Statements("jobs")`, then `sql.fetch_rows("claim_jobs", …)`."""
+@dataclass(frozen=True)
+class Statement(Generic[Row]):
+    """A statement of a book, with the class of its rows: `sql.claim_jobs.fetch_rows(…)`."""
 
-    def __init__(self, app: str) -> None:
-        check_books(app)
-        self.app = app
+    app: str
+    name: str
+    row: type[Row]
+    before: "tuple[Statement[Any], ...]" = ()
+    """Statements that go first, in the same round trip."""
 
-    @transactions.retry_deadlocks
-    def fetch_result_sets(self, *names: str, **params: Any) -> list[list[Any]]:
-        """Run the statements in one round trip; the rows of each, as named tuples.
+    def after(self, *others: "Statement[Any]") -> "Statement[Row]":
+        """This one with others in front of it, in one round trip.
 
         They commit together, but each sees what was committed before *it* began, so a lock
         that the first takes protects what the second reads.
         """
-        result_sets = []
-        with connection.cursor() as cursor:
-            cursor.execute(";\n".join(compose_statement(self.app, name) for name in names), params)
-            for number in range(len(names)):
-                if number:
-                    cursor.nextset()
-                row = namedtuple("Row", [column.name for column in cursor.description])  # type: ignore[misc]
-                result_sets.append([row._make(values) for values in cursor.fetchall()])
-        return result_sets
+        return replace(self, before=others)
 
-    def fetch_rows(self, *names: str, **params: Any) -> list[Any]:
-        """The rows of the last of the statements."""
-        return self.fetch_result_sets(*names, **params)[-1]
+    @property
+    def text(self) -> str:
+        return compose_statement(self.app, self.name)
 
-    def fetch_prepared(self, name: str, **params: Any) -> list[Any]:
-        """The rows of a statement that is said all the time: after a few times a connection plans it no more.
+    def fetch_rows(self, **params: Any) -> list[Row]:
+        return fetch_result_sets(*self.before, self, **params)[-1]
+
+    def fetch_row(self, **params: Any) -> Row | None:
+        """The only row, or None."""
+        return next(iter(self.fetch_rows(**params)), None)
+
+    def fetch_only_row(self, **params: Any) -> Row:
+        """The row of a statement that always has one."""
+        [row] = self.fetch_rows(**params)
+        return row
+
+    def fetch_prepared(self, **params: Any) -> list[Row]:
+        """The rows of a statement that is run all the time: after a few times a connection plans it no more.
 
         Django's own cursor puts the parameters into the text, so that every statement is another.
         """
         connection.ensure_connection()
-        bare: Any = psycopg.Cursor(connection.connection, row_factory=namedtuple_row)
+        bare: Any = psycopg.Cursor(connection.connection)
         make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
         with make(bare) as cursor:
-            cursor.execute(compose_statement(self.app, name), params)
-            return cursor.fetchall()
+            cursor.execute(self.text, params)
+            return read_rows(self.row, cursor)
 
     def sweep_rows(
-        self, name: str, then: Callable[[list[Any]], object] = len, left_out: list[Any] | None = None, **params: Any
-    ) -> list[Any]:
+        self, then: Callable[[list[Row]], object] = len, left_out: list[UUID | int] | None = None, **params: Any
+    ) -> list[Row]:
         """The rows of a sweeping statement. When one of its rows makes it fail, those that can be written without it.
 
-        What follows from the rows, `then` does in the same transaction. Beside `name` there is `name_due`, which
+        What follows from the rows, `then` does in the same transaction. Beside NAME there is NAME_due, which
         only lists the ids it is about to touch, and both obey `only` (ids, or null for all). The ids of those that
         could not be written are added to `left_out`; of a sweep in batches the next one passes them by.
         """
-        bad: list[Any] = [] if left_out is None else left_out
+        bad: list[UUID | int] = [] if left_out is None else left_out
 
-        def run_statement(only: Sequence[Any] | None) -> list[Any]:
+        def run_statement(only: Sequence[UUID | int] | None) -> list[Row]:
             with prefer_key_lookups():
-                rows = self.fetch_rows(name, only=None if only is None else list(only), **params)
+                rows = self.fetch_rows(only=None if only is None else list(only), **params)
                 then(rows)
             return rows
 
-        def leave_out(id: Any, error: DatabaseError) -> list[Any]:
-            transactions.record_left_out(name, id, error)
+        def leave_out(id: UUID | int, error: DatabaseError) -> list[Row]:
+            transactions.record_left_out(self.name, id, error)
             bad.append(id)
             return []
 
@@ -112,20 +121,69 @@ class Statements:
             except DatabaseError as error:
                 if transactions.is_transient_error(error):
                     raise
-                log.exception("A sweep failed; trying without what cannot be written", sweep=name)
+                log.exception("A sweep failed; trying without what cannot be written", sweep=self.name)
         room = {"batch": params["batch"] + len(bad)} if "batch" in params else {}
         with prefer_key_lookups():
-            due = [row.id for row in self.fetch_rows(f"{name}_due", only=None, **{**params, **room})]
-        ids = [id for id in due if id not in set(bad)][: params.get("batch")]
+            due = Statement(self.app, f"{self.name}_due", DueRow).fetch_rows(only=None, **{**params, **room})
+        ids = [row.id for row in due if row.id not in set(bad)][: params.get("batch")]
         return transactions.run_in_halves(transactions.retry_deadlocks(run_statement), ids, leave_out) if ids else []
+
+
+class DueRow(NamedTuple):
+    """What a sweeping statement is about to touch."""
+
+    id: UUID | int
+
+
+@overload
+def fetch_result_sets(
+    first: Statement[Row], second: Statement[Other], /, **params: Any
+) -> tuple[list[Row], list[Other]]: ...
+@overload
+def fetch_result_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]: ...
+@transactions.retry_deadlocks
+def fetch_result_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]:
+    """Run the statements in one round trip; the rows of each. See `Statement.after`."""
+    result_sets = []
+    with connection.cursor() as cursor:
+        cursor.execute(";\n".join(statement.text for statement in statements), params)
+        for number, statement in enumerate(statements):
+            if number:
+                cursor.nextset()
+            result_sets.append(read_rows(statement.row, cursor))
+    return tuple(result_sets)
+
+
+def read_rows(row: type[Row], cursor: Any) -> list[Row]:
+    """What a cursor has, as these rows."""
+    fields: tuple[str, ...] = row._fields  # type: ignore[attr-defined]
+    names = tuple([column.name for column in cursor.description])
+    rows = cursor.fetchall()
+    if names != fields:
+        # `s.*` while an upgrade goes on: the table has columns already that this code does not know.
+        places = [names.index(field) for field in fields]
+        rows = [[values[place] for place in places] for values in rows]
+    return [tuple.__new__(row, values) for values in rows]
+
+
+class Statements:
+    """The statements of one app, each an attribute; a subclass declares them, with their rows (sql_rows.py)."""
+
+    def __init__(self, app: str) -> None:
+        check_books(app)
+        self.app = app
+        declared = {name: get_args(hint)[0] for name, hint in get_type_hints(type(self)).items()}
+        heads = {block.name: tuple(block.returns) for block in load_blocks(app).values() if block.kind == "statement"}
+        if {name: row._fields for name, row in declared.items()} != heads:
+            raise BookError(
+                f"{app}/sql/statements.py is not as the heads are: run python -m controlplane.core.sql_rows"
+            )
+        for name, row in declared.items():
+            setattr(self, name, Statement(app, name, row))
 
     def build_expression(self, name: str, output_field: "Field[Any, Any]", **params: Any) -> SqlExpression:
         """The piece `name` as an expression of the ORM."""
         return SqlExpression(compose_statement(self.app, name), output_field, **params)
-
-    def fetch_row(self, *names: str, **params: Any) -> Any | None:
-        """The only row of the last of the statements, or None."""
-        return next(iter(self.fetch_rows(*names, **params)), None)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from liveness import selectors as liveness
 from liveness.api.access import RoleCall
 from liveness.api.serializers import Maintenance, NextTransition
 from liveness.models import Brake, Role
+from liveness.selectors import TimedServer
 
 
 class ServerCount(serializers.Serializer):
@@ -48,17 +49,17 @@ class Attention(serializers.Serializer):
     type = serializers.CharField()
     cluster = serializers.CharField()
     state = serializers.CharField()
-    late = serializers.BooleanField(help_text="Alive, and not heard for two intervals.")
+    late = serializers.BooleanField(source="silent", help_text="Alive, and not heard for two intervals.")
     silence_seconds = serializers.FloatField(source="silence")
     held = serializers.IntegerField(help_text="Attempts that it holds.")
     next_transition = serializers.SerializerMethodField()
 
     @extend_schema_field(ServerName)
-    def get_server(self, server: Any) -> dict[str, Any]:
+    def get_server(self, server: TimedServer) -> dict[str, Any]:
         return {"id": server.pk, "name": server.name}
 
     @extend_schema_field(NextTransition(allow_null=True))
-    def get_next_transition(self, server: Any) -> dict[str, Any] | None:
+    def get_next_transition(self, server: TimedServer) -> dict[str, Any] | None:
         return liveness.next_transition(server)
 
 

@@ -1,7 +1,6 @@
 """`GET /jobs/{id}/logs`: what a job's code wrote."""
 
 from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
 
 from rest_framework import serializers
@@ -46,7 +45,7 @@ class JSONLinesRenderer(JSONRenderer):
     media_type = "application/x-ndjson"
     format = "ndjson"
 
-    def render(self, data: Any, accepted_media_type: str | None = None, context: Any = None) -> bytes:
+    def render(self, data: object, accepted_media_type: str | None = None, context: object = None) -> bytes:
         items = data["items"] if isinstance(data, Mapping) and "items" in data else [data]
         return b"".join(super(JSONLinesRenderer, self).render(item) + b"\n" for item in items)
 

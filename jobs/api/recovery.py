@@ -22,7 +22,7 @@ from liveness.services.operator_events import format_actor
 class PlaceField(serializers.CharField):
     """Where the page before ended: when the last attempt of it was alive, and its id."""
 
-    def to_internal_value(self, data: Any) -> Any:
+    def to_internal_value(self, data: object) -> Any:
         alive, _, id = str(data).partition("_")
         try:
             place = float(alive), UUID(id)

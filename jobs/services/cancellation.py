@@ -55,7 +55,7 @@ def stop_by_hand(execution: UUID, by: str, note: str, subject: Subject) -> list[
 def cancel_overdue_executions() -> dict[str, int]:
     """Executions past their timeout_seconds are cancelled, with EXECUTION_TIMEOUT; how many, if any."""
     count, after = 0, UUID(int=0)
-    while due := sql.fetch_rows("find_overdue_executions", batch=BATCH, after=after):
+    while due := sql.find_overdue_executions.fetch_rows(batch=BATCH, after=after):
         for row in due:
             message = f"exceeded its timeout of {row.timeout_seconds:g} s"
             with isolate_row("executions timed out", row.id):
@@ -68,9 +68,9 @@ def cancel_overdue_executions() -> dict[str, int]:
 @retried_atomic
 def stop_executions(executions: list[UUID], code: str, message: str) -> list[UUID]:
     """Running executions are CANCELLING, and their children; which."""
-    sql.fetch_rows("lock_roots", executions=executions)
+    sql.lock_roots.fetch_rows(executions=executions)
     error = orjson.dumps({"code": code, "message": message}).decode()
-    stopped = [row.id for row in sql.fetch_rows("cancel_executions", executions=executions, error=error)]
+    stopped = [row.id for row in sql.cancel_executions.fetch_rows(executions=executions, error=error)]
     propagation.advance_executions(stopped)
     return stopped
 
@@ -78,7 +78,7 @@ def stop_executions(executions: list[UUID], code: str, message: str) -> list[UUI
 def halt_all_trees() -> None:
     """Cancel the jobs of all executions that are CANCELLING: of each tree for itself."""
     after = UUID(int=0)
-    while trees := sql.fetch_rows("find_halting_trees", batch=BATCH, after=after):
+    while trees := sql.find_halting_trees.fetch_rows(batch=BATCH, after=after):
         for tree in trees:
             with isolate_row("executions cancelled", tree.id):
                 halt_tree(tree.id)
@@ -93,7 +93,7 @@ def halt_tree(root: UUID) -> None:
 
 @retried_atomic
 def halt_batch_of_tree(root: UUID) -> int:
-    rows = sql.fetch_rows("lock_roots", "halt_steps", executions=[root], root=root, batch=BATCH)
+    rows = sql.halt_steps.after(sql.lock_roots).fetch_rows(executions=[root], root=root, batch=BATCH)
     propagation.advance_executions({row.execution for row in rows})
     return len(rows)
 
@@ -101,7 +101,7 @@ def halt_batch_of_tree(root: UUID) -> int:
 @retried_atomic
 def cancel_blocked_step(step: UUID, execution: UUID, *, action: str, by: str, note: str) -> bool:
     """A step that waits for others is CANCELLED; whether it still did."""
-    sql.fetch_rows("lock_roots", executions=[execution])
-    was_blocked = bool(sql.fetch_rows("cancel_blocked_step", job=step, action=action, actor=by, note=note))
+    sql.lock_roots.fetch_rows(executions=[execution])
+    was_blocked = bool(sql.cancel_blocked_step.fetch_rows(job=step, action=action, actor=by, note=note))
     propagation.advance_executions([execution])
     return was_blocked

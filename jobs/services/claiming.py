@@ -13,6 +13,7 @@ from controlplane.core.transactions import is_transient_error, record_left_out, 
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
 from jobs.models import WorkerJob
 from jobs.sql import sql
+from jobs.sql.statements import GivenAttempt
 from jobs.states import JobState
 from liveness import states
 from liveness.conf import conf
@@ -64,11 +65,9 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -
 
 def fetch_claimed_rows(
     token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None
-) -> list[Any]:
+) -> list[GivenAttempt]:
     """The rows of what is given to a worker; of some jobs `only`, or of all."""
-    rows = sql.fetch_rows(
-        "lock_server",
-        "claim_jobs",
+    rows = sql.claim_jobs.after(sql.lock_server).fetch_rows(
         server=token.server,
         version=token.version,
         limit=limit,

@@ -25,14 +25,14 @@ it; by more, and the clock was wrong."""
 def follow_clock(by: float) -> None:
     """Set triggers and jobs back by so many seconds. Interrupted, it is done again by the next check."""
     changed = follow_trigger_slots(by)
-    if row := sql.fetch_row("follow_clock"):
+    if row := sql.follow_clock.fetch_row():
         log.warning("The database's clock was set back", seconds=round(row.by), jobs=row.jobs, triggers=changed)
 
 
 @transaction.atomic
 def follow_trigger_slots(by: float) -> int:
     """The next slot of each trigger is the next by the clock as it is now; how many changed."""
-    now = sql.fetch_rows("read_clock")[0].now
+    now = sql.read_clock.fetch_only_row().now
     ahead = Trigger.objects.filter(enabled=True, next_slot_at__gt=now).order_by("id")
     changed = 0
     for trigger in ahead.select_for_update(no_key=True):

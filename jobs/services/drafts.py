@@ -57,7 +57,7 @@ def compute_fingerprint(submitted: dict[str, Any]) -> str:
     return hashlib.sha256(dump_sorted_json(kept).encode()).hexdigest()
 
 
-def dump_sorted_json(data: Any) -> str:
+def dump_sorted_json(data: object) -> str:
     """JSON with sorted keys."""
     try:
         return orjson.dumps(data, option=orjson.OPT_SORT_KEYS).decode()

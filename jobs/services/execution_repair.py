@@ -21,21 +21,21 @@ BATCH = 100
 def repair_executions() -> dict[str, int]:
     """Move on what is torn; how many executions, if any."""
     count, after = 0, UUID(int=0)
-    while torn := sql.fetch_rows("find_torn_executions", batch=BATCH, after=after):
+    while torn := sql.find_torn_executions.fetch_rows(batch=BATCH, after=after):
         for row in torn:
             with isolate_row("executions repaired", row.id):
                 mend_execution(row.id)
                 count += 1
         after = torn[-1].id
     after = UUID(int=0)
-    while torn := sql.fetch_rows("find_torn_jobs", batch=BATCH, after=after):
-        for row in torn:
-            with isolate_row("jobs repaired", row.id):
-                count += mend_job(row.id, row.child)
-        after = torn[-1].id
+    while torn_jobs := sql.find_torn_jobs.fetch_rows(batch=BATCH, after=after):
+        for job in torn_jobs:
+            with isolate_row("jobs repaired", job.id):
+                count += mend_job(job.id, job.child)
+        after = torn_jobs[-1].id
     cancellation.halt_all_trees()
     after = UUID(int=0)
-    while evaluations := [row.id for row in sql.fetch_rows("find_torn_evaluations", batch=BATCH, after=after)]:
+    while evaluations := [row.id for row in sql.find_torn_evaluations.fetch_rows(batch=BATCH, after=after)]:
         for evaluation in evaluations:
             with isolate_row("evaluations followed up", evaluation):
                 triggers.follow_up_evaluations([evaluation])
@@ -46,8 +46,8 @@ def repair_executions() -> dict[str, int]:
 @retried_atomic
 def mend_execution(execution: UUID) -> None:
     """Count anew what the steps of an execution wait for, then pass on what has ended."""
-    sql.fetch_rows("lock_roots", executions=[execution])
-    changed = sql.fetch_rows("mend_execution", execution=execution)
+    sql.lock_roots.fetch_rows(executions=[execution])
+    changed = sql.mend_execution.fetch_rows(execution=execution)
     executions.begin_children([row.child_of for row in changed if row.child_of])
     propagation.advance_executions([execution])
     log.warning("Execution repaired", execution=str(execution))
@@ -59,8 +59,8 @@ def mend_job(job: UUID, child: UUID | None) -> bool:
     if child is None:
         executions.begin_children([job])
     else:
-        sql.fetch_rows("lock_roots", executions=[child])
-        sql.fetch_rows("mend_job", child=child)
+        sql.lock_roots.fetch_rows(executions=[child])
+        sql.mend_job.fetch_rows(child=child)
         propagation.advance_executions([child])
     log.warning("Job repaired", job=str(job))
     return True

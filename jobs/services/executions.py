@@ -134,8 +134,7 @@ def begin_executions(plans: list[ExecutionPlan], waiting_limit: int | None = Non
     caller's transaction. Raises TooManyWaiting when so many jobs of the owner wait already; all plans are one's then.
     """
     rows = build_execution_rows(plans)
-    stored = sql.fetch_rows(
-        "submit_executions",
+    stored = sql.submit_executions.fetch_rows(
         executions=drafts.dump_sorted_json(rows.executions),
         steps=drafts.dump_sorted_json(rows.steps),
         edges=drafts.dump_sorted_json(rows.edges),
@@ -157,7 +156,7 @@ def begin_children(steps: Iterable[UUID]) -> None:
 
 
 def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
-    begun = sql.fetch_rows("list_children_to_begin", steps=steps) if steps else []
+    begun = sql.list_children_to_begin.fetch_rows(steps=steps) if steps else []
     return [
         ExecutionPlan(
             {name: value for name, value in orjson.loads(row.action).items() if name != "type"},
@@ -209,7 +208,7 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
     return rows
 
 
-def count_payload_bytes(definition: dict[str, Any], inputs: Any) -> int:
+def count_payload_bytes(definition: dict[str, Any], inputs: object) -> int:
     """Bytes of the payloads that an execution and its children would store, and of the children's definitions."""
     own = len(drafts.dump_sorted_json(inputs))
     total = 0

@@ -17,6 +17,7 @@ from jobs.models import TakenAttempt
 from jobs.services import propagation
 from jobs.services.recovery import log_ended_attempts
 from jobs.sql import sql
+from jobs.sql.statements import HeardWorker, PlainlyHeardServer
 from liveness.models import Server
 from liveness.services import heartbeats
 from liveness.services.heartbeats import ServerHeartbeat
@@ -49,12 +50,11 @@ class PlainHeartbeat:
     metrics: dict[str, Any] | None = None
 
 
-def record_plain_heartbeats(beats: list[PlainHeartbeat]) -> list[Any | None]:
+def record_plain_heartbeats(beats: list[PlainHeartbeat]) -> list[PlainlyHeardServer | None]:
     """Hear many servers in one statement: the row of each, or None for one that is to be heard by itself."""
     try:
         with results.take_due_counts() as counts:
-            rows = sql.fetch_prepared(
-                "record_plain_heartbeats",
+            rows = sql.record_plain_heartbeats.fetch_prepared(
                 servers=[beat.token.server for beat in beats],
                 versions=[beat.token.version for beat in beats],
                 states=[beat.state for beat in beats],
@@ -117,8 +117,7 @@ def record_with_attempts(
     def record_attempts(attempts: Sequence[UUID]) -> list[Any]:
         running = [attempt for attempt in attempts if attempt in held.running]
         with results.take_due_counts() as counts, transaction.atomic() if is_part else nullcontext():
-            return sql.fetch_rows(
-                "record_worker_heartbeat",
+            return sql.record_worker_heartbeat.fetch_rows(
                 server=token.server,
                 version=token.version,
                 claimed=[attempt for attempt in attempts if attempt not in held.running],
@@ -130,7 +129,7 @@ def record_with_attempts(
                 **counts,
             )
 
-    def leave_out_attempt(attempt: UUID, error: DatabaseError) -> list[Any]:
+    def leave_out_attempt(attempt: UUID, error: DatabaseError) -> list[HeardWorker]:
         record_left_out("heartbeats of attempts", attempt, error)
         return record_attempts([])
 
@@ -140,9 +139,7 @@ def record_with_attempts(
 
 def end_forgotten_attempts(server: UUID, held: HeldAttempts) -> None:
     """What a reactivated worker does not list it has forgotten: that is lost. The rest was not given away meanwhile."""
-    ended = sql.fetch_rows(
-        "lock_roots_of_held_steps",
-        "end_forgotten_attempts",
+    ended = sql.end_forgotten_attempts.after(sql.lock_roots_of_held_steps).fetch_rows(
         server=server,
         listed=[*held.claimed, *held.running],
         max_resubmissions=conf().max_resubmissions,

@@ -14,17 +14,22 @@ from uuid import UUID
 import orjson
 import structlog
 
+from controlplane.core.statements import Statement, fetch_result_sets
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import CancelRequested, JobUnknown, KeyTaken, StepHasChild, TryAgain
 from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, executions, guards, propagation
 from jobs.sql import sql
+from jobs.sql.statements import LockedJob
 from jobs.states import JobKind, JobState
 from liveness.services.operator_events import Subject, log_operator_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
+
+Applied = tuple[LockedJob, list[list[Any]]]
+"""A job as it was found, and the rows of each statement on it."""
 
 
 def cancel_job(job: UUID, by: str, owner: UUID | None = None, *, note: str = "") -> None:
@@ -34,13 +39,13 @@ def cancel_job(job: UUID, by: str, owner: UUID | None = None, *, note: str = "")
     Asking again changes nothing.
     """
     acted = {"action": "cancel_job", "by": by, "note": note}
-    before, done = apply_statements(["cancel_job"], job, owner, **acted)
+    before, done = apply_statements([sql.cancel_job], job, owner, **acted)
     with suppress(CancelRequested):
         guards.ensure_may_cancel_job(before)
-    if before.state == JobState.BLOCKED:
+    if before.state == JobState.BLOCKED and before.execution is not None:
         if not cancellation.cancel_blocked_step(job, before.execution, **acted):
             return cancel_job(job, by, owner, note=note)  # it has just been freed
-    elif before.is_execution:
+    elif before.is_execution and before.child is not None:
         cancellation.cancel_execution(before.child, by, note=note, subject=Subject(SubjectType.JOB, job))
     if done[0]:
         log.info("Cancel requested" if before.is_held else "Job cancelled", job=str(job), actor=by, reason=note)
@@ -60,7 +65,7 @@ def resubmit_job(
     why = f"resubmitted by {actor_name(by)}"
     error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
     before, (moved, copied) = apply_statements(
-        ["move_job", "resubmit_ended_job"], job, owner,
+        [sql.move_job, sql.resubmit_ended_job], job, owner,
         action="resubmit_job", by=by, note=note,
         event="MOVED", error=error and orjson.dumps(error).decode(), reason=why, key=key,
     )  # fmt: skip
@@ -102,7 +107,7 @@ def fail_job(job: UUID, by: str, owner: UUID | None = None, *, reason: str = "",
     why = f"failed by {actor_name(by)}"
     error = {"code": "FAILED_BY_OPERATOR", "message": reason or note or why, "by": by}
     before, _ = apply_statements(
-        ["fail_job"],
+        [sql.fail_job],
         job,
         owner,
         action="fail_job",
@@ -119,14 +124,21 @@ def fail_job(job: UUID, by: str, owner: UUID | None = None, *, reason: str = "",
 
 
 def apply_statements(
-    statements: list[str], job: UUID, owner: UUID | None, *, action: str, by: str, note: str, **parameters: Any
-) -> tuple[Any, list[list[Any]]]:
+    statements: list[Statement[Any]],
+    job: UUID,
+    owner: UUID | None,
+    *,
+    action: str,
+    by: str,
+    note: str,
+    **parameters: Any,
+) -> Applied:
     """The job as it was found, and the rows of each statement on it. Raises JobUnknown."""
 
-    def apply_once(*, with_consequences: bool) -> tuple[Any, list[list[Any]]]:
-        roots = ["lock_root_of_job"] * with_consequences
-        jobs, *done = sql.fetch_result_sets(
-            *roots, "lock_job", *statements, job=job, owner=owner, with_consequences=with_consequences,
+    def apply_once(*, with_consequences: bool) -> Applied:
+        roots = [sql.lock_root_of_job] * with_consequences
+        jobs, *done = fetch_result_sets(
+            *roots, sql.lock_job, *statements, job=job, owner=owner, with_consequences=with_consequences,
             action=action, actor=by, note=note, max_resubmissions=conf().max_resubmissions, **parameters,
         )[len(roots):]  # fmt: skip
         if not jobs:
@@ -142,7 +154,9 @@ def apply_statements(
 
 
 @retried_atomic
-def apply_with_consequences(apply_once: Callable[..., tuple[Any, list[list[Any]]]]) -> tuple[Any, list[list[Any]]]:
+def apply_with_consequences(
+    apply_once: Callable[..., Applied],
+) -> Applied:
     """The same once more, and what it moves on."""
     before, done = apply_once(with_consequences=True)
     if is_open_job(before):
@@ -150,13 +164,13 @@ def apply_with_consequences(apply_once: Callable[..., tuple[Any, list[list[Any]]
     return before, done
 
 
-def is_open_job(job: Any) -> bool:
+def is_open_job(job: LockedJob) -> bool:
     """Whether a job waits or is live; the others move nothing on."""
     return job.state == JobState.PENDING or job.is_held
 
 
 @contextmanager
-def naming_child(job: Any) -> Iterator[None]:
+def naming_child(job: LockedJob) -> Iterator[None]:
     """A refusal because a job is an execution says which."""
     try:
         yield

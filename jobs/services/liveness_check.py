@@ -57,8 +57,8 @@ def begin_check() -> None:
 
 def retire_servers() -> int:
     """Lost servers that hold nothing since an earlier check become NOT_RUNNING; how many."""
-    retired = sql.sweep_rows("retire_servers")
+    retired = sql.retire_servers.sweep_rows()
     for server in retired:
         log_transition(server.id, server.name, "lost", "NOT_RUNNING", "liveness", server.reason)
-    sql.sweep_rows("note_empty_servers")
+    sql.note_empty_servers.sweep_rows()
     return len(retired)

@@ -11,7 +11,6 @@ job is that of its live attempt; a heartbeat, which has no job, skips an attempt
 """
 
 from collections.abc import Iterable
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -19,12 +18,13 @@ import structlog
 from controlplane.agent.limits import SIZE_LIMIT
 from jobs.services import executions, triggers
 from jobs.sql import sql
+from jobs.sql.statements import EndedAttempt, EndedAttempts, ExpiredJobs, LockedJob, UnmatchedJobs
 from jobs.states import JobKind
 
 log = structlog.get_logger()
 
 
-def propagate_ends(ended: Iterable[Any]) -> None:
+def propagate_ends(ended: Iterable[EndedAttempt | LockedJob]) -> None:
     """Pass on that jobs have ended, or may have: rows with `job`, `execution` and `kind`."""
     rows = list(ended)
     advance_executions({row.execution for row in rows if row.execution})
@@ -35,7 +35,7 @@ def propagate_ends(ended: Iterable[Any]) -> None:
 PROPAGATED_COLUMNS = ("executions", "evaluations")
 
 
-def propagate_counted_ends(counts: Iterable[Any]) -> None:
+def propagate_counted_ends(counts: Iterable[EndedAttempts | ExpiredJobs | UnmatchedJobs]) -> None:
     """Pass on that jobs have ended: rows of how many did how, each with `executions` and `evaluations`."""
     rows = list(counts)
     advance_executions({execution for row in rows for execution in row.executions or []})
@@ -48,10 +48,10 @@ def advance_executions(execution_ids: Iterable[UUID]) -> None:
     pending: list[UUID] = sorted(execution_ids)
     if not pending:
         return
-    roots = [row.id for row in sql.fetch_rows("lock_roots", executions=pending)]
+    roots = [row.id for row in sql.lock_roots.fetch_rows(executions=pending)]
     has_ended_child = True  # whether there may be a child whose end its parent has not heard
     while pending or has_ended_child:
-        rows = sql.fetch_rows("propagate_ends", executions=pending, roots=roots, output_limit=SIZE_LIMIT)
+        rows = sql.propagate_ends.fetch_rows(executions=pending, roots=roots, output_limit=SIZE_LIMIT)
         executions.begin_children([row.id for row in rows if row.what == "begins"])
         pending = sorted({row.execution for row in rows if row.what == "returns" and row.execution})
         has_ended_child = any(row.what == "ended child" for row in rows)

@@ -1,20 +1,26 @@
 """No job is lost with its worker. What becomes of each is decided in `end_attempts`.
 
-Runs code twice when a worker that was lost is still at it: at-least-once is the promise. Its late
+Runs code twice when a worker that was lost is still at it: at-least-once is the promise. Its superseded
 reports are refused (jobs/services/reporting.py), so only one result is accepted.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 import structlog
 
+from controlplane.core.statements import Statement
 from jobs.conf import conf
 from jobs.services import propagation
 from jobs.sql import sql
+from jobs.sql.statements import EndedAttempts, ExpiredJobs, UnmatchedJobs
 
 log = structlog.get_logger()
+
+Swept = TypeVar("Swept", EndedAttempts, ExpiredJobs, UnmatchedJobs)
+"""How many ended how, in a batch of a sweep."""
 
 BATCH = 5000
 LOGGED_LIMIT = 100
@@ -28,19 +34,22 @@ def recover_attempts(batch: int = BATCH) -> dict[str, int]:
     Any number may run at once: what one holds, the others skip.
     """
 
-    return sweep_in_batches("recover_attempts", batch, max_resubmissions=conf().max_resubmissions)
+    return sweep_in_batches(sql.recover_attempts, batch, max_resubmissions=conf().max_resubmissions)
 
 
 def sweep_in_batches(
-    name: str, batch: int = BATCH, progress: Callable[[int], None] = lambda count: None, **parameters: Any
+    statement: Statement[Swept],
+    batch: int = BATCH,
+    progress: Callable[[int], None] = lambda count: None,
+    **parameters: Any,
 ) -> dict[str, int]:
     """Sweep, each time in a transaction of its own, until a batch is not full; how many ended how."""
     ended: Counter[str] = Counter()
-    left_out: list[Any] = []
+    left_out: list[UUID | int] = []
     while True:
         known = len(left_out)
-        counts = sql.sweep_rows(
-            name, then=propagation.propagate_counted_ends, left_out=left_out, batch=batch, **parameters
+        counts = statement.sweep_rows(
+            then=propagation.propagate_counted_ends, left_out=left_out, batch=batch, **parameters
         )
         log_ended_attempts(counts)
         for count in counts:
@@ -51,7 +60,7 @@ def sweep_in_batches(
             return dict(ended)
 
 
-def log_ended_attempts(counts: list[Any]) -> None:
+def log_ended_attempts(counts: list[Swept]) -> None:
     """A line of the log for each that ended, and from LISTED of a batch on one for all that ended alike: they may be a
     hundred thousand."""
     left = LOGGED_LIMIT
@@ -61,8 +70,10 @@ def log_ended_attempts(counts: list[Any]) -> None:
             for name, value in count._asdict().items()
             if name not in (*propagation.PROPAGATED_COLUMNS, *UNLOGGED_COLUMNS)
         }
-        attempts = getattr(count, "attempts", None)
-        event = f"Attempt {count.state}, job {count.job_state}" if attempts else f"Job {count.state}"
+        attempts: list[UUID] = []
+        event = f"Job {count.state}"
+        if isinstance(count, EndedAttempts):
+            attempts, event = count.attempts, f"Attempt {count.state}, job {count.job_state}"
         for place, job in enumerate(count.listed[:left]):
             of = {"attempt": str(attempts[place])} if attempts else {}
             log.warning(event, job=str(job), **of, **fields)

@@ -39,7 +39,7 @@ def judge_rejected_reports(token: ServerToken, refused: list[Report]) -> list[Re
     attempts = {attempt.pk: attempt for attempt in own}
     is_gone = server.state in server_states.RETIRED
     results = [judge_report(report, attempts.get(report.attempt), is_gone=is_gone) for report in refused]
-    store_late_reports(
+    store_superseded_reports(
         token,
         [
             (report, result)
@@ -57,12 +57,14 @@ def judge_rejected_reports(token: ServerToken, refused: list[Report]) -> list[Re
     return results
 
 
-def store_late_reports(token: ServerToken, late_reports: list[tuple[Report, Result]]) -> None:
-    """Store late reports, the same one once, for a worker that gets no answer says it again; of an attempt the first
-    `KEPT`, of which the last says whether more came."""
-    if not late_reports:
+def store_superseded_reports(token: ServerToken, superseded_reports: list[tuple[Report, Result]]) -> None:
+    """Store superseded reports, the same one once, for a worker that gets no answer says it again; of an attempt the
+    first `KEPT`, of which the last says whether more came."""
+    if not superseded_reports:
         return
-    bodies = [{"output": report.output, "error": report.error, "reason": report.reason} for report, _ in late_reports]
+    bodies = [
+        {"output": report.output, "error": report.error, "reason": report.reason} for report, _ in superseded_reports
+    ]
     rows = [
         {
             "attempt": report.attempt,
@@ -71,14 +73,12 @@ def store_late_reports(token: ServerToken, late_reports: list[tuple[Report, Resu
             "body": body,
             "digest": digest([report.event, body]).hex(),
         }
-        for (report, result), body in zip(late_reports, bodies, strict=True)
+        for (report, result), body in zip(superseded_reports, bodies, strict=True)
     ]
-    sql.fetch_rows(
-        "lock_jobs_of_late_reports",
-        "store_late_reports",
-        attempts=[report.attempt for report, _ in late_reports],
+    sql.store_superseded_reports.after(sql.lock_jobs_of_superseded_reports).fetch_rows(
+        attempts=[report.attempt for report, _ in superseded_reports],
         server=token.server,
-        late=orjson.dumps(rows).decode(),
+        reports=orjson.dumps(rows).decode(),
         kept=KEPT,
     )
 
@@ -134,12 +134,12 @@ def repeats(attempt: Any, report: Report) -> bool:
     return bool(attempt.digest == digest(content))
 
 
-def digest(data: Any) -> bytes:
+def digest(data: object) -> bytes:
     """Of JSON, however it is written; PostgreSQL writes a large float as a whole number."""
     return sha256(orjson.dumps(numbers_as_floats(data), option=orjson.OPT_SORT_KEYS)).digest()
 
 
-def numbers_as_floats(data: Any) -> Any:
+def numbers_as_floats(data: object) -> Any:
     if isinstance(data, dict):
         return {key: numbers_as_floats(value) for key, value in data.items()}
     if isinstance(data, list):

@@ -13,20 +13,26 @@ import structlog
 from django.db import DatabaseError
 
 from controlplane.agent.limits import LINES_KEPT
+from controlplane.core.statements import Statement, fetch_result_sets
 from controlplane.core.transactions import record_left_out, retried_atomic, run_in_halves
 from jobs.conf import conf
 from jobs.services import propagation
 from jobs.services.rejected_reports import judge_rejected_reports
 from jobs.services.reports import ENDS, Event, Report, Result, explain_oversize
 from jobs.sql import sql
+from jobs.sql.statements import EndedAttempt
 from jobs.states import AttemptState
 from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
 
 
-STATEMENTS = {Event.STARTED: "start_attempts", Event.PROGRESS: "store_progress", Event.LOG: "store_log_lines"}
-FINISH = "finish_attempts"  # for all others
+STATEMENTS: dict[Event, Statement[Any]] = {
+    Event.STARTED: sql.start_attempts,
+    Event.PROGRESS: sql.store_progress,
+    Event.LOG: sql.store_log_lines,
+}
+FINISH = sql.finish_attempts  # for all others
 NOT_STORED, STOPPED = "not_stored", "execution_stopped"
 
 
@@ -146,9 +152,7 @@ def find_consequential_attempts(token: ServerToken, attempts: set[UUID]) -> set[
     """Those of the live attempts whose end moves an execution or a trigger on."""
     if not attempts:
         return set()
-    return {
-        row.id for row in sql.fetch_rows("find_consequential_attempts", attempts=list(attempts), server=token.server)
-    }
+    return {row.id for row in sql.find_consequential_attempts.fetch_rows(attempts=list(attempts), server=token.server)}
 
 
 def write_reports(token: ServerToken, run: list[Report], *, with_consequences: bool = False) -> list[str | None]:
@@ -159,10 +163,10 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
     `with_consequences`, in the caller's.
     """
     needed = {FINISH} if with_consequences else {statement_of_event(report.event) for report in run}
-    locks = ["lock_reported_roots", "lock_reported_jobs"] if with_consequences else ["lock_reported_jobs"]
-    statements = [name for name in (*STATEMENTS.values(), FINISH) if name in needed]
-    states_now: dict[str, dict[UUID | int, str]] = {name: {} for name in statements}
-    answers = sql.fetch_result_sets(
+    locks = [sql.lock_reported_roots, sql.lock_reported_jobs] if with_consequences else [sql.lock_reported_jobs]
+    statements = [statement for statement in (*STATEMENTS.values(), FINISH) if statement in needed]
+    states_now: dict[Statement[Any], dict[UUID | int, str]] = {statement: {} for statement in statements}
+    answers = fetch_result_sets(
         *locks,
         *statements,
         attempts=[report.attempt for report in run],
@@ -183,10 +187,10 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
         max_resubmissions=conf().max_resubmissions,
         with_consequences=with_consequences,
     )[len(locks) :]
-    for name, rows in zip(statements, answers, strict=True):
+    for statement, rows in zip(statements, answers, strict=True):
         for row in rows:
-            states_now[name][row[0]] = row.attempt_state if name == FINISH else AttemptState.RUNNING.value
-        if name == FINISH:
+            states_now[statement][row[0]] = row.attempt_state if statement == FINISH else AttemptState.RUNNING.value
+        if statement == FINISH:
             log_diverging_ends(rows)
             propagation.propagate_ends(rows)
     if with_consequences:
@@ -197,7 +201,7 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
     ]
 
 
-def log_diverging_ends(rows: list[Any]) -> None:
+def log_diverging_ends(rows: list[EndedAttempt]) -> None:
     """Say which attempts ended otherwise than their jobs."""
     for row in rows:
         if row.job_state != row.attempt_state:
@@ -210,7 +214,7 @@ def log_diverging_ends(rows: list[Any]) -> None:
             )
 
 
-def statement_of_event(event: Event) -> str:
+def statement_of_event(event: Event) -> Statement[Any]:
     return STATEMENTS.get(event, FINISH)
 
 

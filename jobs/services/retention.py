@@ -37,20 +37,18 @@ class PruneFailed(Exception):
 class JobPruning(Pruning):
     @retried_atomic
     def delete(self, span: Span) -> int:
-        ids = [row.id for row in sql.fetch_rows("lock_old_jobs", after=span.after, last=span.last, **self.before)]
-        # A statement of its own: it also sees the late reports that came before the jobs were held.
-        return sql.fetch_rows("delete_jobs", ids=ids)[0].deleted
+        ids = [row.id for row in sql.lock_old_jobs.fetch_rows(after=span.after, last=span.last, **self.before)]
+        # A statement of its own: it also sees the superseded reports that came before the jobs were held.
+        return sql.delete_jobs.fetch_only_row(ids=ids).deleted
 
 
 class ExecutionPruning(Pruning):
     @retried_atomic
     def delete(self, span: Span) -> int:
-        roots = [
-            row.id for row in sql.fetch_rows("lock_old_executions", after=span.after, last=span.last, **self.before)
-        ]
-        while steps := [row.id for row in sql.fetch_rows("list_steps", roots=roots, batch=STEPS_BATCH)]:
-            sql.fetch_rows("delete_jobs", ids=steps)
-        return sql.fetch_rows("delete_executions", roots=roots)[0].deleted
+        roots = [row.id for row in sql.lock_old_executions.fetch_rows(after=span.after, last=span.last, **self.before)]
+        while steps := [row.id for row in sql.list_steps.fetch_rows(roots=roots, batch=STEPS_BATCH)]:
+            sql.delete_jobs.fetch_rows(ids=steps)
+        return sql.delete_executions.fetch_only_row(roots=roots).deleted
 
 
 def prune_old_rows(
@@ -109,17 +107,24 @@ def list_prunings() -> list[Pruning]:
         "server_heartbeats": liveness().heartbeat_retention,
         "attempt_heartbeats": conf().heartbeat_retention,
     }
-    before = sql.fetch_rows("read_retention_limits", **kept)[0]
+    before = sql.read_retention_limits.fetch_only_row(**kept)
     executions = {"executions": before.executions}
     return [
-        ExecutionPruning("executions", sql, FIRST, executions, EXECUTIONS_BATCH),
-        Pruning("slots", sql, 0, executions),
+        ExecutionPruning("executions", sql.scan_executions, sql.delete_executions, FIRST, executions, EXECUTIONS_BATCH),
+        Pruning("slots", sql.scan_slots, sql.delete_slots, 0, executions),
         job_pruning(before.jobs),
-        Pruning("servers", sql, FIRST, {"servers": before.servers, "jobs": before.jobs, **executions}, BATCH),
+        Pruning(
+            "servers",
+            sql.scan_servers,
+            sql.delete_servers,
+            FIRST,
+            {"servers": before.servers, "jobs": before.jobs, **executions},
+            BATCH,
+        ),
         event_pruning(before.events),
         heartbeat_pruning(before.server_heartbeats, before.attempt_heartbeats),
     ]
 
 
 def job_pruning(before: datetime | None) -> Pruning:
-    return JobPruning("jobs", sql, FIRST, {"jobs": before}, BATCH)
+    return JobPruning("jobs", sql.scan_jobs, sql.delete_jobs, FIRST, {"jobs": before}, BATCH)

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 
 from jobs.models import Attempt, WorkerJob
 from jobs.sql import sql
+from jobs.sql.statements import MakeServersRow
 from liveness.models import ApiToken, Server
 
 HEARTBEAT_INTERVAL, TIMEOUT = 300, 86400
@@ -33,19 +34,19 @@ def seed_database(
         raise NotEmpty
     # A digest that belongs to no text: nobody comes in by this token.
     token = ApiToken.objects.create(name="seed", role="client", prefix="seed", digest=secrets.token_bytes(32))
-    sql.fetch_rows("relax_guards", triggers=list_first_state_guards())
+    sql.relax_guards.fetch_rows(triggers=list_first_state_guards())
     # More than the jobs that are made to run on each.
     shared = {"token": token.pk, "interval": HEARTBEAT_INTERVAL, "timeout": TIMEOUT}
     capacity = max(4, math.ceil(jobs / servers * 0.02))
-    workers: list[Any] = []
+    workers: list[MakeServersRow] = []
     for first in range(1, servers + 1, SERVERS_A_BATCH):
         last = min(first + SERVERS_A_BATCH - 1, servers)
-        workers += sql.fetch_rows("make_servers", first=first, last=last, capacity=capacity, **shared)
+        workers += sql.make_servers.fetch_rows(first=first, last=last, capacity=capacity, **shared)
         report_progress("servers", last)
     ids = {"workers": [row.id for row in workers], "working": [row.id for row in workers if row.works]}
     for first in range(1, jobs + 1, JOBS_A_BATCH):
         last = min(first + JOBS_A_BATCH - 1, jobs)
-        sql.fetch_rows("make_jobs", first=first, last=last, jobs=jobs, owner=token.pk, **ids)
+        sql.make_jobs.fetch_rows(first=first, last=last, jobs=jobs, owner=token.pk, **ids)
         report_progress("jobs", last)
 
 

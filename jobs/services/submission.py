@@ -27,8 +27,7 @@ def submit_jobs(
     however full. One that is an execution begins at once.
     """
     drafts = list(build_job_rows(jobs))
-    stored = sql.fetch_rows(
-        "submit_jobs",
+    stored = sql.submit_jobs.fetch_rows(
         owner=owner and owner.pk,
         kind=kind,
         jobs=drafting.dump_sorted_json(drafts),

@@ -16,6 +16,7 @@ from controlplane.core.transactions import is_database_down
 from jobs.conf import conf, unmatched_parameters
 from jobs.services import cancellation, execution_repair, recovery
 from jobs.sql import sql
+from jobs.sql.statements import StaleAttempt
 from liveness.services.operator_events import Subject, record_operator_event
 from liveness.states import Subject as SubjectType
 
@@ -91,12 +92,11 @@ def end_stale_by_hand(kind: str, older_than: float, actor: str, note: str, progr
 
 def list_stale_attempts(
     claimed: float, running: float, limit: int = 500, after: tuple[float | None, UUID | None] = (None, None)
-) -> list[Any]:
+) -> list[StaleAttempt]:
     """The live attempts without a sign of life for so many seconds, the most silent first; those after the one that was
     `alive` then and has this id."""
     alive, id = after
-    return sql.fetch_rows(
-        "list_stale_attempts",
+    return sql.list_stale_attempts.fetch_rows(
         claimed_stale_after=claimed,
         running_stale_after=running,
         limit=limit,
@@ -107,7 +107,7 @@ def list_stale_attempts(
 
 def count_stale_attempts(older_than: float) -> dict[str, int]:
     """How many live attempts there are without a sign of life for so many seconds, by state."""
-    return dict(sql.fetch_rows("count_stale_attempts", claimed_stale_after=older_than, running_stale_after=older_than))
+    return dict(sql.count_stale_attempts.fetch_rows(claimed_stale_after=older_than, running_stale_after=older_than))
 
 
 def end_by_thresholds(
@@ -118,7 +118,7 @@ def end_by_thresholds(
     progress: Callable[[int], None] = lambda count: None,
 ) -> dict[str, int]:
     return recovery.sweep_in_batches(
-        "end_overdue_attempts",
+        sql.end_overdue_attempts,
         progress=progress,
         **thresholds,
         actor=actor,
@@ -129,11 +129,11 @@ def end_by_thresholds(
 
 def expire_jobs() -> dict[str, int]:
     """Jobs past their good_until are EXPIRED; how many."""
-    return recovery.sweep_in_batches("expire_jobs")
+    return recovery.sweep_in_batches(sql.expire_jobs)
 
 
 def fail_unmatched_jobs() -> dict[str, int]:
     """Jobs that no alive worker may run are FAILED after UNMATCHED_AFTER; how many."""
     if conf().unmatched_after is None:
         return {}
-    return recovery.sweep_in_batches("fail_unmatched_jobs", scan_limit=None, **unmatched_parameters())
+    return recovery.sweep_in_batches(sql.fail_unmatched_jobs, scan_limit=None, **unmatched_parameters())

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 def release_taken_attempts() -> int:
     """Let jobs go on whose last attempt cannot run any more, or its server was told for CANCEL_TIMEOUT; how many."""
-    released = sql.sweep_rows("release_taken_attempts", cancel_timeout=conf().cancel_timeout)
+    released = sql.release_taken_attempts.sweep_rows(cancel_timeout=conf().cancel_timeout)
     for row in released:
         if row.disobeys:
             log.warning(

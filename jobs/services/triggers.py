@@ -53,7 +53,7 @@ def evaluate_due_triggers() -> int:
     while True:
         with transaction.atomic():
             # Held until its next slot is written: another scheduler skips it meanwhile.
-            due = sql.fetch_rows("find_due_triggers", batch=BATCH, seen=seen)
+            due = sql.find_due_triggers.fetch_rows(batch=BATCH, seen=seen)
             triggers = Trigger.objects.in_bulk([row.id for row in due])
             for row in due:
                 try:
@@ -141,7 +141,7 @@ def change_trigger(trigger: UUID, fields: dict[str, Any], by: str, note: str) ->
 @retried_atomic
 def store_trigger(trigger: Trigger, by: str, note: str) -> Trigger:
     """Store a trigger, new or changed; slots that have come are evaluated, or missed, as it was before."""
-    now = sql.fetch_rows("read_clock")[0].now
+    now = sql.read_clock.fetch_only_row().now
     before = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger.pk, next_slot_at__lte=now).first()
     if before is not None and before.enabled:
         try:
@@ -194,7 +194,7 @@ def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: st
             return known, False
         if is_in_flight(existing):
             raise EvaluationInFlight
-        now = sql.fetch_rows("read_clock")[0].now
+        now = sql.read_clock.fetch_only_row().now
         slot = begin_evaluation(existing, now, now, by=by, key=key)
         record_operator_event("evaluate_trigger", by, note, trigger_subject(existing))
         return slot, True
@@ -269,12 +269,12 @@ def conclude_evaluation(slot: TriggerSlot, job: Any) -> tuple[SlotOutcome, str, 
     return SlotOutcome.FIRED, slot.note, execution
 
 
-def describe_error(error: Any) -> str:
+def describe_error(error: object) -> str:
     message = error.get("message") if isinstance(error, dict) else None
     return f": {message}"[:REASON_LENGTH] if message else ""
 
 
-def read_answer(output: Any) -> Any:
+def read_answer(output: object) -> Any:
     """What an evaluation answers: its output, or of a script the JSON that it prints."""
     if isinstance(output, dict) and isinstance(output.get("stdout"), str):
         with suppress(orjson.JSONDecodeError, ParseError):
@@ -284,7 +284,7 @@ def read_answer(output: Any) -> Any:
     return output
 
 
-def is_valid_answer(output: Any) -> bool:
+def is_valid_answer(output: object) -> bool:
     return (
         isinstance(output, dict) and isinstance(output.get("fire"), bool) and isinstance(output.get("inputs", {}), dict)
     )

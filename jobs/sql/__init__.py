@@ -1,8 +1,8 @@
 """The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
 
 from controlplane.core.sql_book import define_states
-from controlplane.core.statements import Statements
 from jobs import states
+from jobs.sql.statements import JobsStatements
 from liveness import sql as liveness_sql  # noqa: F401 - names the lists of states that these statements share
 
 define_states(
@@ -14,4 +14,4 @@ define_states(
     QUARANTINED=states.QUARANTINED,
 )
 
-sql = Statements("jobs")
+sql = JobsStatements("jobs")

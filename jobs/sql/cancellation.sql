@@ -2,6 +2,7 @@
 -- Executions past their timeout, by observed time.
 -- takes: after uuid, batch bigint
 -- returns: id uuid, timeout_seconds float8
+-- row: OverdueExecution
 select e.id, e.timeout_seconds
   from jobs_execution e, liveness_clock clock
  where e.state = 'RUNNING' and e.started_observed + e.timeout_seconds <= clock.reading and e.id > %(after)s

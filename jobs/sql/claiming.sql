@@ -7,10 +7,11 @@ select s.id from liveness_server s where s.id = %(server)s for no key update
 -- statement: claim_jobs
 -- Give a worker jobs that it may and can run: priority, then age. Its row is locked by `lock_server`.
 -- The queue is read once per set of required tags that the worker satisfies, so a hundred thousand jobs that
--- it may not have are never walked over.
+-- it may not have are never walked over. The one row without an attempt says that there is none.
 -- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, only uuid[], most bigint
--- returns: server uuid, obstacle text, id uuid, number int, job uuid, kind text, action jsonb, payload jsonb,
---   timeout_seconds float8, execution uuid, step text
+-- returns: server uuid|null, obstacle text|null, id uuid|null, number int, job uuid, kind text, action jsonb,
+--   payload jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null
+-- row: GivenAttempt
 with recursive caller as (
     select s.id, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
       from liveness_server s

@@ -32,7 +32,7 @@ select e.id
 -- statement: find_torn_jobs
 -- Jobs of their own that are executions and stand still: the child never began, or has ended.
 -- takes: after uuid, batch bigint
--- returns: id uuid, child uuid
+-- returns: id uuid, child uuid|null
 with torn as (
     select j.id, null::uuid as child from jobs_workerjob j
      where j.state = 'PENDING' and j.required_tags = array[''] and j.execution_id is null
@@ -57,7 +57,7 @@ select j.id
 -- Back to before anything was passed on in an open execution, so that passing on comes to what is right; its root is
 -- held. The steps that are executions and never began are for the caller to begin.
 -- takes: execution uuid
--- returns: id uuid, child_of uuid
+-- returns: id uuid, child_of uuid|null
 with stray_steps as (
     update jobs_workerjob j
        set state = 'CANCELLED', finished_at = clock_timestamp(), passed_on = j.is_hook

@@ -2,7 +2,8 @@
 -- Store executions with their steps: those that depend on nothing are PENDING at once. One whose key is known, or whose
 -- parent step has its child, is left out. The steps that are executions themselves are for the caller to start.
 -- takes: executions jsonb, steps jsonb, edges jsonb, staleness_multiplier float8, waiting_limit int, owner uuid
--- returns: place int, execution uuid, child_of uuid, missing_worker jsonb, waiting bigint
+-- returns: place int, execution uuid, child_of uuid|null, missing_worker jsonb|null, waiting bigint
+-- row: SubmittedExecution
 with planned as materialized (
     select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
         place int, parent_step uuid, root uuid, owner uuid, trigger uuid, rerun_of uuid, name text, key text,
@@ -53,7 +54,8 @@ select planned.place, new_executions.id as execution, step.id as child_of,
 -- statement: list_children_to_begin
 -- Steps, and jobs, that are executions themselves begin: what the child of each is to be. That of a job is a root.
 -- takes: steps uuid[]
--- returns: step uuid, action jsonb, payload jsonb, owner uuid, root uuid
+-- returns: step uuid, action jsonb, payload jsonb, owner uuid|null, root uuid
+-- row: ChildToBegin
 update jobs_workerjob p
    set state = 'RUNNING'
  where p.id = any(%(steps)s::uuid[]) and p.state = 'PENDING' and p.action ->> 'type' = 'execution'

@@ -3,8 +3,9 @@
 -- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
 --   counts int[], claimed uuid[], running uuid[], pids int[], stopped uuid[], listed uuid[]
 -- returns: state text, heartbeat_interval float8, timeout float8, termination_grace_period float8,
---   worker_task_restart_strategy text, cordoned_by text, fence_after float8, drain_deadline timestamptz,
---   maintenance bool, cancel uuid[], lost uuid[]
+--   worker_task_restart_strategy text, cordoned_by text|null, fence_after float8|null,
+--   drain_deadline timestamptz|null, maintenance bool, cancel uuid[], lost uuid[]
+-- row: HeardWorker
 with {{liveness.beat_of_one_server}},
 {{liveness.record_beats}},
 listed_attempts as (
@@ -61,8 +62,9 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
 -- Heartbeats that say nothing new, of many servers in one commit. Who is locked just now, says something new, is to be
 -- told of attempts that were taken from it, or may not beat gets no row, and is heard by itself.
 -- takes: servers uuid[], versions int[], states text[], metrics jsonb[], results text[], counts int[]
--- returns: id uuid, token_version int, state text, heartbeat_interval float8, cordoned_by text, fence_after float8,
---   drain_deadline timestamptz, maintenance bool, cancel uuid[]
+-- returns: id uuid, token_version int, state text, heartbeat_interval float8, cordoned_by text|null,
+--   fence_after float8|null, drain_deadline timestamptz|null, maintenance bool, cancel uuid[]
+-- row: PlainlyHeardServer
 with heartbeats as (
     select plain.*, null::bool as schedulable, '' as reason, false as witness
       from unnest(%(servers)s::uuid[], %(versions)s::int[], %(states)s::text[], %(metrics)s::jsonb[])
@@ -98,8 +100,9 @@ select r.id
 -- statement: end_forgotten_attempts
 -- The attempts of a reactivated server that it does not list: it has forgotten them, so they are lost.
 -- takes: server uuid, listed uuid[], max_resubmissions int
--- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[], evaluations uuid[],
---   listed uuid[], attempts uuid[]
+-- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
+--   evaluations uuid[]|null, listed uuid[], attempts uuid[]
+-- row: EndedAttempts
 with held as materialized (
     select j.id as job_id, a.id, j.state as was, 'LOST' as event, null::jsonb as output,
            jsonb_build_object(

@@ -31,8 +31,9 @@ select r.id
 -- A job stands still while the statement after this one acts on it: that begins anew, so it also sees an attempt that
 -- has just been claimed. The state is what the caller is told when nothing applies.
 -- takes: job uuid, owner uuid
--- returns: job uuid, state text, is_cancelling bool, execution uuid, is_step bool, kind text, is_held bool,
---   is_execution bool, child uuid
+-- returns: job uuid, state text, is_cancelling bool, execution uuid|null, is_step bool, kind text, is_held bool,
+--   is_execution bool, child uuid|null
+-- row: LockedJob
 select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution,
        j.execution_id is not null as is_step, j.kind, j.attempt_id is not null as is_held,
        j.state = 'RUNNING' and j.attempt_id is null as is_execution,
@@ -59,8 +60,9 @@ select id from acted_on
 -- A live job is taken from its worker and waits again.
 -- takes: event text, error jsonb, reason text, actor text, job uuid, owner uuid, with_consequences bool, key text,
 --   max_resubmissions int, action text, note text
--- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
+-- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid|null,
 --   kind text
+-- row: EndedAttempt
 with {{attempt_to_interrupt}},
 {{end_attempts}},
 acted_on as (select job_id as id from verdicts),
@@ -71,8 +73,9 @@ acted_on as (select job_id as id from verdicts),
 -- A job that waits or is live ends FAILED, and that is final.
 -- takes: error jsonb, job uuid, owner uuid, with_consequences bool, event text, reason text, actor text, key text,
 --   max_resubmissions int, action text, note text
--- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
+-- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid|null,
 --   kind text
+-- row: EndedAttempt
 with waiting as (
     update jobs_workerjob j
        set state = 'FAILED', error = %(error)s::jsonb, finished_at = clock_timestamp()

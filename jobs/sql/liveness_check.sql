@@ -3,6 +3,7 @@
 -- Lost servers that held nothing at an earlier check, and hold nothing now: either is to be seen for one interval.
 -- takes: only uuid[]
 -- returns: id uuid, name text, reason text
+-- row: RetiredServer
 with servers_to_retire as (
     select s.id from liveness_server s, liveness_clock clock
      where {{holds_nothing_to_recover(s)}}

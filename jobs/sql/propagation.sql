@@ -13,7 +13,8 @@ select r.id
 -- One round of passing on what has ended in trees of executions, whose roots are held (`lock_roots`).
 -- Found by state, so that what a crash has torn is mended by the same statement.
 -- takes: executions uuid[], roots uuid[], output_limit bigint
--- returns: what text, id uuid, execution uuid, state text
+-- returns: what text, id uuid, execution uuid|null, state text|null
+-- row: PropagatedEnd
 with recursive ended_jobs as materialized (
     select j.id, j.execution_id, j.step, j.is_hook, j.state, j.error,
            not j.is_hook and (j.state = 'SKIPPED' or j.state <> 'COMPLETED' and not j.continue_on_failure) as bars

@@ -4,8 +4,9 @@
 -- servers that outstay the deadline of their drain.
 -- By state, never only "those lost just now": a crash between two statements orphans nothing.
 -- takes: only uuid[], batch bigint, max_resubmissions int
--- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[], evaluations uuid[],
---   listed uuid[], attempts uuid[]
+-- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
+--   evaluations uuid[]|null, listed uuid[], attempts uuid[]
+-- row: EndedAttempts
 with lost_servers as materialized (
     select s.id, s.name, s.hostname, s.state, s.worker_task_restart_strategy, s.last_heartbeat_at,
            {{outstays_drain(s)}} as outstayed,

@@ -1,25 +1,25 @@
--- statement: lock_jobs_of_late_reports
--- Hold the jobs of attempts that are reported on too late: `store_late_reports` then sees what others have just kept.
+-- statement: lock_jobs_of_superseded_reports
+-- Hold the jobs of attempts that are reported on too late: `store_superseded_reports` then sees what others have just kept.
 -- takes: attempts uuid[], server uuid
 -- returns: id uuid
 select j.id from jobs_workerjob j where j.id = any({{reported_jobs}}) order by j.id for no key update
 
--- statement: store_late_reports
+-- statement: store_superseded_reports
 -- Keep what came too late: the same once, so many of an attempt, of which the last says that more came. Their jobs are
--- held by `lock_jobs_of_late_reports`.
--- takes: late jsonb, kept bigint
+-- held by `lock_jobs_of_superseded_reports`.
+-- takes: reports jsonb, kept bigint
 -- returns: id bigint
-with late as (
+with superseded as (
     select a.job_id, r.attempt, r.event, r.reason, r.body, decode(r.digest, 'hex') as digest, r.place
-      from rows from (jsonb_to_recordset(%(late)s::jsonb)
+      from rows from (jsonb_to_recordset(%(reports)s::jsonb)
                       as (attempt uuid, event text, reason text, body jsonb, digest text))
            with ordinality as r(attempt, event, reason, body, digest, place)
      cross join lateral (select job_id from jobs_attempt where id = r.attempt offset 0) a
 ),
 fresh as (
-    select distinct on (attempt, digest) * from late
+    select distinct on (attempt, digest) * from superseded
      where not exists (
-           select from jobs_latereport l where l.attempt_id = late.attempt and l.digest = late.digest)
+           select from jobs_latereport l where l.attempt_id = superseded.attempt and l.digest = superseded.digest)
      order by attempt, digest, place
 ),
 numbered as (

@@ -88,6 +88,7 @@ returning a.id
 -- attempt knows how many there are and which report came last, so nothing is ever counted.
 -- takes: logs jsonb, server uuid, version int, attempts uuid[], lines_kept bigint
 -- returns: place int, state text
+-- row: StoredLines
 with {{owned_jobs}},
 reports as (
     select * from jsonb_to_recordset(%(logs)s::jsonb)
@@ -133,8 +134,9 @@ select place, 'RUNNING' as state from new_reports
 -- Attempts end because their worker says so; their jobs are held by `lock_reported_jobs`. The end of a step or of a
 -- trigger's job has consequences, which belong into the same transaction: it waits for a caller that sees to them.
 -- takes: ended jsonb, server uuid, version int, attempts uuid[], with_consequences bool, max_resubmissions int
--- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid,
+-- returns: attempt uuid, job uuid, server uuid, attempt_state text, job_state text, reason text, execution uuid|null,
 --   kind text
+-- row: EndedAttempt
 with {{owned_jobs}},
 reports as (
     select * from jsonb_to_recordset(%(ended)s::jsonb)

@@ -2,8 +2,9 @@
 -- The moments before which things are past their retention (seconds; null keeps all), by one reading of the clock.
 -- takes: jobs float8, executions float8, servers float8, events float8, server_heartbeats float8,
 --   attempt_heartbeats float8
--- returns: jobs timestamptz, executions timestamptz, servers timestamptz, events timestamptz,
---   server_heartbeats timestamptz, attempt_heartbeats timestamptz
+-- returns: jobs timestamptz|null, executions timestamptz|null, servers timestamptz|null, events timestamptz|null,
+--   server_heartbeats timestamptz|null, attempt_heartbeats timestamptz|null
+-- row: RetentionLimits
 with clock as materialized (select clock_timestamp() as now)
 select now - make_interval(secs => %(jobs)s) as jobs,
        now - make_interval(secs => %(executions)s) as executions,
@@ -17,7 +18,8 @@ select now - make_interval(secs => %(jobs)s) as jobs,
 -- The next jobs in the order of their ids, how many of them are past their retention, and whether to look on. Steps go
 -- with their executions.
 -- takes: jobs timestamptz, after uuid, batch bigint
--- returns: last uuid, due bigint, has_old bool
+-- returns: last uuid|null, due bigint, has_old bool
+-- row: ScannedIds
 select (array_agg(j.id order by j.id desc))[1] as last,
        count(*) filter (where j.finished_at < %(jobs)s and j.execution_id is null) as due,
        bool_or(j.created_at < %(jobs)s) as has_old
@@ -37,6 +39,7 @@ select j.id from jobs_workerjob j
 -- Delete jobs with all that is theirs.
 -- takes: ids uuid[]
 -- returns: deleted bigint
+-- row: Deleted
 with attempts_to_delete as materialized (
     select id from jobs_attempt where job_id = any(%(ids)s::uuid[])
 ),
@@ -60,7 +63,8 @@ select count(*) as deleted from deleted_jobs
 -- statement: scan_executions
 -- The next executions in the order of their ids, how many trees of them are past their retention, and whether to look on.
 -- takes: executions timestamptz, after uuid, batch bigint
--- returns: last uuid, due bigint, has_old bool
+-- returns: last uuid|null, due bigint, has_old bool
+-- row: ScannedIds
 select (array_agg(e.id order by e.id desc))[1] as last,
        count(*) filter (where {{execution_is_past_retention(e)}}) as due,
        bool_or(e.created_at < %(executions)s) as has_old
@@ -90,6 +94,7 @@ select j.id
 -- Delete trees of executions that have no steps any more.
 -- takes: roots uuid[]
 -- returns: deleted bigint
+-- row: Deleted
 with deleted_events as (
     delete from jobs_executionevent v using jobs_execution e
      where e.root_id = any(%(roots)s::uuid[]) and v.execution_id = e.id
@@ -104,7 +109,8 @@ select count(*) filter (where is_root) as deleted from deleted_executions
 -- Attempts that are about to go with their jobs keep no server. (A scalar subquery, so that it is looked up by
 -- index and never hashed from the whole table.)
 -- takes: servers timestamptz, jobs timestamptz, executions timestamptz, after uuid, batch bigint
--- returns: last uuid, due bigint, has_old bool
+-- returns: last uuid|null, due bigint, has_old bool
+-- row: ScannedIds
 select (array_agg(s.id order by s.id desc))[1] as last,
        count(*) filter (where {{server_is_past_retention(s)}} and (
            select a.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
@@ -118,6 +124,7 @@ select (array_agg(s.id order by s.id desc))[1] as last,
 -- reactivated is left alone.
 -- takes: after uuid, last uuid, servers timestamptz
 -- returns: deleted bigint
+-- row: Deleted
 with deleted_servers as (
     delete from liveness_server where id = any(array(
         select s.id from liveness_server s
@@ -132,7 +139,8 @@ select count(*) as deleted from deleted_servers
 -- statement: scan_slots
 -- The next slots in the order of their ids, how many of them are past their retention, and whether to look on.
 -- takes: executions timestamptz, after bigint, batch bigint
--- returns: last bigint, due bigint, has_old bool
+-- returns: last bigint|null, due bigint, has_old bool
+-- row: ScannedNumbers
 select (array_agg(s.id order by s.id desc))[1] as last,
        count(*) filter (where s.slot < %(executions)s and s.outcome <> 'EVALUATING') as due,
        bool_or(s.slot < %(executions)s) as has_old
@@ -142,6 +150,7 @@ select (array_agg(s.id order by s.id desc))[1] as last,
 -- Delete the slots of a span that are past their retention.
 -- takes: after bigint, last bigint, executions timestamptz
 -- returns: deleted bigint
+-- row: Deleted
 with deleted_slots as (
     delete from jobs_triggerslot s
      where s.id > %(after)s and s.id <= %(last)s and s.slot < %(executions)s and s.outcome <> 'EVALUATING'

@@ -92,7 +92,7 @@ coalesce({{liveness.lost_at(s)}} <= clock.reading, false)
     when s.state = 'INACTIVE' then 3
     when s.state in ('DISCONNECTED', 'ERROR') then 0
     when s.state not in {{ALIVE}} then 1
-    when s.late then 0
+    when s.silent then 0
     else 2
 end)
 
@@ -116,7 +116,7 @@ end)
 -- the observed time at which it gets worse with server s next: it is DISCONNECTED, or what it runs moves (infinity: it
 -- keeps that; null: nothing is known to come)
 (case
-    when s.late then case
+    when s.silent then case
         when {{liveness.is_held_by_brake(s)}} and {{liveness.disconnected_at(s)}} <= (select observed_now()) then null
         else {{liveness.disconnected_at(s)}} end
     when s.state <> 'INACTIVE' then {{liveness.running_attempts_move_at(s)}}

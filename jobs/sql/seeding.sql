@@ -33,7 +33,7 @@ numbered as materialized (
 new_servers as materialized (
     select *, {{uuid7_of_birth}} as id, path[cardinality(path)] as state,
            format('seed-%%s-%%s', lower(type), lpad(n::text, 5, '0')) as name,
-           -- A few are late: they were not heard for a while.
+           -- A few are silent: they were not heard for a while.
            now - make_interval(secs => case when n %% 100 = 20 then 3600 + n %% 600 else n * 7 %% 290 end) as last_heartbeat,
            now - make_interval(secs => n * 13 %% 500) as changed
       from numbered
@@ -72,7 +72,7 @@ stored_heartbeats as (
 select id, type = 'WORKER' and state = 'RUNNING' as works from new_servers where type = 'WORKER' order by n
 
 -- statement: make_jobs
--- Make up jobs number `first` to `last` of `jobs`, from long ago to just now, with their attempts and late reports. Of
+-- Make up jobs number `first` to `last` of `jobs`, from long ago to just now, with their attempts and superseded reports. Of
 -- the last three per cent a third runs or is claimed, and the rest waits; of the others most completed.
 -- takes: jobs numeric, first int, last int, working uuid[], workers uuid[], owner uuid
 -- returns: jobs bigint

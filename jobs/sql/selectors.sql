@@ -2,9 +2,10 @@
 -- How it stands, in one row. What lives is counted. What has ended may be millions: it is counted up to `counted`, and
 -- beyond that the planner's statistics say about how many there are (`about`). Flagged are those that stand still.
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[]
--- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8, took float8,
---   finished float8, counts jsonb, flags jsonb, about jsonb, waiting float8, brakes jsonb, maintenance jsonb,
---   rows_left_out jsonb
+-- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
+--   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, about jsonb|null,
+--   waiting float8|null, brakes jsonb|null, maintenance jsonb|null, rows_left_out jsonb|null
+-- row: InstanceFigures
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
 {{flagged_jobs}},
@@ -50,6 +51,7 @@ select clock_timestamp() as now,
 -- Which of these jobs stand still, and why.
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool
 -- returns: id uuid, flag text
+-- row: FlaggedJob
 with tag_sets (tags) as (
     select distinct j.required_tags from jobs_workerjob j where j.id = any(%(only)s::uuid[]) and j.state = 'PENDING'
 ),
@@ -61,8 +63,9 @@ select id, flag from flagged
 -- For a waiting job, every alive server: its load, or the first filter that rules it out (`obstacle_to_job`). A row
 -- without a server when there is none, or the job does not wait.
 -- takes: job uuid, owner uuid, staleness_multiplier float8
--- returns: state text, waits_until timestamptz, stops_on jsonb, server uuid, name text, filter text, detail text,
---   load float8
+-- returns: state text, waits_until timestamptz|null, stops_on jsonb|null, server uuid|null, name text|null,
+--   filter text|null, detail text|null, load float8|null
+-- row: PlacementRow
 with waiting_job as materialized (
     select j.state, j.required_tags, j.refused_by,
            case when j.available_at > clock_timestamp() then j.available_at end as waits_until,
@@ -104,6 +107,7 @@ select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as
 -- Lines of a job after a line, oldest first; attempt by attempt, so that each is read by its index.
 -- takes: after bigint, limit bigint, job uuid, attempt int
 -- returns: id bigint, at timestamptz, attempt int, stream text, line text
+-- row: WrittenLine
 select l.id, l.at, a.number as attempt, l.stream, l.line
   from jobs_attempt a
  cross join lateral (

@@ -3,7 +3,8 @@
 -- known is left out: the caller finds the job that has it. One that needs a worker and finds none says what is in the
 -- way, for the caller to take all back.
 -- takes: jobs jsonb, owner uuid, kind text, staleness_multiplier float8, waiting_limit int
--- returns: place int, id uuid, missing_worker jsonb, is_execution bool, waiting bigint
+-- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint
+-- row: SubmittedJob
 with submitted as materialized (
     select uuid7() as id, r.*
       from jsonb_to_recordset(%(jobs)s::jsonb) as r(place int, key text, fingerprint text, {{job_columns_in_json}})

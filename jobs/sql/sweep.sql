@@ -13,8 +13,9 @@ from jobs_attempt a
 -- Both rows are locked and judged again: a heartbeat or a completion that came between the search and the write wins.
 -- takes: actor text, cancel_timeout float8, timeouts bool, claimed_stale_after float8, by_hand bool,
 --   running_stale_after float8, only uuid[], batch bigint, max_resubmissions int
--- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[], evaluations uuid[],
---   listed uuid[], attempts uuid[]
+-- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
+--   evaluations uuid[]|null, listed uuid[], attempts uuid[]
+-- row: EndedAttempts
 with held as materialized (
     select j.id as job_id, a.id, j.state as was, cause.event, null::jsonb as output,
            jsonb_build_object(
@@ -66,7 +67,8 @@ with held as materialized (
 -- They are EXPIRED; how many.
 -- Pending jobs that were good until a moment that has passed.
 -- takes: only uuid[], batch bigint
--- returns: state text, jobs bigint, executions uuid[], evaluations uuid[], listed uuid[]
+-- returns: state text, jobs bigint, executions uuid[]|null, evaluations uuid[]|null, listed uuid[]
+-- row: ExpiredJobs
 with jobs_to_expire as (
     select j.id
       from (select id from jobs_workerjob
@@ -95,8 +97,9 @@ select state, count(*) as jobs, {{ends_to_propagate}}
 -- statement: fail_unmatched_jobs
 -- Nobody can run them: they fail; how many, by the tags that nobody has.
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, batch bigint
--- returns: state text, required_tags text[], reason text, jobs bigint, executions uuid[], evaluations uuid[],
---   listed uuid[]
+-- returns: state text, required_tags text[], reason text, jobs bigint, executions uuid[]|null,
+--   evaluations uuid[]|null, listed uuid[]
+-- row: UnmatchedJobs
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
 -- Unmatched jobs that waited too long, a batch, locked if they wait still and have not waited anew.
@@ -144,8 +147,9 @@ select state, required_tags, reason, count(*) as jobs, {{ends_to_propagate}}
 -- this order (null: from the first). It is the order of their last signs of life, so that a page goes on where the one
 -- before ended though time has passed. Nothing is changed.
 -- takes: claimed_stale_after float8, running_stale_after float8, after uuid, alive float8, limit bigint
--- returns: id uuid, number int, state text, job uuid, server uuid, server_name text, hostname text, pid int,
---   silence float8, alive float8, last_sign_at timestamptz
+-- returns: id uuid, number int, state text, job uuid, server uuid, server_name text, hostname text|null,
+--   pid int|null, silence float8, alive float8, last_sign_at timestamptz
+-- row: StaleAttempt
 select a.id, a.number, a.state, a.job_id as job, s.id as server, s.name as server_name, s.hostname, a.pid,
        clock.reading - a.alive_observed as silence, a.alive_observed as alive, greatest(a.heartbeat_at, a.started_at, a.claimed_at) as last_sign_at
 {{silent_attempts}}
@@ -156,7 +160,7 @@ select a.id, a.number, a.state, a.job_id as job, s.id as server, s.name as serve
 -- statement: count_stale_attempts
 -- How many there are, by state; a threshold that is null counts none.
 -- takes: claimed_stale_after float8, running_stale_after float8
--- returns: state text, count bigint
-select a.state, count(*)
+-- returns: state text, attempts bigint
+select a.state, count(*) as attempts
 {{silent_attempts}}
  group by a.state

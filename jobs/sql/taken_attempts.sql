@@ -3,6 +3,7 @@
 -- Attempts that were taken from a server which cannot run them any more, or was told for long enough.
 -- takes: cancel_timeout float8, only bigint[]
 -- returns: attempt uuid, job uuid, server uuid, name text, disobeys bool
+-- row: ReleasedAttempt
 with attempts_to_release as materialized (
     select t.id, t.attempt_id, t.job_id, s.id as server_id, s.name, s.state,
            coalesce({{code_stops_at(s)}} > clock.reading and s.state not in {{STOPPED}}, false) as disobeys

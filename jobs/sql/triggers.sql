@@ -2,6 +2,7 @@
 -- Triggers whose slot has come, and whether an evaluation is in flight.
 -- takes: seen uuid[], batch bigint
 -- returns: id uuid, now timestamptz, in_flight bool
+-- row: DueTrigger
 select t.id, clock_timestamp() as now,
        exists (select from jobs_triggerslot s where s.trigger_id = t.id and s.outcome = 'EVALUATING') as in_flight
   from jobs_trigger t

@@ -146,7 +146,7 @@ class ServerDetail(serializers.ModelSerializer):
         return None if server.drain_deadline is None else Drain(server).data
 
     @extend_schema_field(NextTransition(allow_null=True))
-    def get_next_transition(self, server: Server) -> dict[str, Any] | None:
+    def get_next_transition(self, server: selectors.TimedServer) -> dict[str, Any] | None:
         return selectors.next_transition(server)
 
     def get_config(self, server: Server) -> dict[str, Any]:

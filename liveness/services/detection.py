@@ -17,7 +17,7 @@ def advance_clock() -> float:
     """A check begins: observed time advances, if heartbeats can get in. Seconds by which the database's clock was set
     back, if it was, and what waits for a moment of it has not followed."""
     window = witness_window()
-    clock = sql.fetch_row("advance_clock", interval=conf().interval, window=window, own_digest=OWN_DIGEST)
+    clock = sql.advance_clock.fetch_row(interval=conf().interval, window=window, own_digest=OWN_DIGEST)
     if clock is not None and not clock.witnessed:
         log.warning("No heartbeat got in lately: observed time stands still, and nobody is disconnected", window=window)
     return clock.set_back_by if clock is not None else 0
@@ -25,8 +25,7 @@ def advance_clock() -> float:
 
 def judge_brake() -> None:
     """Hold each type of server of which too many would be disconnected at once."""
-    rows = sql.fetch_rows(
-        "judge_brake",
+    rows = sql.judge_brake.fetch_rows(
         brake_minimum=conf().brake_minimum,
         brake_share=conf().brake_share,
         initial_delay=conf().initial_delay,
@@ -41,12 +40,12 @@ def judge_brake() -> None:
 
 def note_check_finished(took: float) -> None:
     """Note that a check went through, and in how many seconds, for the probes and the pages."""
-    sql.fetch_rows("note_check_finished", took=took)
+    sql.note_check_finished.fetch_rows(took=took)
 
 
 def fold_tallies() -> None:
     """Keep the counters few."""
-    sql.fetch_rows("fold_tallies")
+    sql.fold_tallies.fetch_rows()
 
 
 def disconnect_silent_servers() -> int:
@@ -57,10 +56,9 @@ def disconnect_silent_servers() -> int:
     # Whoever goes was silent by this reading already, so the brake, judged by one that is no earlier, has counted it;
     # and nobody goes when the brake cannot be judged. No lock is held from one to the other: a process that is
     # suspended in between would stop the checks of all.
-    [observed] = sql.fetch_rows("read_observed_time")
+    observed = sql.read_observed_time.fetch_only_row()
     judge_brake()
-    disconnected = sql.sweep_rows(
-        "disconnect_silent_servers",
+    disconnected = sql.disconnect_silent_servers.sweep_rows(
         reading=observed.reading,
         initial_delay=conf().initial_delay,
         brake_max_hold=conf().brake_max_hold,
@@ -76,7 +74,7 @@ def disconnect_silent_servers() -> int:
 
 def deactivate_servers() -> int:
     """What an earlier check found NOT_RUNNING becomes INACTIVE; how many."""
-    deactivated = sql.sweep_rows("deactivate_servers")
+    deactivated = sql.deactivate_servers.sweep_rows()
     for server in deactivated:
         log_transition(server.id, server.name, "NOT_RUNNING", "INACTIVE", "liveness", server.reason)
     return len(deactivated)

@@ -77,8 +77,7 @@ def record_heartbeat(token: ServerToken, beat: ServerHeartbeat) -> Any:
 def record_beat(token: ServerToken, beat: ServerHeartbeat) -> Any | None:
     """The plain beat of a server: its row as it is now, or None when it may not beat."""
     with results.take_due_counts() as counts:
-        return sql.fetch_row(
-            "record_server_heartbeat",
+        return sql.record_server_heartbeat.fetch_row(
             server=token.server,
             version=token.version,
             **beat.statement_parameters(),
@@ -127,11 +126,11 @@ def complete_changed_row(token: ServerToken, row: Any | None, reported: Reported
     An ended server (None) is answered but moves no clock.
     """
     if row is None:
-        row = sql.fetch_row("read_ended_server", server=token.server)
+        row = sql.read_ended_server.fetch_row(server=token.server)
         if row is None:
             raise ServerUnknown
         return row._replace(state=reported.state)
-    [fence] = sql.fetch_rows("read_fence", server=token.server)
+    [fence] = sql.read_fence.fetch_rows(server=token.server)
     return row._replace(state=reported.state, fence_after=fence.fence_after)
 
 

@@ -14,6 +14,7 @@ from liveness.errors import ServerNotRunning, TokenBound, TooManyServers, WrongR
 from liveness.models import ApiToken, Role
 from liveness.services import tokens
 from liveness.sql import sql
+from liveness.sql.statements import RegisteredServer
 
 log = structlog.get_logger()
 
@@ -46,7 +47,7 @@ class Registration:
 CONFIG_FIELDS = ("heartbeat_interval", "timeout", "termination_grace_period", "worker_task_restart_strategy")
 
 
-def register_server(token: str, registration: Registration) -> tuple[Any, bool]:
+def register_server(token: str, registration: Registration) -> tuple[RegisteredServer, bool]:
     """The server row of a process and whether it is new. One round trip; the same instance is found again.
 
     Raises TokenRefused, WrongRole, TokenBound or TooManyServers; ServerNotRunning when the server of that instance has
@@ -85,7 +86,7 @@ def refuse_role(token: ApiToken) -> None:
         raise WrongRole(f"Servers register with a token of role worker; this one is of role {token.role}.")
 
 
-def register_by_digest(digest: bytes, registration: Registration) -> Any | None:
+def register_by_digest(digest: bytes, registration: Registration) -> RegisteredServer | None:
     """The server row of a process, or None when the API token with this digest lets nobody in.
 
     Raises ServerNotRunning when the server of that instance has ended.
@@ -94,7 +95,7 @@ def register_by_digest(digest: bytes, registration: Registration) -> Any | None:
     parameters["program"] = parameters.pop("version")
     parameters["reactivate_on_heartbeat"] = conf().reactivate_on_heartbeat
     parameters["capabilities"] = orjson.dumps(parameters["capabilities"]).decode()
-    server = sql.fetch_row("lock_registrar", "register_server", digest=digest, **parameters)
+    server = sql.register_server.after(sql.lock_registrar).fetch_row(digest=digest, **parameters)
     if server is None:
         return None
     if server.state in states.TERMINATED | states.RETIRED:

@@ -8,9 +8,10 @@ the day left behind, without an index on the time; what was out of order goes a 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from controlplane.core.statements import Statements
+from controlplane.core.statements import Statement, fetch_result_sets
 from controlplane.core.transactions import retried_atomic
 from liveness.sql import sql
 
@@ -31,7 +32,8 @@ class Pruning:
     """One kind of rows, and the moments before which they are past their retention; None keeps all."""
 
     name: str
-    sql: Statements
+    scan: Statement[Any]
+    deletion: Statement[Any]
     first: int | UUID
     """Comes before every id."""
     before: dict[str, datetime | None]
@@ -44,7 +46,7 @@ class Pruning:
             return
         after, has_old = self.first, True
         while has_old:
-            scan = self.sql.fetch_rows(f"scan_{self.name}", after=after, batch=self.batch, **self.before)[0]
+            scan = self.scan.fetch_only_row(after=after, batch=self.batch, **self.before)
             if scan.due:
                 yield Span(after, scan.last, scan.due)
             after, has_old = scan.last, scan.has_old
@@ -52,20 +54,22 @@ class Pruning:
     @retried_atomic
     def delete(self, span: Span) -> int:
         """Delete what is due there; how many. What someone else has deleted meanwhile is not counted again."""
-        return self.sql.fetch_rows(f"delete_{self.name}", after=span.after, last=span.last, **self.before)[0].deleted
+        return self.deletion.fetch_only_row(after=span.after, last=span.last, **self.before).deleted
 
 
 class EventPruning(Pruning):
     @retried_atomic
     def delete(self, span: Span) -> int:
-        names = ("allow_event_deletion", "delete_events", "forbid_event_deletion")
-        return self.sql.fetch_result_sets(*names, after=span.after, last=span.last, **self.before)[1][0].deleted
+        statements = (sql.allow_event_deletion, self.deletion, sql.forbid_event_deletion)
+        return fetch_result_sets(*statements, after=span.after, last=span.last, **self.before)[1][0].deleted
 
 
 def heartbeat_pruning(servers: datetime | None, attempts: datetime | None) -> Pruning:
     """The heartbeats of servers before the one moment, and those of attempts before the other."""
-    return Pruning("heartbeats", sql, 0, {"servers": servers, "attempts": attempts})
+    return Pruning(
+        "heartbeats", sql.scan_heartbeats, sql.delete_heartbeats, 0, {"servers": servers, "attempts": attempts}
+    )
 
 
 def event_pruning(before: datetime | None) -> Pruning:
-    return EventPruning("events", sql, 0, {"events": before})
+    return EventPruning("events", sql.scan_events, sql.delete_events, 0, {"events": before})

@@ -27,9 +27,7 @@ def count(name: str, address: str) -> float:
     at = network(address)
     limits = {key(name, at): OF_NAME, key("", at): OF_ADDRESS}
     at_once, pauses = zip(*limits.values(), strict=True)
-    counted = sql.fetch_row(
-        "lock_sign_ins_of_address",
-        "count_sign_in",
+    counted = sql.count_sign_in.after(sql.lock_sign_ins_of_address).fetch_row(
         address=at,
         keys=list(limits),
         at_once=list(at_once),

@@ -9,4 +9,4 @@ from liveness.sql import sql
 
 def try_begin_task(task: str, after: float) -> bool:
     """Whether this task begins now: it was not begun within the last `after` seconds."""
-    return sql.fetch_row("begin_task", task=task, after=after) is not None
+    return sql.begin_task.fetch_row(task=task, after=after) is not None

@@ -1,8 +1,8 @@
 """The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
 
 from controlplane.core.sql_book import define_numbers, define_states
-from controlplane.core.statements import Statements
 from liveness import states
+from liveness.sql.statements import LivenessStatements
 
 define_states(
     ALIVE=states.ALIVE,
@@ -18,4 +18,4 @@ BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
 """Upper bounds in histograms, in seconds."""
 define_numbers(BUCKETS=BUCKETS)
 
-sql = Statements("liveness")
+sql = LivenessStatements("liveness")

@@ -45,6 +45,7 @@ silent_servers as (
 -- were credited, which is `credit`, whatever the interval is by now. Only our own processes are believed.
 -- takes: own_digest bytea, window float8, interval numeric
 -- returns: tick bigint, reading float8, witnessed bool, set_back_by float8
+-- row: AdvancedClock
 with witness as (
     select exists (
         select from liveness_server s
@@ -76,10 +77,11 @@ select reading from liveness_clock
 -- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer.
 -- Counted are the alive, the silent among them, and those disconnected for silence within the last timeout. Who fell
 -- silent together is overdue one after the other, over a heartbeat interval and more: once the first would go, all that
--- are late count as silent, so that nobody goes while too many are. Only servers that were heard for longer than their
+-- are silent count, so that nobody goes while too many are. Only servers that were heard for longer than their
 -- timeout count: else whoever may register a few, and leaves them, would keep the dead of others from being disconnected.
 -- takes: initial_delay float8, staleness_multiplier float8, brake_minimum bigint, brake_share bigint
 -- returns: type text, silent int, alive int, is_on bool, changed bool
+-- row: JudgedBrake
 with counts_by_type as (
     select s.type,
            count(*) as alive,
@@ -124,6 +126,7 @@ select type, null, null, false, true from ended_brakes
 -- The silent become DISCONNECTED.
 -- takes: reading float8, initial_delay float8, brake_max_hold float8, only uuid[]
 -- returns: id uuid, type text, name text, reason text, silence float8
+-- row: DisconnectedServer
 with {{clock_of_this_check}},
 {{servers_let_go_by_brake}},
 {{servers_to_disconnect}},

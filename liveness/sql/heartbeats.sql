@@ -43,14 +43,16 @@ heartbeats as (
 -- The heartbeat of a server that has no attempts to speak of.
 -- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
 --   counts int[]
--- returns: id uuid, type text, name text, cluster text, hostname text, pid int, version text, tags text[],
+-- returns: id uuid, type text, name text, cluster text, hostname text, pid int|null, version text, tags text[],
 --   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
 --   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
 --   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
---   state_actor text, state_reason text, disconnected_observed float8, created_at timestamptz,
---   created_observed float8, last_heartbeat_at timestamptz, heard_observed float8, witnessed_at timestamptz,
---   metrics jsonb, cordoned_by text, cordon_reason text, drain_deadline timestamptz, drain_until_observed float8,
---   drain_held int, token_id uuid, emptied_tick bigint, fence_after float8
+--   state_actor text, state_reason text, disconnected_observed float8|null, created_at timestamptz,
+--   created_observed float8, last_heartbeat_at timestamptz|null, heard_observed float8,
+--   witnessed_at timestamptz|null, metrics jsonb, cordoned_by text|null, cordon_reason text,
+--   drain_deadline timestamptz|null, drain_until_observed float8|null, drain_held int|null, token_id uuid,
+--   emptied_tick bigint|null, fence_after float8|null
+-- row: HeardServer
 with {{beat_of_one_server}},
 {{record_beats}}
 select * from beat
@@ -58,18 +60,20 @@ select * from beat
 -- statement: read_ended_server
 -- What a server that ended is answered: it moves no clock, and what ran on it has stopped.
 -- takes: server uuid
--- returns: id uuid, type text, name text, cluster text, hostname text, pid int, version text, tags text[],
+-- returns: id uuid, type text, name text, cluster text, hostname text, pid int|null, version text, tags text[],
 --   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
 --   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
 --   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
---   state_actor text, state_reason text, disconnected_observed float8, created_at timestamptz,
---   created_observed float8, last_heartbeat_at timestamptz, heard_observed float8, witnessed_at timestamptz,
---   metrics jsonb, cordoned_by text, cordon_reason text, drain_deadline timestamptz, drain_until_observed float8,
---   drain_held int, token_id uuid, emptied_tick bigint, fence_after float8
+--   state_actor text, state_reason text, disconnected_observed float8|null, created_at timestamptz,
+--   created_observed float8, last_heartbeat_at timestamptz|null, heard_observed float8,
+--   witnessed_at timestamptz|null, metrics jsonb, cordoned_by text|null, cordon_reason text,
+--   drain_deadline timestamptz|null, drain_until_observed float8|null, drain_held int|null, token_id uuid,
+--   emptied_tick bigint|null, fence_after float8|null
+-- row: HeardServer
 select s.*, 0::float8 as fence_after from liveness_server s where s.id = %(server)s
 
 -- statement: read_fence
 -- For how long server may go on unheard, in the state that its heartbeat has just taken it to.
 -- takes: server uuid
--- returns: fence_after float8
+-- returns: fence_after float8|null
 select {{fence_after(s)}} as fence_after from liveness_server s where s.id = %(server)s

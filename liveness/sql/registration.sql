@@ -3,14 +3,16 @@
 -- takes: digest bytea, type text, tags text[], cluster text, instance_id uuid, name text, hostname text, pid int,
 --   program text, max_concurrent int, capabilities jsonb, heartbeat_interval float8, timeout float8,
 --   termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool
--- returns: id uuid, type text, name text, cluster text, hostname text, pid int, version text, tags text[],
+-- returns: id uuid, type text, name text, cluster text, hostname text, pid int|null, version text, tags text[],
 --   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
 --   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
 --   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
---   state_actor text, state_reason text, disconnected_observed float8, created_at timestamptz,
---   created_observed float8, last_heartbeat_at timestamptz, heard_observed float8, witnessed_at timestamptz,
---   metrics jsonb, cordoned_by text, cordon_reason text, drain_deadline timestamptz, drain_until_observed float8,
---   drain_held int, token_id uuid, emptied_tick bigint, fence_after float8, is_new bool
+--   state_actor text, state_reason text, disconnected_observed float8|null, created_at timestamptz,
+--   created_observed float8, last_heartbeat_at timestamptz|null, heard_observed float8,
+--   witnessed_at timestamptz|null, metrics jsonb, cordoned_by text|null, cordon_reason text,
+--   drain_deadline timestamptz|null, drain_until_observed float8|null, drain_held int|null, token_id uuid,
+--   emptied_tick bigint|null, fence_after float8|null, is_new bool
+-- row: RegisteredServer
 with registrar as materialized (
     select t.id from liveness_apitoken t
      where t.digest = %(digest)s and t.role = 'worker' and t.revoked_at is null

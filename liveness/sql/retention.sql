@@ -23,7 +23,8 @@ select set_config('controlplane.retention', 'on', true)
 -- statement: scan_events
 -- The next events in the order of their ids, how many of them are past their retention, and whether to look on.
 -- takes: events timestamptz, after bigint, batch bigint
--- returns: last bigint, due bigint, has_old bool
+-- returns: last bigint|null, due bigint, has_old bool
+-- row: ScannedNumbers
 select (array_agg(e.id order by e.id desc))[1] as last,
        count(*) filter (where e.at < %(events)s) as due,
        bool_or(e.at < %(events)s) as has_old
@@ -33,6 +34,7 @@ select (array_agg(e.id order by e.id desc))[1] as last,
 -- Delete the events of a span that are past their retention, between `allow_event_deletion` and `forbid_event_deletion`.
 -- takes: after bigint, last bigint, events timestamptz
 -- returns: deleted bigint
+-- row: Deleted
 with deleted_events as (
     delete from liveness_serverevent e where e.id > %(after)s and e.id <= %(last)s and e.at < %(events)s
     returning 1
@@ -47,7 +49,8 @@ select set_config('controlplane.retention', 'off', true)
 -- statement: scan_heartbeats
 -- The next heartbeats in the order of their ids, how many of them are past their retention, and whether to look on.
 -- takes: servers timestamptz, attempts timestamptz, after bigint, batch bigint
--- returns: last bigint, due bigint, has_old bool
+-- returns: last bigint|null, due bigint, has_old bool
+-- row: ScannedNumbers
 select (array_agg(h.id order by h.id desc))[1] as last,
        count(*) filter (where {{heartbeat_is_past_retention(h)}}) as due,
        bool_or(h.at < greatest(%(servers)s::timestamptz, %(attempts)s::timestamptz)) as has_old
@@ -57,6 +60,7 @@ select (array_agg(h.id order by h.id desc))[1] as last,
 -- Delete the heartbeats of a span that are past their retention. Nobody else ever touches them again.
 -- takes: after bigint, last bigint, servers timestamptz, attempts timestamptz
 -- returns: deleted bigint
+-- row: Deleted
 with deleted_heartbeats as (
     delete from liveness_heartbeat h where h.id > %(after)s and h.id <= %(last)s and {{heartbeat_is_past_retention(h)}}
     returning 1

@@ -69,9 +69,9 @@ end)
 end)
 
 -- rule: is_silent(s)
--- alive server s was not heard for two intervals, by observed time or by the clock on the wall: what is stale is late as
--- well, and neither while observed time stands still, nor when a clock was set back, is a silent one drawn as well. One
--- that was never heard is late as long after its registration
+-- alive server s was not heard for two intervals, by observed time or by the clock on the wall: what is stale is silent
+-- as well, and neither while observed time stands still, nor when a clock was set back, is a silent one drawn as well. One
+-- that was never heard is silent as long after its registration
 (s.state in {{ALIVE}}
  and ((select observed_now()) - s.heard_observed >= s.heartbeat_interval * 2
       or extract(epoch from (select clock_timestamp()) - coalesce(s.last_heartbeat_at, s.created_at))
@@ -79,7 +79,7 @@ end)
 
 -- rule: needs_attention(s)
 -- something is wrong with server s: it is silent, or on its way out otherwise than well
-(case when s.state in {{ALIVE}} then s.late else s.state not in {{ENDED}} end)
+(case when s.state in {{ALIVE}} then s.silent else s.state not in {{ENDED}} end)
 
 -- rule: lost_at(s)
 -- the observed time at which server s was lost (null: it is not in a state that can be): at once when it says so

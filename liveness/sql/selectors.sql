@@ -1,6 +1,7 @@
 -- statement: list_facets
 -- What alive servers can be told apart by. Nothing is changed.
 -- returns: versions jsonb, tags text[]
+-- row: ServerFacets
 with alive_servers as materialized (
     select s.cluster, s.type, s.version, s.tags from liveness_server s where s.state in {{ALIVE}}
 )
@@ -10,5 +11,5 @@ select (select coalesce(jsonb_agg(to_jsonb(counted)), '[]')
 
 -- statement: list_rows_left_out
 -- The same by itself.
--- returns: rows_left_out jsonb
+-- returns: rows_left_out jsonb|null
 select {{rows_left_out}} as rows_left_out

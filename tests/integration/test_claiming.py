@@ -8,8 +8,8 @@ from django.db import connection
 
 from jobs.models import Attempt, WorkerJob
 from liveness.models import Server
-from tests.integration.test_transitions import put
 from tests.support.http import Worker
+from tests.support.transitions import put
 
 
 def script(**said):

@@ -139,7 +139,7 @@ def test_a_hand_on_a_step_that_is_not_its_to_move_waits_for_nobody_who_moves_its
     job = run.step(key)["job"]
     operator = Caller(tokens.create_token("an operator", "operator"))
     with transaction.atomic():
-        sql.fetch_rows("lock_roots", executions=[run.id])
+        sql.lock_roots.fetch_rows(executions=[run.id])
         by_hand = threads(operator.post, f"/jobs/{job}/{call}", {})
         if (key, call) in [("child", "cancel"), ("blocked", "cancel")]:
             assert hot.someone_waits()

@@ -111,7 +111,7 @@ def test_a_job_is_found_by_its_id_and_its_key_wherever_it_is(pages, submit, look
     for word in (job, "mine"):
         rows, said = pages("jobs", f"?q={word}")[0]
         assert rows == [job]
-        assert "Searched the newest 1 jobs; one with this key or id is found wherever it is." in said
+        assert "Searched the newest 1 jobs; one with exactly this key or id is always found." in said
     assert pages("jobs", "?q=mine&state=RUNNING")[0][0] == []
     assert pages("jobs", f"?q={job}&tag=gpu")[0][0] == []
     WorkerJob.objects.filter(pk=job).update(owner=None)
@@ -245,7 +245,7 @@ def test_activity_is_searched_so_far_at_once_and_goes_on(pages, db, looked):
     events("b", "c", "d")
     first, second = pages("activity", "?who=eve")
     assert happened([first, second]) == [[], ["a"]]
-    assert re.search(r"No happening matches: who eve\. .* Searched what happened since .* ago\.", first[1])
+    assert re.search(r"No event matches: who eve\. .* Searched what happened since .* ago\.", first[1])
     assert "Searched" not in second[1]
 
 
@@ -283,7 +283,7 @@ def test_interrupted_attempts_and_refused_reports_are_found_by_server_however_ma
     looked(number)
     for kind, word in (
         ("attempt", r"attempt 1 of a job on"),
-        ("refusal", "late COMPLETED for attempt 1 of a job from"),
+        ("refusal", "superseded report COMPLETED of attempt 1 of a job from"),
     ):
         found = pages("activity", f"?server=one&kind={kind}")
         said = [name for _, text in found for name in re.findall(rf"{word} (\w+)", text)]

@@ -10,7 +10,7 @@ from jobs.services import sweep
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
 from tests.integration.test_hot_paths import submit_many
-from tests.integration.test_transitions import put
+from tests.support.transitions import put
 
 pytestmark = pytest.mark.django_db
 

@@ -6,8 +6,8 @@ import pytest
 
 from jobs.models import Attempt
 from liveness.models import Heartbeat, Server, ServerEvent
-from tests.integration.test_transitions import put
 from tests.support.http import Caller, Worker
+from tests.support.transitions import put
 
 ENDED = ["TERMINATED_GRACEFULLY", "TERMINATED_FORCED"]
 GONE = ["NOT_RUNNING", "INACTIVE"]

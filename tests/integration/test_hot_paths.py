@@ -126,7 +126,7 @@ def test_a_batch_of_the_recovery_reads_what_it_ends_and_not_all_that_is_lost(wor
     run("analyze jobs_workerjob, jobs_attempt")
     Server.objects.update(state="ERROR", state_actor="server")
     with CaptureQueriesContext(connection) as queries:
-        (counted,) = sql.sweep_rows("recover_attempts", batch=100, max_resubmissions=3)
+        (counted,) = sql.recover_attempts.sweep_rows(batch=100, max_resubmissions=3)
     assert counted.jobs == 100
     statement = next(query["sql"] for query in queries if "jobs_attempt" in query["sql"])
     with prefer_key_lookups():

@@ -7,9 +7,9 @@ from concurrent.futures import wait
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from controlplane.core.statements import Statements
+from controlplane.core.statements import Statement
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.services import claiming, recovery, submission, sweep
+from jobs.services import claiming, recovery, sweep
 from jobs.services.liveness_check import CheckFailed, check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from liveness.models import Clock as ClockRow
@@ -160,15 +160,16 @@ def test_the_same_late_report_is_kept_once(worker, submit, clock):
 
 
 def test_a_key_whose_job_is_pruned_at_that_moment_is_no_fault(submit, monkeypatch):
-    class Racing:
-        def fetch_rows(self, *names, **params):
-            found = submission_sql.fetch_rows(*names, **params)
+    fetch_rows = Statement.fetch_rows
+
+    def prune_afterwards(statement, **params):
+        rows = fetch_rows(statement, **params)
+        if statement.name == "submit_jobs":
             WorkerJob.objects.all().delete()
-            return found
+        return rows
 
     submit(key="k")
-    submission_sql = submission.sql
-    monkeypatch.setattr(submission, "sql", Racing())
+    monkeypatch.setattr(Statement, "fetch_rows", prune_afterwards)
     answer = submit.client.post("/jobs", {"action": {"type": "script", "command": "true"}, "key": "k"})
     assert (answer.status_code, answer.json()["code"]) == (503, "try_again")
 
@@ -269,7 +270,7 @@ def slowly(step):
 @pytest.mark.parametrize("step", ["recovery of the lost", "sweep of the stale"])
 def test_a_completion_between_search_and_write_wins(committed, threads, monkeypatch, step, completed):
     # Once, so that it does not win only because a trigger refused the write and the sweep was tried again.
-    monkeypatch.setattr(Statements, "sweep_rows", lambda self, name, **said: self.fetch_rows(name, only=None, **said))
+    monkeypatch.setattr(Statement, "sweep_rows", lambda self, **params: self.fetch_rows(only=None, **params))
     submit_many(1)
     one = committed(config=AT_ONCE)
     attempt = one.hold()

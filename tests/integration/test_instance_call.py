@@ -9,8 +9,8 @@ from jobs.states import JobState
 from liveness.conf import conf
 from liveness.models import Server
 from liveness.states import INITIAL, ServerState
-from tests.integration.test_transitions import put
 from tests.support.people import employ, viewing
+from tests.support.transitions import put
 
 
 @pytest.fixture

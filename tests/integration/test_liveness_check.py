@@ -9,8 +9,8 @@ from jobs.services import recovery
 from jobs.services.liveness_check import CheckFailed, check_liveness
 from liveness.models import Server, ServerEvent
 from liveness.services import detection
-from tests.integration.test_transitions import put
 from tests.support.http import Worker
+from tests.support.transitions import put
 
 ALIVE = ["CREATED", "RUNNING", "MAINTENANCE"]
 INTERVAL = 10

@@ -146,7 +146,7 @@ def test_a_counter_stays_when_what_it_counted_is_deleted(read, story):
         return {name: value for name, value in read().items() if re.search("_(total|count|sum|bucket)$", name[0])}
 
     ages = {name: value for name, value in counters().items() if not name[0].startswith("heartbeat_age")}
-    sql.fetch_rows("allow_event_deletion")
+    sql.allow_event_deletion.fetch_rows()
     ServerEvent.objects.all().delete()
     WorkerJob.objects.all().delete()
     detection.fold_tallies()

@@ -5,8 +5,8 @@ import pytest
 from jobs.services.liveness_check import check_liveness
 from liveness import selectors
 from liveness.models import Server
-from tests.integration.test_transitions import put
 from tests.support.http import Worker
+from tests.support.transitions import put
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_the_attempts_it_holds_are_told(worker, submit, seen, api):
 
 def late(server):
     found = selectors.servers_with_silence().get(pk=server.id)
-    return found.late, found.fresh
+    return found.silent, found.fresh
 
 
 @pytest.mark.parametrize(("silent", "is_late", "fresh"), [(5.9, False, True), (6, True, True), (9, True, False)])

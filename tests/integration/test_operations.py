@@ -10,9 +10,9 @@ from jobs.models import Attempt
 from jobs.services import recovery
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
-from tests.integration.test_transitions import put
 from tests.support.http import Caller, Worker
 from tests.support.operators import ACTIONS, BEFORE, CALLS, engage
+from tests.support.transitions import put
 
 ROLES = ["worker", "client", "viewer", "operator"]
 

@@ -153,7 +153,7 @@ def test_a_form_that_is_sent_twice_takes_a_running_job_from_its_worker_once(staf
     worker(name="other").hold()
     again = client.post(PAGES + address, {**form, "note": "twice"})
     assert again.status_code == 409
-    assert "Another attempt has begun since you looked" in words(again)
+    assert "Another attempt has started since you looked" in words(again)
     assert WorkerJob.objects.get().state == "RUNNING"
 
 
@@ -218,7 +218,7 @@ def test_the_look_at_a_disconnect_shows_what_would_move(staff, worker, submit):
     one.hold(), one.hold(running=False)
     seen, _ = look(staff("disconnect_server"), f"servers/disconnect/?pick={one.id}")
     assert "then waits 5 min for its grace period" in seen
-    assert "moves at once: its code has not begun" in seen
+    assert "moves at once: its code has not started" in seen
 
 
 @pytest.mark.parametrize("held", [(), ("cordon_server",), ("cancel_workerjob",)])
@@ -275,7 +275,7 @@ def test_the_whole_filter_is_done_in_batches_with_the_progress_between_them(staf
     client = staff("cancel_workerjob")
     address = "jobs/cancel/?tag=gpu&all=1"
     seen, form = look(client, address)
-    assert "3 jobs (tag gpu)" in seen and "It would be done to 3." in seen
+    assert "3 jobs (tag gpu)" in seen and "It applies to 3." in seen
     submit(tags=["gpu"], unmatched="wait")  # it came after the look
     half = client.post(PAGES + address, {**form, "note": "too many"})
     assert half.status_code == 200 and "2 of 3" in words(half)
@@ -332,7 +332,7 @@ def test_what_is_done_with_a_quarantined_job_takes_it_out_of_quarantine(staff, w
     assert WorkerJob.objects.get(pk=job["id"]).dismissed_at is not None
     assert ServerEvent.objects.get(action=f"{name}_job").reason == "a reason"
     again = client.get(f"{PAGES}quarantine/{name}/?pick={job['id']}")
-    assert "would be done to" not in words(again)
+    assert "It applies to" not in words(again)
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_recovery_by_hand_with_a_look_and_a_count(staff, worker, submit, clock, 
     assert "1 silent for more than 10 s" in page
     address = f"recovery/{name}/?older_than=10"
     seen, form = look(client, address)
-    assert "It would be done to 1." in seen
+    assert "It applies to 1." in seen
     assert client.post(PAGES + address, {**form, "seen": "0", "note": "x"}).status_code == 409
     assert client.post(PAGES + address, {**form, "note": "stuck"}).status_code == 302
     assert WorkerJob.objects.get().state == state

@@ -156,4 +156,4 @@ def test_the_activity_that_is_filtered_tells_no_more_than_the_whole(client, secr
             assert {word for word in secrets.findall(seen) if not word.endswith(what)} == set()
             if kind in ("attempt", "refusal") and what != "job":
                 assert AttemptState.RESUBMITTED not in seen
-                assert "late " not in seen
+                assert "superseded" not in seen

@@ -122,6 +122,13 @@ def test_the_first_page_shows_the_gaps_in_the_heartbeats_of_every_server_on_it(r
     }
 
 
+@pytest.mark.parametrize("what", ["server", "job", "execution"])
+def test_what_is_not_there_leads_to_its_own_list(reader, what):
+    answer = reader.get(f"/admin/instance/{what}s/{uuid.uuid4()}/")
+    assert answer.status_code == 404
+    assert f'<a href="/admin/instance/{what}s/">All {what}s</a>' in answer.content.decode()
+
+
 def test_a_page_explains_the_states_that_it_shows(reader, story):
     job, lost, _ = story
     for page, shown in {
@@ -144,7 +151,7 @@ def test_a_silent_server_is_never_drawn_as_running(reader, worker, clock):
     assert 'class="badge s-RUNNING"' in reader.get(page, headers=HTMX).content.decode()
     clock.advance(2)
     seen = reader.get(page, headers=HTMX).content.decode()
-    assert 'class="badge s-LATE"' in seen
+    assert 'class="badge s-SILENT"' in seen
     assert "s-RUNNING" not in seen.partition("<h2>Events")[0]
 
 
@@ -171,7 +178,7 @@ def test_a_check_that_lies_in_the_future_since_the_clock_was_set_back_is_said_al
     worker()
     check_liveness()
     clock.step(-3600)
-    assert "nobody notices a lost server" in text(reader.get("/admin/instance/"))
+    assert "lost servers go unnoticed" in text(reader.get("/admin/instance/"))
 
 
 def test_waiting_jobs_that_no_worker_takes_are_said_aloud(reader, worker, submit):
@@ -220,7 +227,13 @@ def test_a_job_page_shows_its_attempts_as_lanes_and_as_a_table(reader, story):
     job, *_ = story
     answer = reader.get(f"/admin/instance/jobs/{job}/")
     seen = answer.content.decode()
-    for drawn in ("#1 worker-lost", "#2 worker-heir", 'class="mark is-lost"', 'class="mark is-late"', 'class="arrow'):
+    for drawn in (
+        "#1 worker-lost",
+        "#2 worker-heir",
+        'class="mark is-lost"',
+        'class="mark is-superseded"',
+        'class="arrow',
+    ):
         assert drawn in seen
     assert "server worker-lost is DISCONNECTED" in text(answer)
     assert "attempt_superseded" in text(answer)
@@ -255,15 +268,15 @@ def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker,
     worker(name="plain")
     worker(name="face", type="WEBSERVER")
     seen = text(reader.get(f"/admin/instance/jobs/{job['id']}/"))
-    assert "No alive server may have it now. Ruled out by tags: 1." in seen
+    assert "No alive server may run it now. Ruled out by tags: 1." in seen
     assert "1 alive server runs no such jobs: it is of another type." in seen and "face" not in seen
-    assert "it lacks quantum" in seen and "By itself: EXPIRED in" in seen
+    assert "it lacks quantum" in seen and "If nothing changes: EXPIRED in" in seen
     assert ("FAILED with NO_MATCHING_WORKER after 30 s" in seen) == said
 
 
 def test_recent_activity_tells_who_did_what_and_why(reader, story):
     seen = text(reader.get("/admin/instance/"))
-    assert "late COMPLETED for attempt 1 of a job from worker-lost" in seen
+    assert "superseded report COMPLETED of attempt 1 of a job from worker-lost" in seen
     assert "attempt 1 of a job on worker-lost" in seen
     assert "silent for 4" in seen
 
@@ -336,7 +349,7 @@ def test_servers_are_found_by_what_the_filter_says_which_stands_in_the_address(r
     check_liveness()
     assert found("attention=1") == found("state=DISCONNECTED&cluster=west") == {"west-gpu"}
     page = reader.get("/admin/instance/servers/?cluster=north&tag=gpu")
-    assert "No server matches: cluster north, tag gpu." in text(page) and "Clear: show all" in text(page)
+    assert "No server matches: cluster north, tag gpu." in text(page) and "Clear the filter" in text(page)
 
 
 def test_what_a_filter_does_not_understand_filters_nothing_out_and_is_said(reader, worker):
@@ -356,8 +369,8 @@ def test_ended_servers_fold_under_history_unless_they_are_asked_for(reader, work
     page = reader.get("/admin/instance/servers/").content.decode()
     table, _, history = page.partition('<details id="history">')
     assert (">gone</a>" in table, ">gone</a>" in history) == (False, True)
-    assert history.index(">lost</a>") < history.index("it fell silent") < history.index(">gone</a>")
-    assert history.count("it fell silent") == 1
+    assert history.index(">lost</a>") < history.index("fell silent") < history.index(">gone</a>")
+    assert history.count("fell silent") == 1
     assert 'href="?state=ended"' in history
     for state, is_listed in (("INACTIVE", True), ("ended", True), ("NOT_RUNNING", False)):
         page = reader.get(f"/admin/instance/servers/?state={state}").content.decode()

@@ -19,9 +19,9 @@ from liveness.models import OWN_DIGEST, ApiToken, Server, ServerEvent
 from liveness.models import Clock as ClockRow
 from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
-from tests.integration.test_transitions import put
 from tests.support.http import Caller
 from tests.support.processes import eventually
+from tests.support.transitions import put
 
 URL = "http://control.example"
 ITSELF = "http://127.0.0.1:8000"

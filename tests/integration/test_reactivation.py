@@ -7,7 +7,7 @@ from jobs.models import Attempt
 from jobs.services import propagation
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server, ServerEvent
-from tests.integration.test_transitions import put
+from tests.support.transitions import put
 
 DEAD = ["DISCONNECTED", "NOT_RUNNING", "INACTIVE"]
 

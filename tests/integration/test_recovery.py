@@ -8,7 +8,7 @@ from jobs.models import Attempt, WorkerJob
 from jobs.services import recovery
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
-from tests.integration.test_transitions import put
+from tests.support.transitions import put
 
 STRATEGIES = ["IMMEDIATELY", "AFTER_TERMINATION_GRACE_PERIOD", "NEVER"]
 LOST = ["ERROR", "DISCONNECTED", "TERMINATED_GRACEFULLY", "TERMINATED_FORCED", "NOT_RUNNING", "INACTIVE"]

@@ -5,8 +5,8 @@ import uuid
 import pytest
 
 from liveness.models import Server
-from tests.integration.test_transitions import put
 from tests.support.http import Caller
+from tests.support.transitions import put
 
 CONFIG = {
     "heartbeat_interval_seconds": 3,

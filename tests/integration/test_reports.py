@@ -9,7 +9,7 @@ from controlplane.agent.limits import SIZE_LIMIT
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
-from tests.integration.test_transitions import put
+from tests.support.transitions import put
 
 CRASH = {"code": "WORKER_CRASHED", "message": "signal 9"}
 ERROR = {"code": "ValueError", "message": "no", "traceback": "line 1"}

@@ -23,10 +23,10 @@ from jobs.states import JOB_TRANSITIONS, LIVE, TERMINAL, JobState
 from liveness.models import Heartbeat, Server, ServerEvent
 from liveness.services import tokens
 from liveness.services.retention import BATCH, Pruning
-from tests.integration.test_transitions import put, way_to
 from tests.support import executions as support
 from tests.support.clock import Clock
 from tests.support.http import Caller, Worker
+from tests.support.transitions import put, way_to
 
 DAY = 86400
 NOTHING = {"executions": 0, "slots": 0, "jobs": 0, "servers": 0, "events": 0, "heartbeats": 0}

@@ -19,9 +19,9 @@ from jobs.services import heartbeats
 from jobs.services.heartbeats import PlainHeartbeat
 from liveness.models import Heartbeat, Server
 from liveness.services import tokens
-from tests.integration.test_transitions import put
 from tests.support.http import short_way
 from tests.support.processes import eventually
+from tests.support.transitions import put
 
 RUNNING = {"state": "RUNNING"}
 

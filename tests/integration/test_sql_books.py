@@ -3,12 +3,15 @@
 import re
 from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from controlplane.core import sql_book
+from controlplane.core import sql_book, sql_rows
+from controlplane.core.statements import Statement, Statements, read_rows
 
 APPS = ("liveness", "jobs")
 STATEMENTS = [
@@ -36,8 +39,39 @@ def test_every_statement_can_be_planned_and_takes_and_returns_what_its_head_says
         names = [described.fname(number).decode() for number in range(described.nfields)]
         cursor.execute("deallocate of_book")
         assert list(map(short, takes)) == list(block.takes.values())
-        assert dict(zip(names, map(short, returns or []), strict=True)) == block.returns
+        promised = {column: type.removesuffix("|null") for column, type in block.returns.items()}
+        assert list(zip(names, map(short, returns or []), strict=True)) == list(promised.items())
         cursor.execute(f"explain (generic_plan) {sql_book.number_parameters(app, name).replace('%', '%%')}", ())
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_the_rows_that_mypy_knows_are_those_of_the_heads(app):
+    written = (sql_book.ROOT / app / "sql" / "statements.py").read_text()
+    assert written == sql_rows.write_rows(app), "run python -m controlplane.core.sql_rows"
+
+
+class OldRow(NamedTuple):
+    """What a process knows that was started before an upgrade."""
+
+    id: UUID
+    name: str
+
+
+@pytest.mark.django_db
+def test_a_row_is_read_by_its_names_while_a_table_has_a_column_more():
+    with connection.cursor() as cursor:
+        cursor.execute("select 1 as added, uuid7() as id, 'one' as name")
+        [row] = read_rows(OldRow, cursor)
+    assert isinstance(row.id, UUID)
+    assert row.name == "one"
+
+
+def test_statements_that_are_not_as_the_heads_are_refused():
+    class Outdated(Statements):
+        claim_jobs: Statement[OldRow]
+
+    with pytest.raises(sql_book.BookError, match="sql_rows"):
+        Outdated("jobs")
 
 
 def test_no_block_is_there_for_nobody():
@@ -49,11 +83,7 @@ def test_no_block_is_there_for_nobody():
         for _, name, _ in sql_book.REFERENCE.findall(block.body)
     }
     for app in APPS:
-        # A few statements are named by what they are about: f"scan_{self.name}".
-        called = {
-            name: rf"""["']({name}|{name.partition("_")[0]}_\{{self\.name\}})["']"""
-            for name in sql_book.load_blocks(app)
-        }
+        called = {name: rf"""(["']|\bsql\.){name}\b""" for name in sql_book.load_blocks(app)}
         unused = [name for name, quoted in called.items() if name not in used and not re.search(quoted, python)]
         assert unused == []
 

@@ -16,26 +16,9 @@ from liveness.models import Server, ServerEvent
 from liveness.services import tokens, transitions
 from liveness.states import Mover, ServerState
 from tests.support.executions import step
+from tests.support.transitions import put, way_to
 
 PAIRS = list(itertools.permutations(ServerState, 2))
-
-
-def way_to(table, start, goal):
-    """The shortest legal way from one state to another."""
-    ways = [[start]]
-    for way in ways:
-        if way[-1] == goal:
-            return way
-        ways += [[*way, onward] for onward in sorted(table[way[-1]]) if onward not in way]
-    raise AssertionError(f"no way to {goal}")
-
-
-def put(server, state):
-    """Take a server to a state, as the database allows it."""
-    for onward in way_to(states.TRANSITIONS, ServerState(server.state), state)[1:]:
-        Server.objects.filter(pk=server.pk).update(state=onward)
-    server.refresh_from_db()
-    return server
 
 
 @pytest.fixture

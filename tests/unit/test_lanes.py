@@ -86,7 +86,7 @@ def test_a_report_that_came_much_later_does_not_squeeze_the_rest():
     attempts = [attempt(1, LOST, 0, 0, 40, "RESUBMITTED"), attempt(2, HEIR, 50, 50, 100, "COMPLETED")]
     late = [SupersededReport(1, at(90_000), "COMPLETED", "attempt_superseded")]
     first, second = build_job_chart(job(100, "COMPLETED"), attempts, late, {}, at(99_000)).lanes
-    assert [(mark.kind, mark.x) for mark in first.marks] == [("late", "100.00%")]
+    assert [(mark.kind, mark.x) for mark in first.marks] == [("superseded", "100.00%")]
     assert second.end.x == "80.00%"
 
 

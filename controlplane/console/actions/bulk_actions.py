@@ -25,7 +25,7 @@ from controlplane.console.actions.servers import OperatorAction, request_actor
 from controlplane.console.selectors.filters import Filter, parse_uuid
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import (
-    ACTING,
+    FORM_METHODS,
     View,
     render_page,
     require_permission,
@@ -92,7 +92,7 @@ class Selection:
 def build_action_page(target: Target, action: OperatorAction) -> View:
     """The page of one action."""
 
-    @require_reader(target.noun, ACTING)
+    @require_reader(target.noun, FORM_METHODS)
     def show_action(request: HttpRequest) -> HttpResponse:
         require_permission(request, action.permission)
         selection = Selection.from_request(target, request)
@@ -147,8 +147,8 @@ def count_outcomes(selection: Selection, action: OperatorAction) -> Counter[str 
     return outcomes
 
 
-def perform_on_picked(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
-    """Each for itself; a 409 with the page anew when nothing was done."""
+def perform_on_picked(request: selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
+    """Each for itself; a 409 with the page again when nothing was done."""
     done, refused, names = 0, [], {row.pk: selection.target.describe_row(row) for row in selection.rows}
     result: Any = None
     for seen in request.POST.getlist("seen"):
@@ -177,7 +177,7 @@ def perform_next_batch(request: HttpRequest, selection: Selection, action: Opera
     until, after = parse_uuid(request.POST.get("until")), parse_uuid(request.POST.get("after"))
     seen, done, refused = (read_number(request, name) for name in ("seen", "done", "refused"))
     if until is None:
-        return show_preview(request, selection, action, form, "Look first at what would happen.")
+        return show_preview(request, selection, action, form, "Look at the preview first.")
     rows = selection.rows.filter(pk__lte=until).order_by("pk")
     if after is None and (matched := rows.count()) > seen:
         grown = f"There were {seen:,} when you looked and there are {matched:,} now."
@@ -221,7 +221,7 @@ def perform_action(
             if row.state != state:
                 raise ChangedSinceSeen(f"It was {state} when you looked and is {row.state} now: look again.")
             if attempt and str(row.attempt_id) != attempt:
-                raise ChangedSinceSeen("Another attempt has begun since you looked: look again.")
+                raise ChangedSinceSeen("Another attempt has started since you looked: look again.")
         result = action.service(pk, by=request_actor(request), **parameters)
         user: Any = request.user
         message = f"{action.label}: {parameters['note']}"

@@ -30,12 +30,12 @@ JOB_ACTIONS = {
         ),
         OperatorAction(
             "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
-            "submitted anew, as another job.", "jobs.resubmit_workerjob",
+            "submitted again, as another job.", "jobs.resubmit_workerjob",
             resubmit_job, guards.ensure_may_resubmit_job,
             OnceForm,
         ),
         OperatorAction(
-            "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never tried again.", "jobs.fail_workerjob",
+            "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never retried.", "jobs.fail_workerjob",
             interventions.fail_job,
             guards.ensure_may_fail_job,
         ),
@@ -53,7 +53,7 @@ EXECUTION_ACTIONS = {
             guards.ensure_may_cancel_execution,
         ),
         OperatorAction(
-            "rerun", "Run again", "A new execution begins, with the same steps and inputs. This one stays as it is.",
+            "rerun", "Run again", "A new execution starts, with the same steps and inputs. This one stays as it is.",
             "jobs.rerun_execution",
             rerun_execution, guards.ensure_may_rerun_execution,
             OnceForm,

@@ -20,7 +20,7 @@ class NoteField(forms.CharField):
 
     default_validators = [clean]
 
-    def to_python(self, value: Any) -> str:
+    def to_python(self, value: object) -> str:
         return " ".join((super().to_python(value) or "").splitlines())
 
 
@@ -28,7 +28,7 @@ class NoteForm(forms.Form):
     note = NoteField(
         max_length=NOTE_LENGTH,
         widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "autofocus": True}),
-        help_text="Why. Kept with who and when.",
+        help_text="Why you do this. Kept with your name and the time.",
     )
 
 
@@ -92,8 +92,8 @@ SERVER_ACTIONS = {
         ),
         OperatorAction(
             "disconnect", "Disconnect now",
-            "It counts as lost and is told to end. Jobs that have not begun move at once, running ones by its restart "
-            "strategy. It never comes back: a restart is another server.",
+            "It counts as lost and is told to end. Jobs that have not started move at once, running ones by its "
+            "restart strategy. It never comes back: a restart is another server.",
             "liveness.disconnect_server", operations.disconnect_server, operations.ensure_may_disconnect,
         ),
     )

@@ -14,13 +14,15 @@ from controlplane.console.selectors.filters import ExecutionFilter, JobFilter, Q
 from jobs import execution_selectors as selectors_of_executions
 from jobs import selectors, states
 from jobs.models import Attempt
+from jobs.selectors import DetailedJob
 from jobs.states import AttemptState
 from liveness import selectors as liveness
+from liveness.selectors import TimedServer
 
 HELD_SHOWN = 200
 
 
-def list_consequences(name: str, servers: list[Any]) -> list[tuple[Any, str, SafeString, str]]:
+def list_consequences(name: str, servers: list[TimedServer]) -> list[tuple[Any, str, SafeString, str]]:
     """The attempts that these servers hold, and what would become of each."""
     if name not in ("drain", "disconnect"):
         return []
@@ -30,9 +32,9 @@ def list_consequences(name: str, servers: list[Any]) -> list[tuple[Any, str, Saf
     for attempt in held[:HELD_SHOWN]:
         server = by_id[attempt.server_id]
         if name == "drain":
-            then = "goes on; given back at the deadline, if it has not ended"
+            then = "continues; given back at the deadline if it has not ended"
         elif attempt.state == AttemptState.CLAIMED:
-            then = "moves at once: its code has not begun"
+            then = "moves at once: its code has not started"
         else:
             then = f"is told to end, {describe_fate_of_jobs(server, one=True)}"
         label = format_html(
@@ -45,11 +47,11 @@ def list_consequences(name: str, servers: list[Any]) -> list[tuple[Any, str, Saf
     return consequences
 
 
-def describe_server(server: Any) -> str:
+def describe_server(server: TimedServer) -> str:
     return str(server.name)
 
 
-def describe_job(job: Any) -> str:
+def describe_job(job: DetailedJob) -> str:
     return f"{describe_action(job.action)} (job {str(job.pk)[-12:]})"
 
 

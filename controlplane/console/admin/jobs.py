@@ -101,7 +101,7 @@ class SlotInline(admin.TabularInline):
         last = TriggerSlot.objects.filter(trigger=OuterRef("trigger")).order_by("-slot").values("pk")[:SLOTS_SHOWN]
         return super().get_queryset(request).filter(pk__in=last)
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return True
 
 
@@ -132,7 +132,7 @@ class TriggerAdmin(admin.ModelAdmin):
     readonly_fields = ("next_slot_at",)
     actions = ["evaluate_now"]
 
-    def get_inlines(self, request: HttpRequest, obj: Any) -> list[Any]:
+    def get_inlines(self, request: HttpRequest, obj: object) -> list[Any]:
         return [] if obj is None else [SlotInline]
 
     def save_model(self, request: HttpRequest, trigger: Trigger, form: forms.ModelForm, change: bool) -> None:

@@ -30,16 +30,16 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     show_full_result_count = False
     list_per_page = 50
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return request.user.has_perm(f"{self.opts.app_label}.view_{self.opts.model_name}")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
 
@@ -154,7 +154,7 @@ INSTANCE_ACTIONS = {
 class InstanceAdmin(ReadOnlyAdmin):
     """One page for the one row: maintenance and the brake."""
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return any(request.user.has_perm(action.permission) for action in INSTANCE_ACTIONS.values())
 
     def has_module_permission(self, request: HttpRequest) -> bool:

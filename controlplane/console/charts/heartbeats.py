@@ -10,6 +10,7 @@ from typing import Any
 
 from controlplane.console.presenters.formatting import describe_duration, format_time_of_day
 from liveness import states
+from liveness.selectors import TimedServer
 from liveness.states import ServerState
 
 BEATS_SHOWN = 60
@@ -85,7 +86,7 @@ class Strip:
         return f"the last {came} heartbeats, and {self.missed} that did not come" if self.cells else "no heartbeat"
 
 
-def build_strip(server: Any, beats: list[float]) -> Strip:
+def build_strip(server: TimedServer, beats: list[float]) -> Strip:
     """A server that is gone is not expected any more, and what it beat is only history."""
     is_over = server.state not in states.MAY_HEARTBEAT
     silence = None if is_over and server.state != ServerState.DISCONNECTED else server.silence

@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from controlplane.console.presenters.formatting import describe_duration, shorten
+from jobs.models import Attempt
+from jobs.selectors import DetailedJob
 
 LANE, BAR, TICKS, AXIS = 76, 34, 52, 30
 """Pixels: of a lane, to the middle of its bar, to its heartbeats, and of the axis below all lanes."""
@@ -57,7 +58,7 @@ class SignsOfLife:
 
     interval: float
     beats: list[datetime] = field(default_factory=list)
-    lost: list[datetime] = field(default_factory=list)
+    losses: list[datetime] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Axis:
         return Span(kind, f"{left:.2f}%", f"{width:.2f}%", f"{left + width / 2:.2f}%", f"{title}: {took}", words)
 
 
-def drawn_period(job: Any, superseded: Iterable[SupersededReport], now: datetime) -> tuple[datetime, datetime]:
+def drawn_period(job: DetailedJob, superseded: Iterable[SupersededReport], now: datetime) -> tuple[datetime, datetime]:
     """The time that is drawn: the job's own, and a little more where a refused report came after it."""
     end = max(job.finished_at or now, job.created_at + timedelta(seconds=1))
     limit = end + (end - job.created_at) / 4
@@ -150,8 +151,8 @@ def drawn_period(job: Any, superseded: Iterable[SupersededReport], now: datetime
 
 
 def build_job_chart(
-    job: Any,
-    attempts: Sequence[Any],
+    job: DetailedJob,
+    attempts: Sequence[Attempt],
     superseded: Sequence[SupersededReport],
     signs: Mapping[UUID, SignsOfLife],
     now: datetime,
@@ -179,7 +180,7 @@ def build_job_chart(
 
 
 def build_lane(
-    attempt: Any, top: int, since: datetime, axis: Axis, superseded: Sequence[SupersededReport], now: datetime
+    attempt: Attempt, top: int, since: datetime, axis: Axis, superseded: Sequence[SupersededReport], now: datetime
 ) -> Lane:
     name = attempt.server.name
     lane = Lane(top, f"#{attempt.number} {shorten(name, NAME_LENGTH)}", name, attempt.state)
@@ -188,7 +189,7 @@ def build_lane(
     until = attempt.finished_at or now
     begun = attempt.started_at or until
     lane.spans.append(axis.build_span("waiting", since, attempt.claimed_at, "waiting"))
-    lane.spans.append(axis.build_span("claimed", attempt.claimed_at, begun, "claimed, its code has not begun"))
+    lane.spans.append(axis.build_span("claimed", attempt.claimed_at, begun, "claimed, its code has not started"))
     lane.claimed = axis.x(attempt.claimed_at)
     if attempt.started_at:
         lane.spans.append(axis.build_span("running", attempt.started_at, until, "running", least=0.6))
@@ -198,14 +199,14 @@ def build_lane(
         if superseded:
             lane.ghost = (axis.x(until), axis.x(max(report.at for report in superseded)))
     for report in superseded:
-        title = f"late report refused at {report.at:%H:%M:%S} UTC: {report.event} ({report.reason})"
-        lane.marks.append(Mark("late", axis.x(report.at), title))
+        title = f"superseded report at {report.at:%H:%M:%S} UTC: {report.event} ({report.reason})"
+        lane.marks.append(Mark("superseded", axis.x(report.at), title))
     return lane
 
 
 def draw_signs_of_life(
     lane: Lane,
-    attempt: Any,
+    attempt: Attempt,
     signs: SignsOfLife | None,
     axis: Axis,
     superseded: Sequence[SupersededReport],
@@ -215,14 +216,14 @@ def draw_signs_of_life(
     if signs is None:
         return
     until = min(axis.end, max([attempt.finished_at or now, *(report.at for report in superseded)]))
-    lost = [at for at in signs.lost if attempt.claimed_at <= at <= until]
-    for at in lost:
+    losses = [at for at in signs.losses if attempt.claimed_at <= at <= until]
+    for at in losses:
         lane.marks.append(Mark("lost", axis.x(at), f"its server became DISCONNECTED at {at:%H:%M:%S} UTC"))
     beats = sorted({axis.beat_slot(at, signs.interval) for at in signs.beats if attempt.claimed_at <= at <= until})
     lane.beats = [axis.x(at) for at in beats]
     if not beats:
         # They are kept for a while only: nothing known is nothing drawn, but what DISCONNECTED tells.
-        for at in lost[:1]:
+        for at in losses[:1]:
             silent = max(attempt.claimed_at, at - timedelta(seconds=attempt.server.timeout))
             lane.gaps.append(axis.build_span("silent", silent, until, "no heartbeat"))
         return

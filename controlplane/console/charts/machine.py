@@ -12,6 +12,7 @@ from typing import Any
 from controlplane.console.charts.layouts import TALL, WIDE, Layout
 from controlplane.console.presenters.formatting import describe_duration, format_time_of_day
 from liveness import states
+from liveness.selectors import TimedServer
 from liveness.states import ServerState
 
 NODE, LINE, LETTER = 44, 14, 7.4
@@ -76,7 +77,7 @@ class Machine:
     """The states it went through, in words."""
 
 
-def build_machine(server: Any, events: Iterable[Any]) -> Machine:
+def build_machine(server: TimedServer, events: Iterable[Any]) -> Machine:
     """The machine of a server with its transitions, oldest first."""
     entered: dict[str, datetime] = {ServerState.CREATED.value: server.created_at}
     times, passed, way = Counter([ServerState.CREATED.value]), {}, [(ServerState.CREATED.value, server.created_at)]
@@ -91,7 +92,7 @@ def build_machine(server: Any, events: Iterable[Any]) -> Machine:
         state: format_time_of_day(at, server.now) + (f" ({times[state]}×)" if times[state] > 1 else "")
         for state, at in entered.items()
     }
-    lit = {server.state: "LATE" if server.late else server.state}
+    lit = {server.state: "SILENT" if server.silent else server.state}
     drawings = [build_drawing(layout, lit, when, passed) for layout in (WIDE, TALL)]
     return Machine(
         drawings, ", then ".join(f"{state} at {format_time_of_day(at, server.now)}" for state, at in way[-6:])

@@ -6,11 +6,11 @@ Rows in, geometry out. No database, no HTML.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from controlplane.console.charts.lanes import AXIS, Axis, Mark, Span, build_grid
 from controlplane.console.presenters.formatting import shorten
 from jobs import graph
+from jobs.execution_selectors import Step
 from jobs.states import JobState
 
 BOX, BOX_HEIGHT, COLUMN, ROW = 160, 38, 204, 54
@@ -24,7 +24,7 @@ LANE, BAR = 46, 30
 class Box:
     """A step in the graph."""
 
-    step: Any
+    step: Step
     x: int
     y: int
     label: str
@@ -49,7 +49,7 @@ class Graph:
     height: int
 
 
-def build_graph(steps: Sequence[Any]) -> Graph:
+def build_graph(steps: Sequence[Step]) -> Graph:
     """Steps in columns: each right of all that it depends on. Those that depend on nothing shown stand at the left."""
     known = {step.step: [key for key in step.depends_on if key] for step in steps}
     known = {key: [on for on in needs if on in known] for key, needs in known.items()}
@@ -81,7 +81,7 @@ class Lane:
     """One step."""
 
     top: int
-    step: Any
+    step: Step
     label: str
     spans: list[Span] = field(default_factory=list)
     ends: list[Mark] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Chart:
     floor: int
 
 
-def build_steps_chart(start: datetime, end: datetime, steps: Iterable[Any], now: datetime) -> Chart:
+def build_steps_chart(start: datetime, end: datetime, steps: Iterable[Step], now: datetime) -> Chart:
     """A lane for each step, with all of its attempts on it; one that has not been freed has an empty lane."""
     axis = Axis(start, end)
     lanes: list[Lane] = []
@@ -111,7 +111,7 @@ def build_steps_chart(start: datetime, end: datetime, steps: Iterable[Any], now:
     return Chart(lanes, list(build_grid(axis)), floor + AXIS, floor)
 
 
-def draw_step(lane: Lane, step: Any, axis: Axis, now: datetime) -> None:
+def draw_step(lane: Lane, step: Step, axis: Axis, now: datetime) -> None:
     if step.state in (JobState.BLOCKED, JobState.SKIPPED):
         return
     attempts = list(step.attempts.all())

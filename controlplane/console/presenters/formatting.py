@@ -5,12 +5,13 @@ Times are written hundreds of times a page, and nothing in them needs escaping: 
 
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
 from uuid import UUID
 
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from liveness.models import Server
 
 
 def describe_duration(seconds: float) -> str:
@@ -79,5 +80,5 @@ def page_url(name: str, id: UUID | str) -> str:
     return reverse(f"instance:{name}", args=[id])
 
 
-def link_to_server(server: Any) -> SafeString:
+def link_to_server(server: Server) -> SafeString:
     return format_html('<a href="{}">{}</a>', page_url("server", server.pk), server.name)

@@ -1,8 +1,11 @@
 """Jobs and attempts in a few words."""
 
+from datetime import datetime
 from typing import Any
 
 from controlplane.console.presenters.formatting import shorten, time_since
+from jobs.models import Attempt
+from jobs.selectors import DetailedJob
 
 DESCRIPTION_LENGTH = 80
 
@@ -19,7 +22,7 @@ def describe_schedule(trigger: Any) -> str:
     return trigger.cron or f"every {trigger.interval_seconds:g} s"
 
 
-def present_job(job: Any) -> dict[str, Any]:
+def present_job(job: DetailedJob) -> dict[str, Any]:
     """A job as the lists show it."""
     return {
         "it": job,
@@ -29,7 +32,7 @@ def present_job(job: Any) -> dict[str, Any]:
     }
 
 
-def present_attempt(attempt: Any, now: Any) -> dict[str, Any]:
+def present_attempt(attempt: Attempt, now: datetime) -> dict[str, Any]:
     """An attempt as the server's page lists it."""
     return {
         "it": attempt,

@@ -15,21 +15,22 @@ from controlplane.console.presenters.formatting import (
 )
 from liveness import states
 from liveness.conf import conf
+from liveness.selectors import TimedServer
 from liveness.states import ServerState, ServerType
 
 
-def present_server(server: Any) -> dict[str, Any]:
+def present_server(server: TimedServer) -> dict[str, Any]:
     """A server as the tables show it. A silent one is never drawn as well: it is judged at this read."""
     beats = server.state in states.MAY_HEARTBEAT
     return {
         "it": server,
         "link": link_to_server(server),
         "type": type_words(server.type, own=server.own),
-        "badge": "LATE" if server.late else server.state,
+        "badge": "SILENT" if server.silent else server.state,
         "since": time_since(server.state_changed_at, server.now),
         "silence": time_since(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else "never",
         "share": min(100, round(100 * server.silence / server.timeout)) if beats else None,
-        "tone": "late" if server.late or server.silence > server.timeout else "well",
+        "tone": "silent" if server.silent or server.silence > server.timeout else "well",
         "due": describe_disconnection(server),
         "load": list_loads(server.metrics),
         "timeout": describe_duration(server.timeout),
@@ -42,9 +43,9 @@ def type_words(type: str, *, own: bool) -> str:
     return type if own or type == ServerType.WORKER else f"{type}, external"
 
 
-def describe_disconnection(server: Any) -> SafeString | None:
-    """When a late server is DISCONNECTED."""
-    if not server.late or server.state not in states.ALIVE:
+def describe_disconnection(server: TimedServer) -> SafeString | None:
+    """When a silent server is DISCONNECTED."""
+    if not server.silent or server.state not in states.ALIVE:
         return None
     if server.overdue_in <= 0:
         return SafeString("held by the brake" if server.braked else "DISCONNECTED at the next check")
@@ -57,7 +58,7 @@ def list_loads(metrics: dict[str, Any]) -> list[tuple[str, int]]:
     return [(word, round(value)) for word, value in readings if isinstance(value, int | float)]
 
 
-def describe_concern(server: Any) -> SafeString | None:
+def describe_concern(server: TimedServer) -> SafeString | None:
     """What is wrong with a server, in a clause for the verdict."""
     if not server.needs_attention:
         return None
@@ -89,7 +90,7 @@ def describe_concern(server: Any) -> SafeString | None:
     return format_html("{} is {}: {} {} {}", name, server.state, count_jobs(server.held), moves, when)
 
 
-def describe_fate_of_jobs(server: Any, *, one: bool = False) -> str:
+def describe_fate_of_jobs(server: TimedServer, *, one: bool = False) -> str:
     """What then becomes of the running jobs, or of the one job, of a server that is lost."""
     s = "s" if one else ""
     if server.grace is None:
@@ -99,7 +100,7 @@ def describe_fate_of_jobs(server: Any, *, one: bool = False) -> str:
     return f"then wait{s} {describe_duration(server.grace)} for its grace period"
 
 
-def describe_outlook(server: Any) -> list[SafeString]:
+def describe_outlook(server: TimedServer) -> list[SafeString]:
     """What happens to a server next, when, and what follows from that; a sentence each."""
     check = format_html("the next liveness check (every {})", describe_duration(conf().interval))
     if server.state in states.ALIVE:
@@ -110,7 +111,7 @@ def describe_outlook(server: Any) -> list[SafeString]:
         return [format_html("INACTIVE at {}. Whatever it still reports is refused.", check)]
     if server.lost_in > 0:
         return [
-            SafeString("It finishes what it holds and says so."),
+            SafeString("It finishes what it holds and reports its end."),
             format_html(
                 "If it does not, it counts as lost in {}, and its jobs move.", seconds_until(server.lost_in, server.now)
             ),
@@ -133,19 +134,19 @@ def describe_outlook(server: Any) -> list[SafeString]:
     return [format_html("What it still holds moves at {}.", check), SafeString(gone)]
 
 
-def describe_alive_outlook(server: Any, check: SafeString) -> list[SafeString]:
+def describe_alive_outlook(server: TimedServer, check: SafeString) -> list[SafeString]:
     if not conf().enabled:
-        return [SafeString("Nothing: liveness checks are switched off, so nobody is disconnected for silence.")]
+        return [SafeString("Nothing: liveness checks are switched off, so no server is disconnected for silence.")]
     due = server.overdue_in
     if server.braked and due <= 0:
-        first = SafeString("Nothing while the brake holds its type; it is freed when it is heard.")
+        first = SafeString("Nothing while the brake holds its type; its next heartbeat frees it.")
     elif due <= 0:
-        first = format_html("DISCONNECTED at {}, unless it is heard before.", check)
-    elif server.late:
-        first = format_html("DISCONNECTED in {}, unless it is heard before.", seconds_until(due, server.now))
+        first = format_html("DISCONNECTED at {}, unless a heartbeat comes before.", check)
+    elif server.silent:
+        first = format_html("DISCONNECTED in {}, unless a heartbeat comes before.", seconds_until(due, server.now))
     else:
-        every, due_words = describe_duration(server.heartbeat_interval), describe_duration(server.timeout)
-        first = format_html("Nothing while it beats every {}. After {} of silence: DISCONNECTED.", every, due_words)
+        every, limit = describe_duration(server.heartbeat_interval), describe_duration(server.timeout)
+        first = format_html("Nothing while it heartbeats every {}. After {} of silence: DISCONNECTED.", every, limit)
     if server.type != ServerType.WORKER:
         return [first]
     return [first, SafeString(f"Its running jobs {describe_fate_of_jobs(server)}; claimed ones move at once.")]

@@ -1,5 +1,6 @@
 """What the lists are filtered by. A filter stands in the address, and can say itself in words."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ EVERY_ENDED = "ended"
 """In place of a state: every one of those that are over."""
 
 
-def choices_of(words: Any) -> list[tuple[str, str]]:
+def choices_of(words: Iterable[str]) -> list[tuple[str, str]]:
     return [("", "any"), *((str(word), str(word)) for word in words)]
 
 

@@ -63,7 +63,7 @@ class ActivityEntry(NamedTuple):
 
 
 class ActivitySource(NamedTuple):
-    """Where happenings of one sort are: what an index finds, and what of it is sought."""
+    """Where the events of one sort are: what an index finds, and what of it is sought."""
 
     name: str
     moment: str

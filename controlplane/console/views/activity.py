@@ -42,7 +42,7 @@ def show_activity(request: HttpRequest) -> HttpResponse:
         "older": last and link_to_older(chosen, last.strftime("%Y-%m-%dT%H:%M:%S.%fZ")),
         "searched": since and format_html("what happened since {} ago", time_since(since, now)),
     }
-    return render_page(request, "happenings", shown)
+    return render_page(request, "activity", shown)
 
 
 @require_reader("job")

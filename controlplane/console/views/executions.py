@@ -21,6 +21,7 @@ from controlplane.console.views.page import render_page, require_reader
 from jobs import execution_selectors as selectors
 from jobs import states
 from jobs.errors import ExecutionUnknown
+from jobs.execution_selectors import CountedExecution, Step
 from jobs.states import ExecutionState, JobState
 
 STATES_IN_ORDER = [
@@ -87,7 +88,7 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
     return render_page(request, "execution", shown)
 
 
-def present_execution(row: Any) -> dict[str, Any]:
+def present_execution(row: CountedExecution) -> dict[str, Any]:
     """An execution as the lists show it: how far it has come, as shares of its steps."""
     total = sum(row.counts.values()) or 1
     shares, at = [], 0.0
@@ -108,7 +109,7 @@ def present_execution(row: Any) -> dict[str, Any]:
     }
 
 
-def present_step(step: Any) -> dict[str, Any]:
+def present_step(step: Step) -> dict[str, Any]:
     return {"it": step, "what": describe_action(step.action), "needs": [key for key in step.depends_on if key]}
 
 

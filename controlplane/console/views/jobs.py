@@ -31,6 +31,7 @@ from controlplane.console.views.page import render_page, require_reader
 from jobs import selectors
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
+from jobs.selectors import DetailedJob
 from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 
@@ -91,7 +92,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         selectors.jobs_with_flags([details])
     superseded = [
         SupersededReport(row["number"], datetime.fromisoformat(row["at"]), row["event"], row["reason"])
-        for row in details.late
+        for row in details.superseded_reports
     ]
     shown = {
         "title": f"Job {str(details.pk)[-12:]}",
@@ -104,7 +105,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "timeline": [(entry, format_moment(entry["at"], details.now)) for entry in selectors.job_timeline(details)],
         "reports": [
             (row, format_moment(report.at, details.now))
-            for row, report in zip(details.late, superseded, strict=True)
+            for row, report in zip(details.superseded_reports, superseded, strict=True)
         ],
         "operator_events": present_operator_events(details),
         "flags": [Flag(flag).meaning for flag in details.flags],
@@ -133,13 +134,13 @@ def present_operator_events(row: Any) -> list[tuple[Any, str]]:
     return [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.operator_events]
 
 
-def describe_give_up(job: Any) -> str | None:
+def describe_give_up(job: DetailedJob) -> str | None:
     """After how long a job that nobody may run is FAILED."""
     after = conf().unmatched_after
     return None if after is None or job.unmatched == Unmatched.WAIT or job.flags else describe_duration(after)
 
 
-def present_placement(job: Any) -> dict[str, Any] | None:
+def present_placement(job: DetailedJob) -> dict[str, Any] | None:
     """Why a waiting job waits: who may have it, and what rules out the others that run such jobs at all."""
     if job.state != JobState.PENDING:
         return None
@@ -181,7 +182,7 @@ def format_log_lines(job: UUID) -> Iterator[str]:
         after = rows[-1].id
 
 
-def build_lanes(job: Any, superseded: list[SupersededReport]) -> Chart:
+def build_lanes(job: DetailedJob, superseded: list[SupersededReport]) -> Chart:
     """The chart of a job's attempts."""
     attempts = list(job.attempts.all())
     start, end = drawn_period(job, superseded, job.now)
@@ -190,14 +191,14 @@ def build_lanes(job: Any, superseded: list[SupersededReport]) -> Chart:
     if signs:
         known = liveness.signs_of_life(list(signs), start, end, beat_resolution((end - start).total_seconds()))
     for server, what, at in known:
-        (signs[server].beats if what == "beat" else signs[server].lost).append(at)
+        (signs[server].beats if what == "beat" else signs[server].losses).append(at)
     return build_job_chart(job, attempts, superseded, signs, job.now)
 
 
-def format_json(value: Any) -> str:
+def format_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)[:TEXT_SHOWN]
 
 
-def count_left_out(value: Any) -> int:
+def count_left_out(value: object) -> int:
     """How many characters were left out."""
     return max(0, len(json.dumps(value, indent=2, ensure_ascii=False)) - TEXT_SHOWN)

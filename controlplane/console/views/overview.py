@@ -1,6 +1,7 @@
 """The first page: what is there, what needs attention, what happened; in one sentence and in full."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,6 +21,7 @@ from jobs.states import Flag, JobState
 from liveness import selectors as liveness
 from liveness import states
 from liveness.conf import conf
+from liveness.selectors import TimedServer
 from liveness.states import ServerState, ServerType
 
 SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12
@@ -44,7 +46,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
         "flags": [present_flag(flag, count) for flag, count in figures["flags"].items() if count],
         "maintenance": figures["maintenance"],
         "witnessed": figures["witnessed"],
-        "unwritten": figures["rows_left_out"] or [],
+        "rows_left_out": figures["rows_left_out"] or [],
         "url": request.build_absolute_uri("/").rstrip("/"),
         **(of_servers(figures) if "server" in sees else {}),
     }
@@ -87,7 +89,7 @@ def present_flag(flag: str, count: int) -> dict[str, Any]:
     }
 
 
-def present_listed_server(server: Any) -> dict[str, Any]:
+def present_listed_server(server: TimedServer) -> dict[str, Any]:
     """A server with its `beats` as the tables show it."""
     return {**present_server(server), "strip": build_strip(server, server.beats)}
 
@@ -96,30 +98,30 @@ def build_servers_url(row: dict[str, Any]) -> str:
     return f"{reverse('instance:servers')}?{urlencode({'cluster': row['cluster'], 'type': row['type']})}"
 
 
-def present_check(seconds: float | None, now: Any) -> dict[str, Any]:
+def present_check(seconds: float | None, now: datetime) -> dict[str, Any]:
     """The age of the last liveness check, and whether it is too old."""
     return {
         "age": None if seconds is None else seconds_since(seconds, now),
-        "late": liveness.is_check_late(seconds),
+        "is_overdue": liveness.is_check_late(seconds),
         "interval": f"{conf().interval:g}",
     }
 
 
 def build_verdict(
-    by_type: list[dict[str, Any]], servers: list[Any], worries: list[SafeString], figures: dict[str, Any]
+    by_type: list[dict[str, Any]], servers: list[TimedServer], worries: list[SafeString], figures: dict[str, Any]
 ) -> dict[str, Any]:
     """How it stands, in plain words, what gets worse next first; and how loud to say it."""
     if not servers:
-        return {"tone": "empty", "said": [SafeString("No server has registered yet.")]}
+        return {"tone": "empty", "sentences": [SafeString("No server has registered yet.")]}
     well, present = sum(row["well"] for row in by_type), sum(row["present"] for row in by_type)
     noun = "server" if present == 1 else "servers"
     head = f"{well} of {present} {noun} alive." if present else "No server is running: all have ended."
     sentences = [format_html("{}", head)]
     check = present_check(figures["check_age"], figures["now"])
     if check["age"] is None:
-        sentences.append(SafeString("The liveness check has never run: nobody notices a lost server."))
-    elif check["late"]:
-        sentences.append(format_html("The last liveness check was {} ago: nobody notices a lost server.", check["age"]))
+        sentences.append(SafeString("The liveness check has never run: lost servers go unnoticed."))
+    elif check["is_overdue"]:
+        sentences.append(format_html("The last liveness check was {} ago: lost servers go unnoticed.", check["age"]))
     if worries:
         sentences.append(format_html("{}.", format_html_join("; ", "{}", ((text,) for text in worries[:3]))))
     if (more := present - well - len(worries[:3])) > 0:
@@ -131,8 +133,8 @@ def build_verdict(
         sentences.append(format_html("{} {} and no worker takes work.", count_jobs(waits), verb))
     if len(sentences) == 1 and present:
         sentences.append(SafeString("Every heartbeat is fresh."))
-    bad = check["late"] or idle or any(row["lost"] for row in by_type)
-    return {"tone": "bad" if bad else "worry" if worries or not present else "well", "said": sentences}
+    bad = check["is_overdue"] or idle or any(row["lost"] for row in by_type)
+    return {"tone": "bad" if bad else "worry" if worries or not present else "well", "sentences": sentences}
 
 
 def present_job_counts(
@@ -145,7 +147,7 @@ def present_job_counts(
         {
             "state": state,
             "count": (count := figures["counts"].get(state, 0)),
-            "said": format_estimate(count) if state in figures["about"] else format_count(count),
+            "figure": format_estimate(count) if state in figures["about"] else format_count(count),
             "url": f"{at}?{urlencode({**others, 'state': state})}",
             "chosen": state == present,
         }

@@ -24,7 +24,7 @@ from liveness.states import ServerState
 View = Callable[..., HttpResponse]
 POLL_INTERVALS = {"1": "every second", "3": "every 3 s", "10": "every 10 s", "0": "off"}
 YEAR = 365 * 86400
-READING, ACTING = ("GET", "HEAD"), ("GET", "HEAD", "POST")
+READ_METHODS, FORM_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
 TABS = {
     "overview": None, "servers": "server", "jobs": "job", "executions": "execution", "triggers": "trigger",
@@ -62,7 +62,7 @@ def viewable(user: Any) -> frozenset[str]:
     return frozenset(what for what, permission in VIEWS.items() if user.has_perm(permission))
 
 
-def require_reader(what: str | None = None, methods: tuple[str, ...] = READING) -> Callable[[View], View]:
+def require_reader(what: str | None = None, methods: tuple[str, ...] = READ_METHODS) -> Callable[[View], View]:
     """A page of the admin for staff who may view what it shows; where that is None, for whoever may view anything."""
 
     def guarded(view: View) -> View:
@@ -113,14 +113,14 @@ def is_poll(request: HttpRequest) -> bool:
 
 
 def poll_interval(request: HttpRequest) -> str:
-    """How often this reader's pages ask anew, in seconds; kept by his browser, for each user of it."""
+    """How often this reader's pages refresh, in seconds; kept by the browser, for each user of it."""
     chosen = request.COOKIES.get(f"poll-{request.user.pk}", "")
     return chosen if chosen in POLL_INTERVALS else "3"
 
 
 @require_reader(methods=("POST",))
 def choose_poll_interval(request: HttpRequest) -> HttpResponse:
-    """`POST poll/`: how often pages ask anew, from now on."""
+    """`POST poll/`: how often pages refresh, from now on."""
     back = request.POST.get("back", "")
     if not url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure()):
         back = reverse("instance:overview")

@@ -15,7 +15,7 @@ from controlplane.console.actions.bulk_actions import read_number, render_confir
 from controlplane.console.actions.servers import NoteForm, request_actor
 from controlplane.console.presenters.formatting import counting_time
 from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import ACTING, render_page, require_permission, require_reader
+from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader
 from controlplane.core.durations import LONGEST_WAIT
 from jobs.conf import conf
 from jobs.services import sweep
@@ -35,8 +35,8 @@ class ManualRecovery:
 
 
 MANUAL_RECOVERIES = {
-    way.name: way
-    for way in (
+    recovery.name: recovery
+    for recovery in (
         ManualRecovery(
             "requeue-stale-claimed", "Requeue stale claims",
             "Each is taken from its worker and waits again; it counts as no loss, since its code never began.",
@@ -78,23 +78,23 @@ def show_stale_attempts(request: HttpRequest) -> HttpResponse:
             older_than = thresholds[recovery.state.lower()]
             count = sweep.count_stale_attempts(older_than).get(recovery.state, 0)
             url = f"{reverse('instance:by_hand', args=[recovery.name])}?older_than={older_than:g}"
-            recoveries.append({"way": recovery, "count": count, "older_than": f"{older_than:g}", "url": url})
+            recoveries.append({"recovery": recovery, "count": count, "older_than": f"{older_than:g}", "url": url})
     shown = {
         "title": "Recovery by hand",
         "trail": [HOME],
         "filter": form,
         "filters": "recovery",
-        "ways": recoveries,
-        "found": [{"it": row, "silence": counting_time(row.last_sign_at, "age", row.silence)} for row in rows],
+        "recoveries": recoveries,
+        "stale": [{"it": row, "silence": counting_time(row.last_sign_at, "age", row.silence)} for row in rows],
         "may": request.user.has_perm(PERMISSION),
         "sweep": conf().sweep_interval,
-        "unwritten": liveness.rows_left_out(),
+        "rows_left_out": liveness.rows_left_out(),
     }
     return render_page(request, "recovery", shown)
 
 
-@require_reader("job", ACTING)
-def show_manual_recovery(request: HttpRequest, name: str) -> HttpResponse:
+@require_reader("job", FORM_METHODS)
+def show_manual_recovery(request: name: str) -> HttpResponse:
     """One of the two: with a look at how many (GET), and a note (POST)."""
     if name not in MANUAL_RECOVERIES:
         raise Http404(f"There is no {name}.")

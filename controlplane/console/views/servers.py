@@ -20,9 +20,11 @@ from controlplane.console.views.overview import present_check, present_listed_se
 from controlplane.console.views.page import render_page, require_reader, sees
 from controlplane.core.model_fields import ClockTimestamp
 from jobs import selectors
+from jobs.models import Attempt
 from jobs.states import AttemptState
 from liveness import selectors as liveness
 from liveness import states
+from liveness.selectors import TimedServer
 
 SERVERS_A_PAGE, ENDED_SHOWN = 20, 10
 LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
@@ -71,7 +73,7 @@ def present_ended_servers(chosen: ServerFilter) -> list[dict[str, Any]]:
         .annotate(now=ClockTimestamp())
     )
     of_interest = ("type", "name", "cluster", "state", "state_changed_at", "last_heartbeat_at", "disconnected_observed")
-    servers: list[Any] = list(last.only(*of_interest).order_by("-state_changed_at")[:ENDED_SHOWN])
+    servers: list[TimedServer] = list(last.only(*of_interest).order_by("-state_changed_at")[:ENDED_SHOWN])
     return [
         {
             "it": server,
@@ -85,7 +87,7 @@ def present_ended_servers(chosen: ServerFilter) -> list[dict[str, Any]]:
     ]
 
 
-def present_servers(servers: list[Any], usual: dict[str, str]) -> list[dict[str, Any]]:
+def present_servers(servers: list[TimedServer], usual: dict[str, str]) -> list[dict[str, Any]]:
     """Servers with their `beats` as the table shows them."""
     return [{**present_listed_server(server), **find_version_skew(server, usual)} for server in servers]
 
@@ -98,7 +100,7 @@ def usual_versions(versions: list[dict[str, Any]]) -> dict[str, str]:
     return {type: versions.most_common(1)[0][0] for type, versions in count.items()}
 
 
-def find_version_skew(server: Any, usual: dict[str, str]) -> dict[str, Any]:
+def find_version_skew(server: TimedServer, usual: dict[str, str]) -> dict[str, Any]:
     """The version that others have, where it is another."""
     other = usual.get(server.type, server.version)
     return {"skew": other if server.state in states.ALIVE and other != server.version else None}
@@ -137,11 +139,11 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
     return render_page(request, "server", shown)
 
 
-def present_attempts(server: Any, attempts: list[Any]) -> list[dict[str, Any]]:
+def present_attempts(server: TimedServer, attempts: list[Attempt]) -> list[dict[str, Any]]:
     return [present_attempt(attempt, server.now) for attempt in attempts]
 
 
-def present_drain(server: Any) -> dict[str, Any] | None:
+def present_drain(server: TimedServer) -> dict[str, Any] | None:
     """How far a drain has come."""
     if server.drain_deadline is None or server.state in states.ENDED:
         return None

@@ -23,14 +23,14 @@ class PriorityField(WholeField):
 class CommandField(serializers.Field):
     """The command of a script."""
 
-    def to_internal_value(self, data: Any) -> Any:
+    def to_internal_value(self, data: object) -> Any:
         if isinstance(data, str) and data:
             return data
         if isinstance(data, list) and data and all(isinstance(part, str) for part in data):
             return data
         raise serializers.ValidationError(TEXT_OR_LIST)
 
-    def to_representation(self, value: Any) -> Any:
+    def to_representation(self, value: object) -> Any:
         return value
 
 
@@ -97,7 +97,7 @@ class ActionField(serializers.DictField):
     def known_actions(self) -> dict[str, type[StrictSerializer]]:
         return ACTIONS
 
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
+    def to_internal_value(self, data: object) -> dict[str, Any]:
         if not isinstance(data, Mapping):
             raise serializers.ValidationError('An action is an object, like {"type": "script", "command": "date"}.')
         actions = self.known_actions()

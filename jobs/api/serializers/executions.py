@@ -39,7 +39,7 @@ class StepActionField(ActionField):
 class KeyField(TextField):
     """The name of a step in its execution."""
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         key = super().to_internal_value(data)
         if "/" in key or key == CONTROL_PLANE_KEY:
             raise serializers.ValidationError(
@@ -99,7 +99,7 @@ class Definition(StrictSerializer):
     on_error = HookRequest(many=True, required=False)
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
 
-    def to_internal_value(self, data: Any) -> Any:
+    def to_internal_value(self, data: object) -> Any:
         steps = data.get("steps") if isinstance(data, Mapping) else None
         if isinstance(steps, list) and len(steps) > graph.STEPS_LIMIT:
             raise serializers.ValidationError({"steps": [f"{len(steps)} steps; at most {graph.STEPS_LIMIT}."]})

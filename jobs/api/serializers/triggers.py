@@ -30,7 +30,7 @@ from liveness.api.serializers import TagList
 class CronField(TextField):
     """A cron expression, of five fields or six with seconds before them."""
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         cron = super().to_internal_value(data)
         try:
             next(CronSim(cron, timezone.now()))
@@ -43,7 +43,7 @@ class CronField(TextField):
 class ZoneField(TextField):
     """The name of a time zone."""
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         name = super().to_internal_value(data)
         try:
             ZoneInfo(name)
@@ -57,7 +57,7 @@ class Template(Definition):
 
     inputs = serializers.DictField(required=False, help_text="Where the evaluation says none.")
 
-    def run_validation(self, data: Any = empty) -> Any:
+    def run_validation(self, data: object = empty) -> Any:
         if self.parent is None or data is empty:
             return super().run_validation(data)
         return orjson.loads(orjson.dumps(shared_serializer(Template).run_validation(data)))

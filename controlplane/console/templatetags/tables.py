@@ -1,0 +1,54 @@
+"""`{% table "servers" %} … {% endtable %}`: it stays a table for screen readers when CSS makes cards of its rows.
+
+A browser takes the meaning from a table whose rows are displayed otherwise, unless the roles say it; they are put in
+when a template is compiled.
+"""
+
+import re
+
+from django import template
+from django.template.base import Node, NodeList, Parser, TextNode, Token
+
+register = template.Library()
+
+TAG = re.compile(r"<(/?thead|tbody|tr|th|td)\b")
+ROLES = {"thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
+
+
+class TableNode(Node):
+    child_nodelists = ("nodelist",)
+
+    def __init__(self, nodelist: NodeList, classes: str) -> None:
+        self.nodelist, self.classes = nodelist, classes
+
+    def render(self, context: template.Context) -> str:
+        rows = self.nodelist.render(context)
+        return f'<div class="scroll"><table class="rows cards{self.classes}" role="table">{rows}</table></div>'
+
+
+@register.tag
+def table(parser: Parser, token: Token) -> TableNode:
+    """Its rows, with the roles; `th` in the head names a column, below it a row. May be given classes."""
+    _, *classes = token.split_contents()
+    nodelist = parser.parse(("endtable",))
+    parser.delete_first_token()
+    add_roles(nodelist)
+    return TableNode(nodelist, "".join(f" {name.strip(chr(34))}" for name in classes))
+
+
+def add_roles(nodelist: NodeList) -> None:
+    """Write the roles into the text of these nodes, in order."""
+    is_head = False
+
+    def add_role(match: re.Match[str]) -> str:
+        nonlocal is_head
+        tag = match[1]
+        if tag.endswith("thead"):
+            is_head = tag == "thead"
+        if tag == "th":
+            return '<th role="columnheader" scope="col"' if is_head else '<th role="rowheader" scope="row"'
+        return f'<{tag} role="{ROLES[tag]}"' if tag in ROLES else match[0]
+
+    for node in nodelist.get_nodes_by_type(TextNode):
+        if isinstance(node, TextNode):
+            node.s = TAG.sub(add_role, node.s)

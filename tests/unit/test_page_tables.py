@@ -1,0 +1,38 @@
+"""Tables that CSS turns into cards keep their roles."""
+
+import re
+from pathlib import Path
+
+from django.template import Context, Engine
+from django.template.loader import get_template
+
+ENGINE = Engine(builtins=["controlplane.console.templatetags.tables"])
+
+
+def render(text, **context):
+    return ENGINE.from_string(text).render(Context(context))
+
+
+def test_a_table_gets_a_role_on_each_of_its_parts():
+    written = render(
+        '{% table "jobs" %}<thead><tr><th>Job</th></tr></thead>'
+        '<tbody>{% for row in rows %}<tr>{% if row %}<th class="whole">{{ row }}</th>{% endif %}<td>1</td></tr>'
+        "{% endfor %}</tbody>{% endtable %}",
+        rows=["<tr>", ""],
+    )
+    assert written == (
+        '<div class="scroll"><table class="rows cards jobs" role="table">'
+        '<thead role="rowgroup"><tr role="row"><th role="columnheader" scope="col">Job</th></tr></thead>'
+        '<tbody role="rowgroup">'
+        '<tr role="row"><th role="rowheader" scope="row" class="whole">&lt;tr&gt;</th><td role="cell">1</td></tr>'
+        '<tr role="row"><td role="cell">1</td></tr>'
+        "</tbody></table></div>"
+    )
+
+
+def test_no_template_writes_a_table_by_hand():
+    templates = Path(get_template("admin/instance/base.html").origin.name).parent
+    by_hand = [
+        path.name for path in templates.glob("*.html") if re.search(r'<table|role="(row|cell)', path.read_text())
+    ]
+    assert by_hand == []
