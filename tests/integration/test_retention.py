@@ -304,7 +304,11 @@ def test_a_lost_database_ends_the_run(db, clock, monkeypatch):
 
 def test_four_at_once_do_what_one_does(committed):
     execute(f"insert into liveness_heartbeat (at, server_id, role) select {OLD}, uuid7(), 'server' {TIMES}", [50_000])
-    execute(f"insert into liveness_serverevent (at, actor, reason) select {OLD}, 'server', '' {TIMES}", [30_000])
+    execute(
+        "insert into liveness_serverevent (at, subject_type, action, actor, reason)"
+        f" select {OLD}, 'instance', 'a test', 'server', '' {TIMES}",
+        [30_000],
+    )
     with ThreadPoolExecutor(4) as pool:
         done = [future.result(30) for future in [pruned(pool) for _ in range(4)]]
     assert sum(one["heartbeats"] for one in done) == 50_000

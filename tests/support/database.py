@@ -21,11 +21,12 @@ PREFIX = "controlplane-tests-"
 def remove_leftovers() -> None:
     """Stop and delete the databases of test runs that were killed."""
     for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        if old.stat().st_mtime > time.time() - 60:
-            continue  # perhaps another run is just beginning
-        with postgres.open_lock_file(old, "postgres.lock") as users, suppress(BlockingIOError):
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            delete(old)
+        with suppress(BlockingIOError, FileNotFoundError):  # it is in use; another run has just deleted it
+            if old.stat().st_mtime > time.time() - 60:
+                continue  # perhaps another run is just beginning
+            with postgres.open_lock_file(old, "postgres.lock") as users:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                delete(old)
 
 
 def delete(data_dir: Path) -> None:

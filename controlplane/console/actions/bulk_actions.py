@@ -147,7 +147,7 @@ def count_outcomes(selection: Selection, action: OperatorAction) -> Counter[str 
     return outcomes
 
 
-def perform_on_picked(request: selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
+def perform_on_picked(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
     """Each for itself; a 409 with the page again when nothing was done."""
     done, refused, names = 0, [], {row.pk: selection.target.describe_row(row) for row in selection.rows}
     result: Any = None

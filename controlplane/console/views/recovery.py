@@ -94,7 +94,7 @@ def show_stale_attempts(request: HttpRequest) -> HttpResponse:
 
 
 @require_reader("job", FORM_METHODS)
-def show_manual_recovery(request: name: str) -> HttpResponse:
+def show_manual_recovery(request: HttpRequest, name: str) -> HttpResponse:
     """One of the two: with a look at how many (GET), and a note (POST)."""
     if name not in MANUAL_RECOVERIES:
         raise Http404(f"There is no {name}.")
