@@ -24,11 +24,11 @@ class ControlPlaneConfig(AppConfig):
         super().__init__(*args)
 
     def ready(self) -> None:
-        from celery.signals import task_prerun
-
+        # No Celery application: another's may be at home in this process.
         from controlplane import checks, openapi  # noqa: F401
+        from jobs import tasks
 
-        task_prerun.connect(register_executor, dispatch_uid="controlplane.executor")
+        tasks.checking.connect(register_executor, dispatch_uid="controlplane.executor")
         if not structlog.is_configured():
             structlog.configure(
                 processors=[
@@ -41,10 +41,9 @@ class ControlPlaneConfig(AppConfig):
             )
 
 
-def register_executor(sender: Any = None, **_: Any) -> None:
+def register_executor(**_: Any) -> None:
     """A process that runs the liveness check is an executor, also where the Celery app is another's."""
-    if sender is not None and sender.name == "jobs.tasks.check_liveness":
-        from controlplane.observability import presence
-        from liveness.states import ServerType
+    from controlplane.observability import presence
+    from liveness.states import ServerType
 
-        presence.register_process(ServerType.EXECUTOR, f"executor@{socket.gethostname()}-{os.getpid()}")
+    presence.register_process(ServerType.EXECUTOR, f"executor@{socket.gethostname()}-{os.getpid()}")

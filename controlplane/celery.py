@@ -1,22 +1,22 @@
-"""The Celery app and its timetable. The broker only carries ticks; losing it loses nothing."""
+"""The Celery app and its timetable. The broker only carries ticks; losing it loses nothing.
+
+Its own processes alone import this: it is never the current application, and what it does, its own classes do, not
+receivers of Celery's signals, which are those of every application.
+"""
 
 import os
 import socket
 import time
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from celery.app.log import Logging
+from celery.apps.worker import Worker
+from celery.beat import Scheduler
 from celery.schedules import schedule
-from celery.signals import (
-    beat_init,
-    setup_logging,
-    worker_init,
-    worker_ready,
-    worker_shutdown,
-    worker_shutting_down,
-)
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
@@ -29,16 +29,80 @@ from liveness.states import ServerType
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 database_limits.role = database_limits.EXECUTOR
 
-app = Celery("controlplane")
+
+class OwnLogging(Logging):
+    """Executors and schedulers log like everything else, as LOG_LEVEL says."""
+
+    def setup_logging_subsystem(self, *_: Any, **__: Any) -> bool:
+        return True
+
+
+class Executor(Worker):
+    """A server of the control plane, from when it gets messages until it has stopped."""
+
+    def on_before_init(self, quiet: bool = False, **options: Any) -> None:
+        check_settings()
+        super().on_before_init(quiet=quiet, **options)
+
+    def on_consumer_ready(self, consumer: Any) -> None:
+        # Comes again whenever the broker was lost. Not sooner: an embedded beat is forked before that.
+        from controlplane.observability import presence
+
+        super().on_consumer_ready(consumer)
+        presence.register_process(ServerType.EXECUTOR, consumer.hostname)
+
+    def on_close(self) -> None:
+        from controlplane.observability import presence
+
+        presence.announce_termination()
+        super().on_close()
+
+    def stop(self, *arguments: Any, **options: Any) -> None:
+        # Not only when the process ends: at SIGHUP it becomes another program before that.
+        from controlplane.observability import presence
+
+        super().stop(*arguments, **options)
+        presence.deregister_process()
+
+
+class OwnScheduler(Scheduler):
+    """A server of the control plane, an embedded one too: that is a process of its own. It has no file that keeps
+    moments of some clock."""
+
+    def setup_schedule(self) -> None:
+        from controlplane.observability import presence
+
+        check_settings()
+        super().setup_schedule()
+        presence.register_process(ServerType.SCHEDULER, f"scheduler@{socket.gethostname()}")
+
+
+class ControlPlaneCelery(Celery):
+    log_cls = "controlplane.celery:OwnLogging"
+
+    @cached_property
+    def Worker(self) -> Any:
+        return self.subclass_with_self(Executor)
+
+
+def check_settings() -> None:
+    try:
+        refuse_wrong_settings()
+    except ImproperlyConfigured as error:
+        raise SystemExit(str(error)) from None  # Celery logs any other exception, and goes on
+    if has_folder_broker and not settings.DATA_DIR.exists():
+        raise SystemExit(f"Set CELERY_BROKER_URL: there is no data directory at {settings.DATA_DIR} for messages.")
+
+
+app = ControlPlaneCelery("controlplane", set_as_current=False)
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["jobs"])
 app.conf.update(
     task_ignore_result=True,
     task_default_queue="controlplane",
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
     timezone="UTC",
-    beat_scheduler="celery.beat:Scheduler",  # not the one that keeps moments of some clock in a file
+    beat_scheduler=OwnScheduler,
 )
 
 
@@ -61,12 +125,6 @@ if has_folder_broker := settings.CELERY_BROKER_URL.startswith("filesystem:"):
         use_folder_broker(settings.DATA_DIR / "broker")
 
 
-@setup_logging.connect
-def keep_own_logging(**_: object) -> None:
-    """Executors and schedulers log like everything else, as LOG_LEVEL says: who answers here keeps Celery from giving
-    the root logger a level of its own."""
-
-
 BEGAN = datetime.now(UTC)
 BEGAN_AT = time.monotonic()
 
@@ -78,6 +136,8 @@ def read_steady_clock() -> datetime:
 
 @app.on_after_finalize.connect
 def fill_timetable(sender: Celery, **_: object) -> None:
+    from jobs import tasks  # noqa: F401 - shared tasks: they are this application's too
+
     for task, interval in beat.intervals().items():
         # How long a tick is kept is for the broker to count, if it can (RabbitMQ): `expires` would be a moment of the
         # sender's clock, judged by the executor's. What is stale all the same, the task passes over.
@@ -87,45 +147,3 @@ def fill_timetable(sender: Celery, **_: object) -> None:
             name=task,
             expiration=interval,
         )
-
-
-@worker_init.connect
-@beat_init.connect
-def check_settings(**_: object) -> None:
-    try:
-        refuse_wrong_settings()
-    except ImproperlyConfigured as error:
-        raise SystemExit(str(error)) from None  # Celery logs any other exception, and goes on
-    if has_folder_broker and not settings.DATA_DIR.exists():
-        raise SystemExit(f"Set CELERY_BROKER_URL: there is no data directory at {settings.DATA_DIR} for messages.")
-
-
-@worker_ready.connect
-def register_executor(sender: Any, **_: object) -> None:
-    # Comes again whenever the broker was lost. Not worker_init: an embedded beat is forked after that.
-    from controlplane.observability import presence
-
-    presence.register_process(ServerType.EXECUTOR, sender.hostname)
-
-
-@worker_shutting_down.connect
-def announce_executor_end(**_: object) -> None:
-    from controlplane.observability import presence
-
-    presence.announce_termination()
-
-
-@worker_shutdown.connect
-def deregister_executor(**_: object) -> None:
-    # Not only when the process ends: at SIGHUP it becomes another program before that.
-    from controlplane.observability import presence
-
-    presence.deregister_process()
-
-
-@beat_init.connect
-def register_scheduler(**_: object) -> None:
-    # An embedded beat is a process of its own, and says so as well.
-    from controlplane.observability import presence
-
-    presence.register_process(ServerType.SCHEDULER, f"scheduler@{socket.gethostname()}")

@@ -27,6 +27,19 @@ class TooManyAttempts(Problem):
     code = "too_many_attempts"
 
 
+class TooOften(Problem):
+    """More is said of one task than one call may say."""
+
+    status = 400
+    code = "too_often"
+
+
+class CeleryTask(Problem):
+    """This is a Celery task: it is its broker that gives it out, and its worker that ends it. Cancel it instead."""
+
+    code = "celery_task"
+
+
 class ServerCordoned(Problem):
     """This server is cordoned: it gets no new work."""
 

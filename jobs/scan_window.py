@@ -33,7 +33,7 @@ def next_scan_window(
 
 
 def filter_by_kind(jobs: QuerySet[Any], kind: str | None) -> QuerySet[Any]:
-    """Narrowed to triggers, if it is they: they have an index. Tasks have none, for most jobs are."""
+    """Narrowed to triggers, if it is they: they have an index. The others have none, for most jobs are."""
     return jobs.filter(kind=kind) if kind == JobKind.TRIGGER else jobs
 
 

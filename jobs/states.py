@@ -92,6 +92,23 @@ class JobKind(Described):
 
     TASK = "TASK", "A client, or an execution of which it is a step."
     TRIGGER = "TRIGGER", "A trigger: its output says whether an execution starts."
+    CELERY = "CELERY", "A Celery application, for one of its tasks: its broker gives it out, no worker claims it here."
+
+
+class TaskState(Described):
+    """What a Celery worker says of a task. The first two go on; the last two are said of tasks in its broker's
+    quarantine, by any worker of the same token."""
+
+    HELD = "HELD", "Prefetched, or waiting for its time. Its worker moves it on."
+    RUNNING = "RUNNING", "Its code runs. Its worker moves it on."
+    COMPLETED = "COMPLETED", "It ended without an error."
+    FAILED = "FAILED", "It ended with an error."
+    RETRIED = "RETRIED", "It failed, and a message for the next try is under way."
+    LOST = "LOST", "Its worker, or the child it ran in, was lost, and the message went back to its queue."
+    RETURNED = "RETURNED", "The message went back to its queue, and nobody was lost."
+    REVOKED = "REVOKED", "It was revoked, or it expired."
+    QUARANTINED = "QUARANTINED", "Lost too often: no message goes back."
+    SENT = "SENT", "It was sent out of quarantine, to its queue."
 
 
 class Missed(Described):

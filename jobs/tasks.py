@@ -1,10 +1,12 @@
-"""What Celery beat drives. Thin: the services do the work.
+"""What Celery beat drives. Thin: the services do the work. Tasks of our own application alone (controlplane/celery.py):
+one of the host's finds none in here.
 
 A tick counts when nobody has begun the task within half its interval: of those that waited in the broker for an
 executor one does, and of those of two schedulers half do.
 """
 
 from celery import shared_task
+from django.dispatch import Signal
 
 from jobs.conf import PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
 from jobs.services import liveness_check, retention, sweep, triggers
@@ -12,11 +14,14 @@ from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
 DAY = 86400
+checking = Signal()
+"""Sent where the liveness check is about to run: that process is an executor."""
 
 
 @shared_task(name="jobs.tasks.check_liveness", ignore_result=True)
 def check_liveness() -> None:
     """Every LIVENESS["INTERVAL"]."""
+    checking.send(None)
     if timetable.try_begin_task("check_liveness", liveness().interval / 2):
         liveness_check.check_liveness()
 

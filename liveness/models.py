@@ -147,6 +147,7 @@ class Server(models.Model):
                 name="server_keeps_jobs",
                 condition=Q(worker_task_restart_strategy=RestartStrategy.NEVER) & ~Q(state__in=sorted(states.ALIVE)),
             ),
+            models.Index(fields=["instance_id"], name="server_of_instance"),
             models.Index(fields=["state_changed_at"], name="server_inactive", condition=Q(state=ServerState.INACTIVE)),
         ]
         triggers = [

@@ -91,10 +91,8 @@ def register_server(
     """
     instance_id, failures = uuid.uuid4(), 0
     while True:
-        started = read_uptime()
         try:
-            answer = client.post("/servers", {**description, "instance_id": str(instance_id)}, token)
-            return _parse_server(client, answer, started)
+            return register_once(client, token, description, str(instance_id))
         except Unreachable as error:
             failures += 1
             pause = min(REGISTRATION_CAP, (error.retry_after or 0) + full_jitter(failures, REGISTRATION_CAP))
@@ -106,6 +104,13 @@ def register_server(
             instance_id, failures = uuid.uuid4(), failures + 1
             pause = full_jitter(failures, REGISTRATION_CAP)
         wait(pause)
+
+
+def register_once(client: Client, token: str, description: dict[str, Any], instance_id: str) -> RegisteredServer:
+    """One try; the same instance id again is the same server. Raises Refused or Unreachable."""
+    started = read_uptime()
+    answer = client.post("/servers", {**description, "instance_id": instance_id}, token)
+    return _parse_server(client, answer, started)
 
 
 def _parse_server(client: Client, answer: dict[str, Any], started: float) -> RegisteredServer:

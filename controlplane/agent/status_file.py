@@ -25,7 +25,9 @@ def status_path(name: str) -> Path:
     return runtime_directory() / f"{urllib.parse.quote(name, safe='')}.json"
 
 
-def write_status(name: str, server: str, state: str, timeout: float, answered_at: float) -> None:
+def write_status(
+    name: str, server: str, state: str, timeout: float, answered_at: float, problem: str | None = None
+) -> None:
     """Note, atomically, that `server` was answered at `answered_at` (uptime clock). Raises OSError."""
     folder = runtime_directory()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,6 +42,7 @@ def write_status(name: str, server: str, state: str, timeout: float, answered_at
         "state": state,
         "timeout_seconds": timeout,
         "heard_at_uptime": answered_at,
+        "problem": problem,
     }
     target = status_path(name)
     draft = target.with_name(f"{target.name}.{os.getpid()}")
@@ -76,4 +79,4 @@ def check_status(name: str | None) -> str | None:
         return "the agent is not running (it ended without a word)"
     if age >= timeout:
         return f"the agent was not answered for {age:.0f} s (its timeout is {timeout:g} s)"
-    return None
+    return status.get("problem")

@@ -7,6 +7,7 @@ urlpatterns = [
     path("servers/<uuid:server>/heartbeat", views.Heartbeat.as_view()),
     path("servers/<uuid:server>/claims", views.Claims.as_view()),
     path("servers/<uuid:server>/reports", views.Reports.as_view()),
+    path("servers/<uuid:server>/tasks", views.Tasks.as_view()),
     path("instance", instance.Instance.as_view()),
     path("recovery/stale", recovery.Stale.as_view()),
     path("recovery/requeue-stale-claimed", recovery.RequeueStaleClaimed.as_view()),

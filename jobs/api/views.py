@@ -13,6 +13,7 @@ from controlplane.agent.clean_text import is_clean
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import StrictSerializer, paged
 from jobs import selectors
+from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
 from jobs.api.serializers.jobs import (
     SUBMITTED,
@@ -31,8 +32,9 @@ from jobs.api.serializers.workers import (
     ReportsAnswer,
     ReportsRequest,
     describe_heartbeat_answer,
+    describe_holders,
 )
-from jobs.services import claiming, heartbeats, interventions, reporting, submission
+from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, submission
 from jobs.services.reports import Result
 from liveness.api.access import RoleCall, ServerCall, request_credential
 from liveness.models import Role
@@ -62,8 +64,11 @@ class Heartbeat(ServerCall):
         """A server is heard, with the attempts it holds, and hears what it is to do."""
         body = HeartbeatRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        row = heartbeats.record_worker_heartbeat(self.server_token, body.to_heartbeat(), body.to_held_attempts())
-        return Response(describe_heartbeat_answer(row))
+        holders = body.validated_data.get("holders")
+        row = heartbeats.record_worker_heartbeat(
+            self.server_token, body.to_heartbeat(), body.to_held_attempts(), holders
+        )
+        return Response(describe_heartbeat_answer(row) | (describe_holders(row) if holders is not None else {}))
 
 
 class Claims(ServerCall):
@@ -109,6 +114,21 @@ class Reports(ServerCall):
     def describe_result(self, result: Result) -> dict[str, Any]:
         """Its fields; a detail only where there is one."""
         return {field: value for field, value in asdict(result).items() if field != "detail" or value is not None}
+
+
+class Tasks(ServerCall):
+    """`POST /servers/{id}/tasks`."""
+
+    @extend_schema(request=TasksRequest, responses=TasksAnswer)
+    def post(self, request: Request, server: UUID) -> Response:
+        """What became of a Celery worker's tasks: those worth a record become jobs, the others are counted by name.
+
+        The same again changes nothing: an attempt has the id that the worker chose for it, and sums only grow.
+        """
+        body = TasksRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        judged = celery_tasks.record_tasks(self.server_token, **body.to_tasks())
+        return Response(asdict(judged))
 
 
 class JobCall(RoleCall):

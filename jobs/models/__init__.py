@@ -9,6 +9,7 @@ from jobs.models.attempts import Attempt, LateReport, LogLine
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.jobs import WorkerJob
 from jobs.models.taken import TakenAttempt
+from jobs.models.tasks import TaskTally
 from jobs.models.triggers import Trigger, TriggerSlot
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "LogLine",
     "StepDependency",
     "TakenAttempt",
+    "TaskTally",
     "Trigger",
     "TriggerSlot",
     "WorkerJob",

@@ -68,6 +68,9 @@ class WorkerJob(models.Model):
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     available_at = models.DateTimeField(db_default=ClockTimestamp())
     finished_at = models.DateTimeField(null=True)
+    send_requested_at = models.DateTimeField(
+        null=True, help_text="When somebody asked for a Celery task to be sent again; a worker does it."
+    )
     dismissed_at = models.DateTimeField(null=True, help_text="When somebody was done with it in quarantine.")
 
     objects = WorkerJobQuerySet.as_manager()
@@ -131,6 +134,7 @@ class WorkerJob(models.Model):
             models.Index(fields=["id"], name="job_refused", condition=Q(state=JobState.PENDING) & ~Q(refused_by=[])),
             models.Index(fields=["execution"], name="job_blocked", condition=Q(state=JobState.BLOCKED)),
             models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),
+            models.Index(fields=["owner"], name="job_to_send", condition=Q(send_requested_at__isnull=False)),
         ]
         triggers = build_transition_guards(states.legal_transitions(states.JOB_TRANSITIONS), states.JOB_INITIAL)
 

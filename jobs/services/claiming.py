@@ -14,7 +14,7 @@ from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, 
 from jobs.models import WorkerJob
 from jobs.sql import sql
 from jobs.sql.statements import GivenAttempt
-from jobs.states import JobState
+from jobs.states import JobKind, JobState
 from liveness import states
 from liveness.conf import conf
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
@@ -95,7 +95,9 @@ def find_writable_jobs(token: ServerToken, limit: int) -> list[UUID]:
         return []
 
     tags = Server.objects.get(pk=token.server).tags
-    waiting = WorkerJob.objects.filter(state=JobState.PENDING, required_tags__contained_by=tags)
+    waiting = WorkerJob.objects.filter(state=JobState.PENDING, required_tags__contained_by=tags).exclude(
+        kind=JobKind.CELERY
+    )
     in_order = waiting.order_by("-priority", "available_at", "pk").values_list("pk", flat=True)
     next_ones = list(in_order[: CANDIDATES_LIMIT + limit])
     good: list[UUID] = []

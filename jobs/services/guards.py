@@ -10,6 +10,7 @@ from typing import Any
 from jobs import states
 from jobs.errors import (
     CancelRequested,
+    CeleryTask,
     ExecutionEnded,
     ExecutionRunning,
     JobBlocked,
@@ -30,6 +31,10 @@ def ensure_may_cancel_job(job: Any) -> None:
 
 
 def ensure_may_resubmit_job(job: Any) -> None:
+    if job.kind == JobKind.CELERY:
+        if not job.is_quarantined:
+            raise CeleryTask(state=job.state)
+        return
     if job.state in (JobState.PENDING, JobState.BLOCKED):
         raise JobWaiting(state=job.state)
     if job.state in states.TERMINAL and job.is_step:
@@ -48,6 +53,8 @@ def ensure_may_fail_job(job: Any) -> None:
     ensure_has_not_ended(job)
     if job.state == JobState.BLOCKED:
         raise JobBlocked(state=job.state)
+    if job.kind == JobKind.CELERY:
+        raise CeleryTask(state=job.state)
     ensure_is_no_execution(job)
 
 

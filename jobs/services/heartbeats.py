@@ -88,12 +88,18 @@ def refuse_too_many(token: ServerToken, held: HeldAttempts) -> None:
 
 
 @retry_deadlocks
-def record_worker_heartbeat(token: ServerToken, beat: ServerHeartbeat, held: HeldAttempts) -> Any:
+def record_worker_heartbeat(
+    token: ServerToken, beat: ServerHeartbeat, held: HeldAttempts, holders: list[UUID] | None = None
+) -> Any:
     """Hear a worker: its row, with the attempts to `cancel` and those it `lost`. One round trip unless it changes its
-    state. Raises TooManyAttempts, and what liveness.services.heartbeats.record_heartbeat() does."""
+    state. Raises TooManyAttempts, and what liveness.services.heartbeats.record_heartbeat() does.
+
+    `holders` are the instances that hold messages of its broker (None: it has none): those of them that are
+    `forsaken`, for they are lost, and those `unknown`; and the tasks to `send` out of the broker's quarantine.
+    """
     refuse_too_many(token, held)
     with results.count_answer():
-        row = record_with_attempts(token, beat, held)
+        row = record_with_attempts(token, beat, held, holders)
         if heartbeats.says_nothing_new(beat, row):
             return row
         with transaction.atomic():
@@ -101,12 +107,17 @@ def record_worker_heartbeat(token: ServerToken, beat: ServerHeartbeat, held: Hel
             if reported.is_reactivated and held.is_complete:
                 end_forgotten_attempts(token.server, held)
             if row is None:
-                row = record_with_attempts(token, beat, held, is_part=True)
+                row = record_with_attempts(token, beat, held, holders, is_part=True)
             return heartbeats.complete_changed_row(token, row, reported)
 
 
 def record_with_attempts(
-    token: ServerToken, beat: ServerHeartbeat, held: HeldAttempts, *, is_part: bool = False
+    token: ServerToken,
+    beat: ServerHeartbeat,
+    held: HeldAttempts,
+    holders: list[UUID] | None = None,
+    *,
+    is_part: bool = False,
 ) -> Any | None:
     """The beat of a worker and of what it holds: its row as it is now, or None when it may not beat.
 
@@ -125,6 +136,7 @@ def record_with_attempts(
                 pids=[held.running[attempt] for attempt in running],
                 listed=listed,
                 stopped=held.stopped,
+                holders=holders,
                 **beat.statement_parameters(),
                 **counts,
             )

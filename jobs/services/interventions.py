@@ -57,15 +57,15 @@ def resubmit_job(
 ) -> tuple[UUID, bool]:
     """A live job is taken from its worker and waits again, counted as no loss; one that ended without success is
     submitted anew, with `key`, so that the same call again finds the same job. A step that has ended stays as it is,
-    for its execution has moved on: that can be run again.
+    for its execution has moved on: that can be run again. A Celery task in quarantine is sent again, by a worker.
 
     The job to look at from now on, and whether it is new. With a key the same call again does nothing more. Raises
     KeyTaken when another job has the key.
     """
     why = f"resubmitted by {actor_name(by)}"
     error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
-    before, (moved, copied) = apply_statements(
-        [sql.move_job, sql.resubmit_ended_job], job, owner,
+    before, (moved, copied, sent) = apply_statements(
+        [sql.move_job, sql.resubmit_ended_job, sql.ask_to_send_task], job, owner,
         action="resubmit_job", by=by, note=note,
         event="MOVED", error=error and orjson.dumps(error).decode(), reason=why, key=key,
     )  # fmt: skip
@@ -81,6 +81,9 @@ def resubmit_job(
             attempt=str(moved[0].attempt),
             note=note,
         )
+        return job, False
+    if sent:
+        log.info("Celery task to be sent again", job=str(job), actor=by, note=note)
         return job, False
     if key is not None and Attempt.objects.filter(job=job, ended_by=by, error__key=key).exists():
         return job, False

@@ -39,7 +39,7 @@ picked_jobs as (
      cross join lateral (
            select j.id, j.priority, j.available_at
              from jobs_workerjob j
-            where j.state = 'PENDING' and j.required_tags = tag_sets.tags
+            where j.state = 'PENDING' and j.required_tags = tag_sets.tags and j.kind <> 'CELERY'
               and j.available_at <= (select clock_timestamp())
               and (j.good_until is null or j.good_until > (select clock_timestamp()))
               and not worker.id = any(j.refused_by)

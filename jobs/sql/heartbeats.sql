@@ -1,10 +1,11 @@
 -- statement: record_worker_heartbeat
 -- The heartbeat of a worker and of what it holds, and in the same breath what it is to cancel and what it lost.
 -- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
---   counts int[], claimed uuid[], running uuid[], pids int[], stopped uuid[], listed uuid[]
+--   counts int[], claimed uuid[], running uuid[], pids int[], stopped uuid[], listed uuid[], holders uuid[]
 -- returns: state text, heartbeat_interval float8, timeout float8, termination_grace_period float8,
 --   worker_task_restart_strategy text, cordoned_by text|null, fence_after float8|null,
---   drain_deadline timestamptz|null, maintenance bool, cancel uuid[], lost uuid[]
+--   drain_deadline timestamptz|null, maintenance bool, cancel uuid[], lost uuid[],
+--   forsaken uuid[], unknown uuid[], send text[]
 -- row: HeardWorker
 with {{liveness.beat_of_one_server}},
 {{liveness.record_beats}},
@@ -47,6 +48,19 @@ newly_notified as (
 attempt_heartbeats as (
     insert into liveness_heartbeat (at, server_id, attempt_id, role, hostname, pid)
     select alive_attempts.heartbeat_at, beat.id, alive_attempts.id, alive_attempts.role, beat.hostname, alive_attempts.pid from alive_attempts, beat
+),
+-- Instances that hold messages of a broker: lost ones of the same token, and those that never registered. Of another
+-- token's nothing is said while that is good.
+holders as materialized (
+    select holder.id, s.id is not null as is_known,
+           (s.token_id = beat.token_id or t.revoked_at is not null or t.expires_at <= clock_timestamp())
+           and coalesce({{liveness.running_attempts_move_at(s)}} <= greatest(clock.reading, s.state_changed_observed), false)
+               as is_lost
+      from beat
+     cross join liveness_clock clock
+     cross join unnest(%(holders)s::uuid[]) as holder(id)
+      left join liveness_server s on s.instance_id = holder.id
+      left join liveness_apitoken t on t.id = s.token_id
 )
 select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace_period,
        beat.worker_task_restart_strategy, beat.cordoned_by, beat.fence_after,
@@ -55,7 +69,12 @@ select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace
               where j.cancel_requested_at is not null) as cancel,
        array(select listed_attempts.id from listed_attempts where listed_attempts.id not in (select id from live_attempts)
               union
-             select taken_attempts.id from taken_attempts where not taken_attempts.is_confirmed) as lost
+             select taken_attempts.id from taken_attempts where not taken_attempts.is_confirmed) as lost,
+       array(select holders.id from holders group by holders.id having bool_and(holders.is_lost)) as forsaken,
+       array(select holders.id from holders group by holders.id having not bool_or(holders.is_known)) as unknown,
+       array(select j.key from jobs_workerjob j
+              where j.owner_id = beat.token_id and j.send_requested_at is not null and %(holders)s::uuid[] is not null
+              order by j.id limit 100) as send
   from beat
 
 -- statement: record_plain_heartbeats

@@ -7,6 +7,8 @@ held as materialized (
       from jobs_workerjob j join jobs_attempt a on a.id = j.attempt_id
      where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and j.state in {{LIVE}}
        and (j.cancel_requested_at is null or %(event)s = 'ENDED')
+       -- Only its worker ends a Celery task, and only its broker moves it.
+       and j.kind <> 'CELERY'
        and not {{already_moved_by_this_call(j)}}
 )
 
@@ -32,11 +34,11 @@ select r.id
 -- has just been claimed. The state is what the caller is told when nothing applies.
 -- takes: job uuid, owner uuid
 -- returns: job uuid, state text, is_cancelling bool, execution uuid|null, is_step bool, kind text, is_held bool,
---   is_execution bool, child uuid|null
+--   is_execution bool, is_quarantined bool, child uuid|null
 -- row: LockedJob
 select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution,
        j.execution_id is not null as is_step, j.kind, j.attempt_id is not null as is_held,
-       j.state = 'RUNNING' and j.attempt_id is null as is_execution,
+       j.state = 'RUNNING' and j.attempt_id is null as is_execution, {{is_quarantined(j)}} as is_quarantined,
        (select c.id from jobs_execution c where c.parent_step_id = j.id) as child
   from jobs_workerjob j
  where j.id = %(job)s and {{visible_to_caller(j)}}
@@ -80,6 +82,7 @@ with waiting as (
     update jobs_workerjob j
        set state = 'FAILED', error = %(error)s::jsonb, finished_at = clock_timestamp()
      where j.id = %(job)s and {{visible_to_caller(j)}} and {{consequences_are_handled(j)}} and j.state = 'PENDING'
+       and j.kind <> 'CELERY'
  returning j.id
 ),
 {{attempt_to_interrupt}},
@@ -87,6 +90,23 @@ with waiting as (
 acted_on as (select id from waiting union all select job_id from verdicts),
 {{new_operator_event}}
 {{list_verdicts}}
+
+-- statement: ask_to_send_task
+-- A worker is to send a Celery task out of its broker's quarantine: each is told until one has done it.
+-- takes: job uuid, owner uuid, action text, actor text, note text
+-- returns: id uuid
+with task_to_send as (
+    select j.id from jobs_workerjob j
+     where j.id = %(job)s and {{visible_to_caller(j)}} and j.kind = 'CELERY' and {{is_quarantined(j)}}
+),
+acted_on as (
+    update jobs_workerjob j
+       set send_requested_at = clock_timestamp()
+     where j.id = any(array(select id from task_to_send)) and j.send_requested_at is null
+ returning j.id
+),
+{{new_operator_event}}
+select id from task_to_send
 
 -- statement: resubmit_ended_job
 -- A job that ended without success, as a new one of the same owner: what was asked for, with a key of its own or none.
@@ -118,8 +138,7 @@ dismissed_job as (
     update jobs_workerjob j
        set dismissed_at = clock_timestamp()
       from new_job
-     where j.id = %(job)s and %(actor)s like 'operator:%%'
-       and j.state = 'FAILED' and j.error ->> 'code' in {{QUARANTINED}} and j.dismissed_at is null
+     where j.id = %(job)s and %(actor)s like 'operator:%%' and {{is_quarantined(j)}}
 ),
 acted_on as (select %(job)s::uuid as id from new_job),
 {{new_operator_event}}

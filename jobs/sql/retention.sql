@@ -132,7 +132,10 @@ with deleted_servers as (
            and (select a.id from jobs_attempt a where a.server_id = s.id limit 1) is null
          order by s.id
            for update of s skip locked))
-    returning 1
+    returning id
+),
+deleted_tallies as (
+    delete from jobs_tasktally where server_id in (select id from deleted_servers)
 )
 select count(*) as deleted from deleted_servers
 

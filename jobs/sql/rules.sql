@@ -7,7 +7,7 @@
 
 -- rule: consequences_are_handled(j)
 -- the end of job j moves nothing on; or the caller sees to what it moves on, in the same transaction
-(%(with_consequences)s or j.execution_id is null and j.kind = 'TASK')
+(%(with_consequences)s or j.execution_id is null and j.kind <> 'TRIGGER')
 
 -- rule: holds_nothing_to_recover(s)
 -- lost server s holds nothing that is still to be recovered
@@ -36,6 +36,10 @@ coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_b
 -- `read_placement`
 (select jsonb_build_object('filter', tags_without_worker.filter, 'tags', tags_without_worker.need)
    from jsonb_array_elements(submitted.needs) needs_of_job(need) join tags_without_worker using (need) limit 1)
+
+-- rule: is_quarantined(j)
+-- job j is in quarantine: its workers ended because of it, or so it seems, and nobody has looked at it since
+coalesce(j.state = 'FAILED' and j.error ->> 'code' in {{QUARANTINED}} and j.dismissed_at is null, false)
 
 -- rule: visible_to_caller(j)
 -- whether the caller may touch job j: a client (owner) its own, an operator (null) every one

@@ -20,6 +20,42 @@ class HaltStepsRow(NamedTuple):
     execution: UUID
 
 
+class MoveRedeliveredTasksRow(NamedTuple):
+    attempt: UUID
+    job: UUID
+    server: UUID
+    attempt_state: str
+    job_state: str
+    reason: str
+    execution: UUID
+    kind: str
+
+
+class EndTasksRow(NamedTuple):
+    attempt: UUID
+    job: UUID
+    server: UUID
+    attempt_state: str
+    job_state: str
+    reason: str
+    execution: UUID
+    kind: str
+
+
+class CountTasksRow(NamedTuple):
+    name: str
+
+
+class JudgeReportedTasksRow(NamedTuple):
+    attempt: UUID
+    verdict: str
+
+
+class ReadReportingServerRow(NamedTuple):
+    state: str
+    token_version: int
+
+
 class GivenAttempt(NamedTuple):
     server: UUID | None
     obstacle: str | None
@@ -81,6 +117,9 @@ class HeardWorker(NamedTuple):
     maintenance: bool
     cancel: list[UUID]
     lost: list[UUID]
+    forsaken: list[UUID]
+    unknown: list[UUID]
+    send: list[str]
 
 
 class PlainlyHeardServer(NamedTuple):
@@ -116,6 +155,7 @@ class LockedJob(NamedTuple):
     kind: str
     is_held: bool
     is_execution: bool
+    is_quarantined: bool
     child: UUID | None
 
 
@@ -301,6 +341,19 @@ class JobsStatements(Statements):
     find_halting_trees: Statement[IdRow]
     halt_steps: Statement[HaltStepsRow]
     cancel_blocked_step: Statement[IdRow]
+    lock_reported_tasks: Statement[IdRow]
+    set_ended_tasks_aside: Statement[IdRow]
+    add_tasks: Statement[IdRow]
+    move_redelivered_tasks: Statement[MoveRedeliveredTasksRow]
+    begin_tasks: Statement[IdRow]
+    start_tasks: Statement[IdRow]
+    keep_tasks_alive: Statement[IdRow]
+    end_tasks: Statement[EndTasksRow]
+    quarantine_waiting_tasks: Statement[IdRow]
+    confirm_sent_tasks: Statement[IdRow]
+    count_tasks: Statement[CountTasksRow]
+    judge_reported_tasks: Statement[JudgeReportedTasksRow]
+    read_reporting_server: Statement[ReadReportingServerRow]
     lock_server: Statement[IdRow]
     claim_jobs: Statement[GivenAttempt]
     follow_clock: Statement[FollowClockRow]
@@ -321,6 +374,7 @@ class JobsStatements(Statements):
     cancel_job: Statement[IdRow]
     move_job: Statement[EndedAttempt]
     fail_job: Statement[EndedAttempt]
+    ask_to_send_task: Statement[IdRow]
     resubmit_ended_job: Statement[ResubmitEndedJobRow]
     retire_servers: Statement[RetiredServer]
     note_empty_servers: Statement[IdRow]

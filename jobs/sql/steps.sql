@@ -1,8 +1,8 @@
 -- step: end_attempts(held) -> verdicts
 -- What becomes of jobs whose attempt ends, whoever ended it. `held` are the jobs, locked, with job_id, id (the attempt),
 -- was (its state), event, output, error, reason, actor, server_id, and of the job cancel_requested_at, on_worker_lost,
--- resubmissions, retries, available_at. Events: COMPLETED, FAILED, CANCELLED, RELEASED are a worker's words; LOST: its
--- worker is; MOVED: an operator moves it; ENDED: it is failed, and that is final.
+-- resubmissions, retries, available_at. Events: COMPLETED, FAILED, CANCELLED, RELEASED are a worker's words, and of a
+-- Celery task RETRIED; LOST: its worker is; MOVED: an operator moves it; ENDED: it is failed, and that is final.
 ending_attempts as (
     select held.*, j.max_retries, j.retry_delay_seconds, j.retry_backoff, j.retry_on, j.kind, j.execution_id, j.step,
            {{stopped_by_execution(j)}} as is_stopped,
@@ -13,9 +13,10 @@ ending_attempts as (
 ),
 retry_decisions as (
     select ending_attempts.*,
-           loss and on_worker_lost = 'RESUBMIT' and resubmissions >= %(max_resubmissions)s as exhausted,
+           -- How often a Celery task may be lost is its worker's to say: it is the broker that gives it out again.
+           loss and on_worker_lost = 'RESUBMIT' and resubmissions >= %(max_resubmissions)s and kind <> 'CELERY' as exhausted,
            -- A loss is no error of the job's own code: it is retried only where the job names its code.
-           (event = 'FAILED' or loss) and retries < max_retries
+           event = 'RETRIED' or (event = 'FAILED' or loss) and retries < max_retries
                and not (loss and on_worker_lost = 'RESUBMIT')
                and case when retry_on is null then not loss
                         else error ->> 'code' = any(retry_on) end as retried
@@ -90,7 +91,7 @@ taken_attempts as (
       from verdicts v
       join liveness_server s on s.id = v.server_id
      cross join liveness_clock clock
-     where v.actor <> 'server' and s.state not in {{STOPPED}} and {{code_stops_at(s)}} > greatest(clock.reading, s.state_changed_observed)
+     where v.actor <> 'server' and v.kind <> 'CELERY' and s.state not in {{STOPPED}} and {{code_stops_at(s)}} > greatest(clock.reading, s.state_changed_observed)
 ),
 new_events as (
     insert into jobs_executionevent (execution_id, code, step, server_id, line)

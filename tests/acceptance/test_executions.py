@@ -17,7 +17,7 @@ def plane(tmp_path_factory):
     folder = tmp_path_factory.mktemp("executions")
     with fleet(folder, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
-        one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        one.executor("executor", "--beat")
         for name in ("worker-1", "worker-2", "worker-3"):
             one.agent(name, url)
         yield one, f"{url}/api/v1"

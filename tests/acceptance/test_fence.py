@@ -32,7 +32,7 @@ def running(tmp_path_factory):
     }
     with fleet(tmp_path_factory.mktemp("fence"), **timings) as running:
         running.url, running.client = running.web(), running.token("client")
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        running.executor("executor", "--beat")
         yield running
 
 

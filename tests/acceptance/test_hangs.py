@@ -29,7 +29,7 @@ def everything(tmp_path_factory):
         running.url, client = running.web(), running.token("client")
         # Each check that comes upon a lock hangs: they are not to stop for want of threads.
         running.env["DATABASE_POOL_SIZE"] = "32"
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler", "--concurrency", "32")
+        running.executor("executor", "--beat", "--concurrency", "32")
         running.env["DATABASE_POOL_SIZE"] = "4"
         token = running.token("worker")
         running.start("crowd", "-m", "tests.support.crowd", running.url, str(CROWD), "crowd", CONTROLPLANE_TOKEN=token)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.acceptance
 def test_a_completion_that_nobody_heard_is_accepted_from_the_next_start_of_its_agent(tmp_path):
     with fleet(tmp_path, LIVENESS_TIMEOUT="60", LIVENESS_INITIAL_DELAY="60") as running:
         url, client = running.web(), running.token("client")
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        running.executor("executor", "--beat")
         worker = running.agent("worker", url, "--grace", "1")
         ledger, go = tmp_path / "ledger", tmp_path / "go"
         script = f"echo $JOB_ATTEMPT >> {ledger}; while [ ! -e {go} ]; do sleep 0.05; done; echo did it"

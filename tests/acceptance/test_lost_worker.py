@@ -52,7 +52,7 @@ def kill_the_worker_of_a_running_job(fleet: Fleet, urls: list[str]) -> None:
 def test_on_one_machine_a_killed_workers_job_completes_on_another(tmp_path):
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()
-        one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        one.executor("executor", "--beat")
         kill_the_worker_of_a_running_job(one, [url])
 
 

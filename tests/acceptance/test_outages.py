@@ -30,7 +30,7 @@ def everything(tmp_path_factory):
         running.database, running.broker = database, broker
         running.run("manage.py", "migrate", "--verbosity", "0")
         running.url = running.web()
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        running.executor("executor", "--beat")
         token = running.token("worker")
         running.start("crowd", "-m", "tests.support.crowd", running.url, str(CROWD), "crowd", CONTROLPLANE_TOKEN=token)
         eventually(lambda: counted(running, "state = 'RUNNING'") == CROWD, why="the crowd runs")
@@ -96,7 +96,7 @@ def test_an_outage_of_the_executor_and_of_the_broker_whose_queue_is_lost(everyth
     everything.broker.stop()
     wait(4 * TIMEOUT)
     everything.broker.start()
-    everything.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+    everything.executor("executor", "--beat")
     advances(everything)
     assert lost(everything) == []
 

@@ -14,7 +14,7 @@ BYSTANDERS = 19
 def test_nineteen_bystanders_complete_while_the_poison_beside_them_ends_quarantined(tmp_path):
     with fleet(tmp_path) as running:
         url, client = running.web(), running.token("client")
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        running.executor("executor", "--beat")
         # The parent of a script is its reaper, the parent of which is the agent.
         poison = {"action": {"type": "script", "command": "kill -9 $(awk '/^PPid/ {print $2}' /proc/$PPID/status)"}}
         bystander = {"action": {"type": "script", "command": "sleep 0.1; echo done"}}

@@ -79,7 +79,7 @@ def test_own_processes_are_servers_from_their_start_to_their_end(own):
     assert {web.pid for web in webs} <= children(own.processes["web"])
 
     own.env["LIVENESS_WITNESS_URL"] = own.url
-    own.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+    own.executor("executor", "--beat")
     (executor,) = eventually(lambda: servers.running("executor@%"), why="an executor")
     (embedded,) = eventually(lambda: servers.running("scheduler@%"), why="its beat")
     assert (executor.type, executor.name, executor.pid) == (

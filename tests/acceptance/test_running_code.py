@@ -33,7 +33,7 @@ def running(tmp_path_factory):
     timings = {"LIVENESS_TIMEOUT": "60", "JOBS_CANCEL_TIMEOUT": "2", "JOBS_SWEEP_INTERVAL": "1"}
     with fleet(folder, **timings) as running:
         running.url, running.client = running.web(), running.token("client")
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        running.executor("executor", "--beat")
         running.env["PYTHONPATH"] += os.pathsep + str(folder)
         running.agent("worker", running.url, "--concurrency", "1")
         yield running

@@ -28,7 +28,7 @@ SCRIPT = {"action": {"type": "script", "command": "true"}}
 def everything(tmp_path_factory):
     with fleet(tmp_path_factory.mktemp("strangers"), CELERY_BROKER_URL="filesystem://") as running:
         running.url = running.web()
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        running.executor("executor", "--beat")
         running.agent("worker-0", running.url)
         running.client = running.token("client")
         running.work = lambda: running.call("POST", f"{running.url}/api/v1/jobs", running.client, SCRIPT)["id"]

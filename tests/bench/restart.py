@@ -28,7 +28,7 @@ def restart(data_dir: Path, step: Step) -> Row:
     begin()
     with web.processes(data_dir, CELERY_BROKER_URL="filesystem://", **TIGHT) as fleet:
         url = fleet.web()
-        fleet.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        fleet.executor("executor", "--beat")
         client = fleet.token("client")
         fleet.agent("worker-0", url)
         rounds = iter(range(1, 100))

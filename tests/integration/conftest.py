@@ -8,8 +8,10 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.signals import pre_migrate
 
+from jobs.models import WorkerJob
 from liveness.models import Server
 from liveness.services import tokens
+from tests.support.celery_tasks import TAGS, CeleryWorker
 from tests.support.clock import CLOCK, Clock
 from tests.support.emptying import empty_database
 from tests.support.executions import Crew, Run
@@ -77,6 +79,33 @@ def worker(api, clock):
         return made
 
     return make
+
+
+@pytest.fixture
+def celery_worker(api, clock):
+    """Registers Celery workers whose tasks move at once, all with one token unless it is another's."""
+    own = api("worker")
+    config = {"worker_task_restart_strategy": "IMMEDIATELY"}
+    return lambda name="one", registrar=own, **said: CeleryWorker.register(
+        registrar, name=name, **{"tags": TAGS, "config": config, **said}
+    ).running()
+
+
+@pytest.fixture
+def one(celery_worker):
+    return celery_worker()
+
+
+@pytest.fixture
+def two(celery_worker):
+    return celery_worker("two")
+
+
+@pytest.fixture
+def seen(api):
+    """The latest job of a Celery task, as the API shows it: `seen("its id")`."""
+    viewer = api("viewer")
+    return lambda id="t": viewer.get(f"/jobs/{WorkerJob.objects.get(key=id).pk}").json()
 
 
 @pytest.fixture

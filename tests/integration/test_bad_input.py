@@ -51,6 +51,7 @@ def calls(api, worker, submit):
         "heartbeat": (one, f"/servers/{one.id}/heartbeat", {"metrics": {"load": 1}}),
         "claims": (one, f"/servers/{one.id}/claims", {"limit": 1}),
         "reports": (one, f"/servers/{one.id}/reports", reports),
+        "tasks": (one, f"/servers/{one.id}/tasks", {"tasks": [TASK]}),
         "job": (submit.client, "/jobs", {"action": SCRIPT}),
         "cancel": (submit.client, f"{job}/cancel", {}),
         "resubmit": (submit.client, f"{job}/resubmit", {}),
@@ -66,7 +67,7 @@ def calls(api, worker, submit):
     }
 
 
-OF_SERVERS = ("heartbeat", "claims", "reports")
+OF_SERVERS = ("heartbeat", "claims", "reports", "tasks")
 POSTS = ("registration", *OF_SERVERS, "job", "cancel", "resubmit", "fail", "requeue", "fail_stale")
 GETS = ("get", "list", "logs", "placement", "stale", "servers")
 TEXT = [1, 1.5, True, None, [], {}, "x" * 100_001]
@@ -77,6 +78,7 @@ TAGS = [1, True, None, "script", {}, [1], [None], [[]], [{}], [""], ["x" * 101],
 SECONDS = ["1", "5m", "nan", True, [], {}, -1, 1e300, 10**30]
 OBJECT = [1, True, None, "x", []]
 LOG = {"attempt": SOME, "event": "LOG", "stream": "STDOUT", "lines": ["x"]}
+TASK = {"attempt": SOME, "id": "t", "name": "orders.send", "state": "HELD"}
 COMMAND = [1, True, None, "", [], {}, [1], [None], [[]]]
 
 FIELDS = {
@@ -94,7 +96,24 @@ FIELDS = {
         "running": [1, True, None, "x", {}, [1], [None], [[]], [{}], [{"attempt": SOME, "x": 1}],
                     *([{"attempt": value}] for value in UUID),
                     *([{"attempt": SOME, "pid": value}] for value in [*WHOLE, -1])],
+        "holders": [1, True, None, "x", {}, *([value] for value in UUID), [SOME] * 1001],
         "schedulable": [0, 1, "yes", "false", "", None, [], {}], "reason": TEXT,
+    },
+    "tasks": {
+        "tasks": [1, True, None, "x", {}, [1], [None], [[]], [{}], [{**TASK, "x": 1}], [TASK] * 501,
+                  *([{**TASK, "attempt": value}] for value in UUID),
+                  *([{**TASK, name: value}] for name in ("id", "name") for value in [*TEXT, "", "a\nb"]),
+                  *([{**TASK, "state": value}] for value in [*WORD, "held"]),
+                  *([{**TASK, name: value}] for name in ("queue", "reason") for value in [1, [], {}, "x" * 1001]),
+                  *([{**TASK, name: value}] for name in ("eta", "root", "parent", "args", "result")
+                    for value in [1, [], {}, "x" * 2001, "a\nb"]),
+                  *([{**TASK, "retries": value}] for value in [*WHOLE, -1]),
+                  *([{**TASK, name: value}] for name in ("held_seconds", "running_seconds") for value in SECONDS),
+                  *([{**TASK, "error": value}] for value in
+                    [1, True, "x", [], {}, {"code": 1}, {"code": "X", "message": "x" * 2001}, {"code": "X", "y": 1}])],
+        "counter": UUID,
+        "tally": [1, True, None, "x", {}, [1], [{}], [{"name": "x"}] * 2, [{"name": str(n)} for n in range(501)],
+                  *([{"name": "x", "completed": value}] for value in ["1", 1.5, True, -1, 2**53 + 1])],
     },
     "claims": {"limit": [*WHOLE, None, -1], "request_id": UUID},
     "reports": {

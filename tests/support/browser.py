@@ -136,7 +136,7 @@ def site(folder: Path) -> Iterator[Site]:
     ):
         running.run("manage.py", "shell", "--command", MAKE_USERS)
         url = running.web()
-        running.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        running.executor("executor", "--beat")
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield Site(running, browser, url)
         browser.close()

@@ -140,8 +140,7 @@ class Fleet:
         )  # fmt: skip
 
     def beat(self) -> None:
-        schedule = "celery.beat:Scheduler"
-        self.start("beat", "-W", "ignore", "-m", "celery", "-A", "controlplane.celery", "beat", "--scheduler", schedule)
+        self.start("beat", "-W", "ignore", "-m", "celery", "-A", "controlplane.celery", "beat")
 
     def agent(self, name: str, url: str, *options: str) -> subprocess.Popen[bytes]:
         return self.start(

@@ -20,4 +20,4 @@ Celery.now = skewed  # type: ignore[method-assign]
 
 from controlplane.celery import app  # noqa: E402 - it is to find the clock as it is here
 
-app.start(["beat", "--scheduler", "celery.beat:Scheduler"])
+app.start(["beat"])

@@ -30,8 +30,8 @@ JOB_ACTIONS = {
         ),
         OperatorAction(
             "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
-            "submitted again, as another job.", "jobs.resubmit_workerjob",
-            resubmit_job, guards.ensure_may_resubmit_job,
+            "submitted again, as another job. A Celery task in quarantine goes back to its queue.",
+            "jobs.resubmit_workerjob", resubmit_job, guards.ensure_may_resubmit_job,
             OnceForm,
         ),
         OperatorAction(

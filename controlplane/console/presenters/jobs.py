@@ -12,7 +12,7 @@ DESCRIPTION_LENGTH = 80
 
 def describe_action(action: dict[str, Any]) -> str:
     """What a job does, in a few words."""
-    code = action.get("command") or action.get("path") or action.get("name") or ""
+    code = next((action[field] for field in ("command", "path", "name", "task") if action.get(field)), "")
     words = " ".join(code) if isinstance(code, list) else str(code)
     return shorten(f"{action.get('type')}: {words}", DESCRIPTION_LENGTH)
 

@@ -139,7 +139,10 @@ class JobFilter(SearchFilter):
             rows = rows.filter(required_tags__contains=[values["tag"]])
         if "q" in values:
             word = values["q"]
-            matches = Q(action__command__icontains=word) | Q(action__path__icontains=word) | Q(key=word)
+            code = (
+                Q(action__command__icontains=word) | Q(action__path__icontains=word) | Q(action__task__icontains=word)
+            )
+            matches = code | Q(key=word)
             rows = rows.filter(matches | id_condition(word))
         return rows
 

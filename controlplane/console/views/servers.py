@@ -20,13 +20,14 @@ from controlplane.console.views.overview import present_check, present_listed_se
 from controlplane.console.views.page import render_page, require_reader, sees
 from controlplane.core.model_fields import ClockTimestamp
 from jobs import selectors
-from jobs.models import Attempt
+from jobs.models import Attempt, TaskTally
 from jobs.states import AttemptState
 from liveness import selectors as liveness
 from liveness import states
 from liveness.selectors import TimedServer
 
-SERVERS_A_PAGE, ENDED_SHOWN = 20, 10
+SERVERS_A_PAGE, ENDED_SHOWN, TALLIES_SHOWN = 20, 10, 100
+TALLIED = ("completed", "failed", "retried", "lost")
 LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 
 
@@ -134,6 +135,7 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
             details,
             [attempt for attempt in attempts if attempt.finished_at and attempt.state not in LOST_ATTEMPT_STATES],
         ),
+        "tallies": present_tallies(server) if sees(request, "job") else [],
         "actions": [("servers", action) for action in list_permitted_actions(request, SERVER_ACTIONS, details)],
     }
     return render_page(request, "server", shown)
@@ -141,6 +143,19 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
 
 def present_attempts(server: TimedServer, attempts: list[Attempt]) -> list[dict[str, Any]]:
     return [present_attempt(attempt, server.now) for attempt in attempts]
+
+
+def present_tallies(server: UUID) -> list[dict[str, Any]]:
+    """How the Celery tasks of a server ended, by name, those that took longest in all first."""
+    sums: dict[str, Counter[str]] = {}
+    for tally in TaskTally.objects.filter(server_id=server):  # of one server no more than are kept
+        counts = {field: getattr(tally, field) for field in (*TALLIED, "seconds")}
+        sums.setdefault(tally.name, Counter()).update(counts)
+    by_time = sorted(sums.items(), key=lambda row: (-row[1]["seconds"], row[0]))[:TALLIES_SHOWN]
+    return [
+        {"name": name, **counts, "each": counts["seconds"] / max(1, sum(counts[field] for field in TALLIED))}
+        for name, counts in by_time
+    ]
 
 
 def present_drain(server: TimedServer) -> dict[str, Any] | None:

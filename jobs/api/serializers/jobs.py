@@ -146,7 +146,7 @@ class JobPage(serializers.Serializer):
     next = serializers.CharField(
         allow_null=True,
         help_text="The cursor of the next page; null: there is none. Where jobs are looked through, so many at once (by"
-        " `tag`, or TASK by `kind`), a page may have less than `limit`, even nothing, and still a next.",
+        " `tag`, or TASK or CELERY by `kind`), a page may have less than `limit`, even nothing, and still a next.",
     )
 
 
@@ -163,7 +163,7 @@ class JobFilter(PageFilter):
         jobs, state = scan_window.filter_by_kind(rows, filters.get("kind")), filters.get("state")
         if "key" in filters:
             jobs = jobs.filter(scan_window.has_key_condition(filters["key"]))
-        if "tag" in filters or filters.get("kind") == JobKind.TASK:
+        if "tag" in filters or filters.get("kind") in (JobKind.TASK, JobKind.CELERY):
             jobs, floor = scan_window.next_scan_window(jobs, filters.get("cursor"), state)
         elif state:
             jobs = jobs.filter(state=state)

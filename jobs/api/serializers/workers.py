@@ -22,6 +22,7 @@ from liveness.services.heartbeats import ServerHeartbeat
 from liveness.states import ServerState
 
 METRICS_LIMIT, METRICS_SIZE_LIMIT = 100, 8 * 1024
+HOLDERS_LIMIT = 1000
 LISTED_HELP = f"With the others at most {LISTED_LIMIT}, or twice the max_concurrent of the server where that is more."
 SIZE_LIMIT_TEXT = f"At most {SIZE_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
 
@@ -48,6 +49,12 @@ class HeartbeatRequest(StrictSerializer):
         max_length=100_000,
         help_text="Of the attempts that an answer named as `lost`, those of which nothing runs any more: their jobs go "
         "on elsewhere then. Left out: what it was told of before, and does not list, has been stopped.",
+    )
+    holders = serializers.ListField(
+        child=IdField(),
+        required=False,
+        max_length=HOLDERS_LIMIT,
+        help_text="Instance ids that hold messages of a Celery broker: the answer says which of them are lost.",
     )
     schedulable = YesNoField(required=False, help_text="False: the server cordons itself.")
     reason = FreeTextField(required=False, allow_blank=True, max_length=MESSAGE_LIMIT)
@@ -88,6 +95,20 @@ class HeartbeatAnswer(serializers.Serializer):
     cordoned = serializers.BooleanField()
     maintenance = serializers.BooleanField()
     drain = serializers.DictField(allow_null=True)
+    forsaken = serializers.ListField(
+        child=serializers.UUIDField(),
+        required=False,
+        help_text="Of the holders of this server's API token, or of one that is revoked or expired, those that are"
+        " lost: what they hold may be given to others.",
+    )
+    unknown = serializers.ListField(
+        child=serializers.UUIDField(), required=False, help_text="Of the holders, those that no server registered as."
+    )
+    send = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Ids of Celery tasks to be sent again out of the broker's quarantine.",
+    )
 
 
 def describe_heartbeat_answer(row: Any) -> dict[str, Any]:
@@ -102,6 +123,11 @@ def describe_heartbeat_answer(row: Any) -> dict[str, Any]:
         "maintenance": getattr(row, "maintenance", False),
         "drain": None if row.drain_deadline is None else {"deadline": row.drain_deadline},
     }
+
+
+def describe_holders(row: Any) -> dict[str, Any]:
+    """What a server is answered that said who holds messages of its broker."""
+    return {name: getattr(row, name, []) for name in ("forsaken", "unknown", "send")}
 
 
 class ClaimRequest(StrictSerializer):

@@ -1,0 +1,92 @@
+"""What a Celery worker says of its tasks."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from controlplane.core.rest import (
+    FreeTextField,
+    IdField,
+    NumberField,
+    SecondsField,
+    StrictSerializer,
+    TextField,
+    WholeField,
+)
+from jobs.services.celery_tasks import BATCH_LIMIT, NAMES_LIMIT
+from jobs.states import TaskState
+
+COUNT_LIMIT = 2**53
+
+
+class TaskError(StrictSerializer):
+    code = FreeTextField()
+    message = FreeTextField(max_length=2000, allow_blank=True, default="")
+    traceback = FreeTextField(max_length=8000, allow_blank=True, required=False)
+
+
+class Task(StrictSerializer):
+    attempt = IdField(help_text="Chosen by the worker for each delivery; the same again is the same attempt.")
+    id = TextField(help_text="Of the task.")
+    name = TextField(help_text="Of the task.")
+    state = serializers.ChoiceField(list(TaskState))
+    queue = TextField(default="", allow_blank=True)
+    eta = TextField(required=False, allow_null=True, max_length=64)
+    retries = WholeField(default=0, min_value=0, max_value=2**31 - 1)
+    held_seconds = SecondsField(default=0, help_text="Since it was received.")
+    running_seconds = SecondsField(required=False, allow_null=True, help_text="Since its code began.")
+    args = TextField(required=False, allow_null=True, max_length=1000, allow_blank=True)
+    result = TextField(required=False, allow_null=True, max_length=2000, allow_blank=True)
+    error = TaskError(required=False, allow_null=True)
+    reason = FreeTextField(required=False, allow_null=True, max_length=1000)
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        # Attributes of every field have these names.
+        return {
+            **super().get_fields(),
+            **{name: TextField(required=False, allow_null=True) for name in ("root", "parent")},
+        }
+
+
+class TaskSums(StrictSerializer):
+    """How the tasks of one name ended since the worker began to count."""
+
+    name = TextField()
+    completed = WholeField(default=0, min_value=0, max_value=COUNT_LIMIT)
+    failed = WholeField(default=0, min_value=0, max_value=COUNT_LIMIT)
+    retried = WholeField(default=0, min_value=0, max_value=COUNT_LIMIT)
+    lost = WholeField(default=0, min_value=0, max_value=COUNT_LIMIT)
+    seconds = NumberField(default=0, min_value=0, help_text="That their code ran.")
+
+
+class TasksRequest(StrictSerializer):
+    tasks = serializers.ListField(child=Task(), max_length=BATCH_LIMIT, required=False)
+    counter = IdField(required=False, help_text="Of the process that counts: another one begins at 0.")
+    tally = serializers.ListField(
+        child=TaskSums(),
+        max_length=NAMES_LIMIT,
+        required=False,
+        help_text=f"Of one server {NAMES_LIMIT} names are kept.",
+    )
+
+    def validate_tally(self, tally: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if len({sums["name"] for sums in tally}) < len(tally):
+            raise serializers.ValidationError("Each name once.")
+        return tally
+
+    def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
+        if fields.get("tally") and "counter" not in fields:
+            raise serializers.ValidationError({"counter": ["A tally needs this field."]})
+        return fields
+
+    def to_tasks(self) -> dict[str, Any]:
+        fields = self.validated_data
+        return {"tasks": fields.get("tasks", []), "tally": fields.get("tally", []), "counter": fields.get("counter")}
+
+
+class TasksAnswer(serializers.Serializer):
+    cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts whose tasks are to be revoked.")
+    late = serializers.ListField(
+        child=serializers.UUIDField(),
+        help_text="Attempts of which this came too late: they have ended.",
+    )

@@ -1,0 +1,129 @@
+"""What Celery workers say of their tasks: jobs with attempts that a broker gives out, not we.
+
+Such a job is never claimed. When its worker is lost it waits, as any other, until another worker has the message.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import DatabaseError
+
+from controlplane.core.statements import fetch_result_sets
+from controlplane.core.transactions import record_left_out, run_in_halves
+from jobs.conf import conf
+from jobs.errors import TooOften
+from jobs.sql import sql
+from jobs.states import TaskState
+from liveness import states
+from liveness.errors import ServerNotRunning, ServerUnknown, TokenRevoked
+from liveness.services.tokens import ServerToken
+
+BATCH_LIMIT = 500
+"""Tasks in one call."""
+SAME_LIMIT = 10
+"""Reports of one task in one call: each is applied for itself."""
+NAMES_LIMIT = 500
+"""Names of tasks that are counted of one worker."""
+
+ALWAYS = ("lock_reported_tasks", "set_ended_tasks_aside", "add_tasks")
+GOING_ON = ("move_redelivered_tasks", "begin_tasks", "start_tasks", "keep_tasks_alive")
+ENDING = ("begin_tasks", "start_tasks", "end_tasks")
+STATEMENTS: dict[TaskState, tuple[str, ...]] = {
+    TaskState.HELD: GOING_ON,
+    TaskState.RUNNING: GOING_ON,
+    TaskState.QUARANTINED: (*ENDING, "quarantine_waiting_tasks"),
+    TaskState.SENT: ("confirm_sent_tasks",),
+}
+"""What is said for each state, in the order of ORDER; ENDING for all others."""
+ORDER = (*ALWAYS, *GOING_ON, "end_tasks", "quarantine_waiting_tasks", "confirm_sent_tasks", "judge_reported_tasks")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Of the attempts of a call: those that are to be revoked, and those of which a word came too late."""
+
+    cancel: list[UUID] = field(default_factory=list)
+    late: list[UUID] = field(default_factory=list)
+
+
+def record_tasks(
+    token: ServerToken, tasks: list[dict[str, Any]], tally: list[dict[str, Any]], counter: UUID | None
+) -> Judgement:
+    """Note what a worker says of its tasks; one round trip, unless it says several things of one task.
+
+    The same again changes nothing. What the database does not take is left out. Raises ServerUnknown, TokenRevoked,
+    ServerNotRunning, TooOften.
+    """
+    judged = Judgement()
+    turns = list(divide_into_turns(tasks))
+    for number, turn in enumerate(turns):
+        is_last = number == len(turns) - 1
+        for row in record_turn(token, turn, tally if is_last else [], counter):
+            getattr(judged, row.verdict).append(row.attempt)
+    return judged
+
+
+def divide_into_turns(tasks: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """In each of them each task once, in order: nearly always one. Raises TooOften."""
+    turns: list[list[dict[str, Any]]] = [[]]
+    seen: dict[str, int] = {}
+    for task in tasks:
+        turn = seen[task["id"]] = seen.get(task["id"], -1) + 1
+        if turn == SAME_LIMIT:
+            raise TooOften(f"A call says up to {SAME_LIMIT} things of one task; of {task['id']} it says more.")
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(task)
+    yield from turns
+
+
+def record_turn(
+    token: ServerToken, tasks: list[dict[str, Any]], tally: list[dict[str, Any]], counter: UUID | None
+) -> list[Any]:
+    """The judgements on some tasks, each of which is said once."""
+
+    def record_some(some: Sequence[dict[str, Any]], counts: Sequence[dict[str, Any]] = ()) -> list[Any]:
+        needed = {name for task in some for name in STATEMENTS.get(task["state"], ENDING)}
+        names = [name for name in ORDER if some and (name in needed or name in (*ALWAYS, "judge_reported_tasks"))]
+        server, *answers = fetch_result_sets(
+            sql.read_reporting_server,
+            *(getattr(sql, name) for name in names),
+            *([sql.count_tasks] if counts else []),
+            server=token.server,
+            version=token.version,
+            tasks=orjson.dumps(list(some)).decode(),
+            tally=orjson.dumps(list(counts)).decode(),
+            counter=counter,
+            names_kept=NAMES_LIMIT,
+            kept=conf().job_retention,
+            max_resubmissions=conf().max_resubmissions,
+        )
+        refuse_server(token, server)
+        return answers[names.index("judge_reported_tasks")] if names else []
+
+    def leave_out_task(task: dict[str, Any], error: DatabaseError) -> list[Any]:
+        record_left_out("Celery tasks", task["attempt"], error)
+        return []
+
+    if not tally:
+        return run_in_halves(record_some, tasks, leave_out_task)
+    try:
+        return record_some(tasks, tally)
+    except DatabaseError:
+        # Said apart, so that what is wrong with one task keeps no count back.
+        rows = run_in_halves(record_some, tasks, leave_out_task) if tasks else []
+        record_some([], tally)
+        return rows
+
+
+def refuse_server(token: ServerToken, rows: list[Any]) -> None:
+    """Raises what keeps this server from speaking of tasks; nothing was changed then."""
+    if not rows:
+        raise ServerUnknown
+    if rows[0].token_version != token.version:
+        raise TokenRevoked("This server token was revoked: register anew.")
+    if rows[0].state in states.RETIRED:
+        raise ServerNotRunning

@@ -1,0 +1,249 @@
+"""Protected Celery workers on a real Redis die in every way there is; nothing they held is lost, nothing runs twice
+at once. Beside them a stand-in control plane, whose timeout is 3 s."""
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from tests.support.celery_fleet import celery_fleet
+from tests.support.celery_plane import CeleryPlane
+from tests.support.processes import eventually
+from tests.support.services import Redis
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+TIMEOUT = 3.0
+TICK = 0.1  # between the lines of `work`
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory):
+    with Redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def plane():
+    plane = CeleryPlane(TIMEOUT)
+    yield plane
+    plane.close()
+
+
+@pytest.fixture
+def fleet(tmp_path, redis_server, plane):
+    with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
+        fleet.redis.flushall()
+        yield fleet
+
+
+def registered(plane, *names):
+    for name in names:
+        eventually(lambda name=name: beats(plane, name) > 1, why=f"{name} beats")
+
+
+def beats(plane, name):
+    return next((server["beats"] for server in plane.servers.values() if server["name"] == f"{name}@host"), 0)
+
+
+def ended(fleet, *names, within=40):
+    eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
+
+
+def last_line(fleet, name, pid):
+    return max(entry.at for entry in fleet.entries() if entry.name == name and entry.pid == pid)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_killed_with_its_whole_group_its_tasks_run_elsewhere_within_moments(fleet, plane, pool):
+    fleet.worker("victim", pool=pool)
+    fleet.ready("victim")
+    names = ["running", "prefetched-1", "prefetched-2"]
+    for name in names:
+        fleet.send("work", name, 12 if name == "running" else 0.1, id=name)
+    fleet.begun("running")
+    eventually(lambda: fleet.unacked() == 3 or pool == "solo", why="the others are prefetched")
+    registered(plane, "victim")
+    fleet.worker("living", pool=pool)
+    fleet.ready("living")
+    killed_at = time.time()
+    fleet.kill("victim")
+    second = fleet.begun("running", 2)
+    # Far below the timeout, which starts no sooner than at the death, plus the time for which it is condemned.
+    assert second.at - killed_at < TIMEOUT
+    ended(fleet, *names)
+    eventually(lambda: fleet.unacked() == 0, why="all is acknowledged")
+    assert fleet.count("start") == {"running": 2, "prefetched-1": 1, "prefetched-2": 1}
+    eventually(lambda: plane.server("victim@host")["state"] == "ERROR", why="it said so")
+    eventually(lambda: "LOST" in plane.states_of("running"), why="the loss is recorded")
+
+
+def test_with_its_heart_and_nobody_else_there_the_next_worker_that_starts_takes_over(fleet, plane):
+    fleet.worker("victim")
+    fleet.ready("victim")
+    registered(plane, "victim")
+    fleet.send("work", "running", 2)
+    first = fleet.begun("running")
+    fleet.kill("victim", heart=True)
+    died_at = time.time()
+    stopped = last_line(fleet, "running", first.pid)
+    fleet.worker("next")
+    second = fleet.begun("running", 2)
+    assert second.at > stopped
+    assert second.at - died_at >= 2.0, "a verdict, and two seconds for what might still run"
+    ended(fleet, "running")
+    assert fleet.count("end") == {"running": 1}
+
+
+def test_a_worker_that_was_never_registered_gives_back_what_it_held(fleet, plane):
+    plane.down = True
+    fleet.worker("victim")
+    fleet.ready("victim")  # although nobody answers
+    fleet.send("work", "running", 2)
+    fleet.begun("running")
+    fleet.kill("victim")
+    fleet.worker("living")
+    fleet.begun("running", 2)
+    ended(fleet, "running")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_frozen_with_its_heart_it_is_replaced_and_thawed_it_stops_at_once(fleet, plane, pool):
+    fleet.worker("victim", pool=pool)
+    fleet.ready("victim")
+    registered(plane, "victim")
+    fleet.worker("living", pool=pool)
+    fleet.ready("living")
+    registered(plane, "living")
+    fleet.send("work", "blocker", 0)
+    ended(fleet, "blocker")
+    fleet.redis.delete("blocker")
+    fleet.send("work", "running", 12)
+    first = fleet.begun("running")
+    name, other = ("victim", "living") if group(fleet, "victim") == os.getpgid(first.pid) else ("living", "victim")
+    heart = fleet.heart_of(name)
+    os.kill(heart, signal.SIGSTOP)
+    fleet.kill(name, signal.SIGSTOP)
+    second = fleet.begun("running", 2)
+    assert os.getpgid(second.pid) == group(fleet, other)
+    fleet.kill(name, signal.SIGCONT)
+    os.kill(heart, signal.SIGCONT)
+    assert fleet.processes[name].wait(20) != 0
+    late = [entry for entry in fleet.entries() if entry.pid == first.pid and entry.at > second.at]
+    assert len(late) <= 4, "the zombie stopped within the fence's look of 0.2 s"
+    ended(fleet, "running")
+    assert fleet.count("end") == {"blocker": 1, "running": 1}
+
+
+def group(fleet, name):
+    return fleet.processes[name].pid
+
+
+def test_with_only_its_main_process_frozen_the_children_stop_before_the_task_begins_elsewhere(fleet, plane):
+    fleet.worker("victim")
+    fleet.ready("victim")
+    registered(plane, "victim")
+    fleet.send("work", "running", 30)
+    first = fleet.begun("running")
+    fleet.worker("living")
+    fleet.ready("living")
+    os.kill(fleet.processes["victim"].pid, signal.SIGSTOP)
+    second = fleet.begun("running", 2)
+    assert last_line(fleet, "running", first.pid) < second.at, "it ran in two places"
+    assert not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_while_the_control_plane_is_away_nothing_is_killed(fleet, plane):
+    fleet.worker("one")
+    fleet.worker("two")
+    fleet.ready("one", "two")
+    registered(plane, "one", "two")
+    length = 6 * TIMEOUT
+    for name in ("a", "b"):
+        fleet.send("work", name, length)
+    fleet.begun("a")
+    plane.down = True
+    ended(fleet, "a", "b", within=length + 40)
+    assert fleet.count("start") == {"a": 1, "b": 1}
+    assert all(process.poll() is None for process in fleet.processes.values())
+
+
+def test_with_the_control_plane_and_the_broker_away_its_code_stops_and_runs_again_later(fleet, plane, redis_server):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 60)
+    first = fleet.begun("running")
+    redis_server.server.send_signal(signal.SIGSTOP)
+    try:
+        plane.down = True
+        assert fleet.processes["one"].wait(40) == -signal.SIGKILL
+    finally:
+        redis_server.server.send_signal(signal.SIGCONT)
+    stopped = last_line(fleet, "running", first.pid)
+    plane.down = False
+    # Its heart outlives it, and gives the task back once the broker is there again.
+    eventually(lambda: fleet.redis.llen("orders") == 1, within=40, why="the task is back in its queue")
+    assert last_line(fleet, "running", first.pid) == stopped
+
+
+def test_a_heart_that_dies_is_replaced_and_its_worker_never_notices(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 4)
+    fleet.begun("running")
+    heart = fleet.heart_of("one")
+    os.kill(heart, signal.SIGKILL)
+    eventually(lambda: "starting another" in fleet.log("one"), why="another heart")
+    known = plane.server("one@host")["beats"]
+    eventually(lambda: plane.server("one@host")["beats"] > known + 2, why="the same server beats on")
+    ended(fleet, "running")
+    assert len(plane.servers) == 1 and fleet.count("start") == {"running": 1}
+
+
+def test_a_process_that_a_task_started_ends_with_its_worker(fleet, plane):
+    fleet.worker("victim")
+    fleet.ready("victim")
+    fleet.send("spawn", "running", 600)
+    eventually(fleet.entries, why="it started one")
+    child = int(fleet.entries()[0].what.removeprefix("child:"))
+    fleet.kill("victim")
+    eventually(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", why="it ended, too")
+
+
+def test_code_that_holds_the_interpreter_for_long_costs_nothing(fleet, plane):
+    began, length = time.monotonic(), 16
+    import re
+
+    while (took := time.monotonic() - began) < 0.2:  # as long as it takes here to run for 3 timeouts
+        began = time.monotonic()
+        length += 1
+        re.match(r"(a+)+$", "a" * length + "b")
+    while took < 2.5 * TIMEOUT:
+        took, length = took * 2, length + 1
+    fleet.worker("one", pool="threads")
+    fleet.worker("two", pool="threads")
+    fleet.ready("one", "two")
+    registered(plane, "one", "two")
+    fleet.send("hold_the_interpreter", "running", "a" * length + "b")
+    ended(fleet, "running", within=90)
+    assert fleet.count("start") == {"running": 1}
+    assert [server["state"] for server in plane.servers.values()] == ["RUNNING", "RUNNING"]
+
+
+def test_an_older_control_plane_refuses_the_question_and_hurts_nobody(tmp_path, redis_server):
+    plane = CeleryPlane(TIMEOUT, older=True)
+    with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
+        fleet.redis.flushall()
+        fleet.worker("victim")
+        fleet.worker("living")
+        fleet.ready("victim", "living")
+        registered(plane, "victim", "living")
+        fleet.send("work", "running", 3)
+        first = fleet.begun("running")
+        fleet.kill("victim" if os.getpgid(first.pid) == group(fleet, "victim") else "living")
+        fleet.begun("running", 2)
+        ended(fleet, "running")
+    plane.close()

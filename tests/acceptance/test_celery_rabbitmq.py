@@ -1,0 +1,126 @@
+"""Protected Celery workers on a real RabbitMQ: it redelivers by itself, which must be quick, and not endless."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.support.celery_fleet import celery_fleet
+from tests.support.celery_plane import CeleryPlane
+from tests.support.processes import eventually
+from tests.support.services import RabbitMQ, Redis
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(170)]
+HEARTBEAT = 10  # of the broker: it gives a silent connection up after two of its halves
+
+
+@pytest.fixture(scope="module")
+def rabbitmq(tmp_path_factory):
+    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    with Redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def plane():
+    plane = CeleryPlane(3.0)
+    yield plane
+    plane.close()
+
+
+@pytest.fixture
+def fleet(tmp_path, rabbitmq, results, plane):
+    with celery_fleet(tmp_path, rabbitmq.url, plane.url, BACKEND=results.url) as fleet:
+        with fleet.app.connection_for_write() as connection:
+            connection.default_channel.queue_delete("orders")
+        yield fleet
+
+
+def registered(plane, *names):
+    for name in names:
+        eventually(lambda name=name: plane.servers and plane.server(f"{name}@host")["beats"] > 1, why=f"{name} beats")
+
+
+def ended(fleet, *names, within=60):
+    eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
+
+
+def last_line(fleet, pid):
+    return max(entry.at for entry in fleet.entries() if entry.pid == pid)
+
+
+def test_killed_with_its_group_its_tasks_run_elsewhere_at_once_and_it_says_error(fleet, plane):
+    fleet.worker("victim")
+    fleet.ready("victim")
+    registered(plane, "victim")
+    fleet.send("work", "running", 12, id="running")
+    fleet.send("work", "prefetched", 0)
+    fleet.begun("running")
+    fleet.worker("living")
+    fleet.ready("living")
+    fleet.kill("victim")
+    fleet.begun("running", 2)
+    ended(fleet, "running", "prefetched")
+    eventually(lambda: plane.server("victim@host")["state"] == "ERROR", why="it said so")
+    eventually(lambda: "LOST" in plane.states_of("running"), why="the loss is recorded")
+
+
+def test_with_only_its_main_process_frozen_the_children_stop_before_the_task_begins_elsewhere(fleet, plane):
+    fleet.worker("victim")
+    fleet.ready("victim")
+    registered(plane, "victim")
+    fleet.send("work", "running", 60)
+    first = fleet.begun("running")
+    fleet.worker("living")
+    fleet.ready("living")
+    frozen_at = time.time()
+    os.kill(fleet.processes["victim"].pid, signal.SIGSTOP)
+    second = fleet.begun("running", 2, within=60)
+    assert last_line(fleet, first.pid) < second.at, "it ran in two places"
+    assert second.at - frozen_at < 120, "Celery's own setting"
+
+
+def test_a_task_that_kills_its_child_is_stopped_after_three_resubmissions(fleet, plane):
+    fleet.worker("one", concurrency=2)
+    fleet.ready("one")
+    poison = fleet.send("poison", False, id="poison")
+    fleet.send("work", "by", 0.1)
+    eventually(lambda: poison.state == "FAILURE", why="it failed", within=60)
+    ended(fleet, "by")
+    assert fleet.count("start") == {"poison": 4, "by": 1}
+    with fleet.app.connection_for_read() as connection:
+        message = eventually(lambda: connection.default_channel.basic_get("controlplane.quarantine"))
+    assert message.headers["id"] == "poison" and message.headers["losses"] == 4
+
+
+def test_while_the_control_plane_is_away_nothing_is_killed(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 18)
+    fleet.begun("running")
+    plane.down = True
+    ended(fleet, "running")
+    assert fleet.count("start") == {"running": 1} and fleet.processes["one"].poll() is None
+
+
+def test_a_warm_shutdown_ends_what_runs_and_leaves_the_rest_in_the_queue(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 2)
+    fleet.send("work", "prefetched", 0)
+    fleet.begun("running")
+    os.kill(fleet.processes["one"].pid, signal.SIGTERM)
+    assert fleet.processes["one"].wait(40) == 0
+    assert fleet.count("end")["running"] == 1
+    assert plane.server("one@host")["state"] == "TERMINATED_GRACEFULLY"
+    fleet.worker("two")
+    ended(fleet, "prefetched")
+    assert set(fleet.count("start").values()) == {1}

@@ -1,0 +1,361 @@
+"""What protected workers on a real Redis do with tasks of every kind, while workers, connections and the broker go."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from celery import chain, chord, signature
+
+from tests.support.celery_fleet import celery_fleet
+from tests.support.celery_plane import CeleryPlane
+from tests.support.processes import ROOT, eventually
+from tests.support.services import Redis
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(150)]
+TIMEOUT = 3.0
+
+
+class DurableRedis(Redis):
+    """Keeps what it has over a restart."""
+
+    def start(self):
+        log = self.folder / "redis.log"
+        command = [
+            self.program,
+            "--port",
+            str(self.port),
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ]
+        with log.open("wb") as output:
+            self.server = subprocess.Popen(
+                [*command, "--appendfsync", "always", "--dir", str(self.folder), "--bind", "127.0.0.1"],
+                stdout=output,
+                stderr=output,
+            )
+        eventually(lambda: "Ready to accept connections" in log.read_text(), why="Redis is ready")
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory):
+    with DurableRedis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def plane():
+    plane = CeleryPlane(TIMEOUT)
+    yield plane
+    plane.close()
+
+
+@pytest.fixture
+def fleet(tmp_path, redis_server, plane):
+    with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
+        fleet.redis.flushall()
+        yield fleet
+
+
+def registered(plane, *names):
+    for name in names:
+        eventually(lambda name=name: beats(plane, name) > 1, why=f"{name} beats")
+
+
+def beats(plane, name):
+    return next((server["beats"] for server in plane.servers.values() if server["name"] == f"{name}@host"), 0)
+
+
+def ended(fleet, *names, within=40):
+    eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
+
+
+def work(*arguments, **options):
+    return signature("tests.support.celery_app.work", arguments, app=options.pop("app"), immutable=True, **options)
+
+
+def test_it_registers_as_what_it_is_and_the_brokers_password_stays_here(fleet, plane):
+    fleet.worker("one", "-Q", "orders,letters", concurrency=2)
+    fleet.ready("one")
+    registered(plane, "one")
+    server = plane.server("one@host")
+    assert (server["type"], server["max_concurrent"]) == ("WORKER", 2)
+    assert server["tags"] == ["celery:orders", "queue:letters", "queue:orders"]
+    assert server["pid"] == fleet.processes["one"].pid
+    assert server["capabilities"]["pool"] == "prefork"
+    assert server["capabilities"]["unprotected"] == ["tests.support.celery_app.once"]
+    assert server["capabilities"]["broker"].startswith("redis://")
+    assert ":**@" in server["capabilities"]["broker"]
+    assert server["config"] == {"worker_task_restart_strategy": "IMMEDIATELY"}
+    heart = Path(f"/proc/{fleet.heart_of('one')}")
+    assert "redis" not in (heart / "cmdline").read_text(), "anybody can read that"
+
+
+def test_restarted_redis_brings_back_what_was_prefetched_and_nothing_that_runs_or_has_ended(fleet, plane, redis_server):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 12)
+    fleet.begun("running")
+    for name in ("a", "b", "c"):
+        fleet.send("work", name, 0.1)
+    eventually(lambda: fleet.unacked() == 4, why="all are prefetched")
+    fleet.worker("two")
+    fleet.ready("two")
+    redis_server.stop()
+    time.sleep(2)  # an outage has a length
+    redis_server.start()
+    ended(fleet, "a", "b", "c", "running", within=60)
+    eventually(lambda: fleet.unacked() == 0, why="nothing is left over")
+    assert fleet.count("end") == {"running": 1, "a": 1, "b": 1, "c": 1}
+    assert fleet.count("start")["running"] == 1
+
+
+def test_connections_that_are_cut_lose_nothing_that_was_received(fleet, plane):
+    """What a child was given in that very moment may run twice: Celery forgets it, and its end is never heard of."""
+    fleet.worker("one", concurrency=2, PREFETCH="50")
+    fleet.ready("one")
+    names = [f"t{number}" for number in range(40)]
+    for name in names:
+        fleet.send("work", name, 0.1)
+    eventually(lambda: fleet.unacked() + len(fleet.count("end")) >= 40, why="it has them all")
+    for _ in range(4):
+        time.sleep(0.3)
+        for kind in ("normal", "pubsub"):
+            fleet.redis.client_kill_filter(_type=kind, skipme=True)
+        # A message that Redis has popped for a connection that is cut is nobody's: not while any is under way.
+        eventually(lambda: not fleet.redis.llen("orders"), why="they are received again")
+        time.sleep(0.2)
+    ended(fleet, *names, within=60)
+    assert sum(fleet.count("end").values()) <= 40 + 2 * 4
+    eventually(lambda: fleet.unacked() == 0, why="nothing is left over")
+
+
+def test_a_task_that_kills_its_worker_is_stopped_after_three_resubmissions_and_bystanders_complete(fleet, plane):
+    """Workers are started anew as a supervisor does."""
+    respawned = 0
+    for name in ("one", "two"):
+        fleet.worker(name)
+    fleet.ready("one", "two")
+    poison = fleet.send("poison", id="poison")
+    names = [f"by{number}" for number in range(12)]
+    for name in names:
+        fleet.send("work", name, 0.05)
+
+    def over():
+        nonlocal respawned
+        for name, process in list(fleet.processes.items()):
+            if process.poll() is not None:
+                respawned += 1
+                fleet.worker(name)
+        return poison.state == "FAILURE" and all(fleet.count("end")[name] for name in names)
+
+    eventually(over, within=100, why="the poison failed, the others completed")
+    assert fleet.count("start")["poison"] == 4 and respawned == 4
+    assert "quarantined" in str(poison.result)
+    assert fleet.redis.hexists("controlplane:quarantine", "poison")
+    assert [state for state in plane.states_of("poison") if state == "LOST"]
+
+
+def test_a_task_that_kills_only_its_child_is_stopped_the_same_way(fleet, plane):
+    fleet.worker("one", concurrency=2)
+    fleet.ready("one")
+    poison = fleet.send("poison", False, id="poison")
+    fleet.send("work", "by", 0.1)
+    eventually(lambda: poison.state == "FAILURE", why="it failed", within=60)
+    ended(fleet, "by")
+    assert fleet.count("start") == {"poison": 4, "by": 1}
+    assert fleet.processes["one"].poll() is None
+    eventually(lambda: fleet.unacked() == 0, why="nothing is left over")
+    eventually(lambda: not fleet.redis.exists("controlplane:quarantine:unreported"), why="it counts as reported")
+
+
+def test_chain_chord_eta_and_retries_go_on_after_the_worker_was_killed(fleet, plane):
+    fleet.worker("victim", PREFETCH="20")
+    fleet.ready("victim")
+    app = fleet.app
+    chained = fleet.start(chain(work("first", 1.5, app=app), work("second", 0.0, app=app)))
+    fleet.begun("first")
+    parts = [signature("tests.support.celery_app.add", ([n],), app=app) for n in (1, 2, 3)]
+    total = fleet.start(chord(parts, signature("tests.support.celery_app.add", kwargs={"more": 10}, app=app)))
+    fleet.send("flaky", "flaky")
+    at = datetime.now(UTC) + timedelta(seconds=8)
+    fleet.send("work", "eta", 0.0, eta=at)
+    revoked = fleet.send("work", "revoked", 0.0)
+    eventually(lambda: fleet.unacked() >= 7, why="the worker has them all")
+    app.control.revoke(revoked.id)
+    fleet.kill("victim")
+    fleet.worker("living")
+    ended(fleet, "first", "second", "flaky", "eta")
+    eventually(lambda: chained.result == "second" and total.result == 16, why="the chain and the chord end")
+    assert fleet.begun("eta").at >= at.timestamp() - 0.1
+    assert fleet.count("end")["eta"] == 1 and fleet.count("start")["flaky"] == 3
+    eventually(lambda: fleet.unacked() == 0, why="nothing is left over")
+
+
+def test_a_revoked_task_is_stopped_and_stays_so(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    running = fleet.send("work", "running", 60)
+    waiting = fleet.send("work", "waiting", 0)
+    fleet.begun("running")
+    fleet.app.control.revoke(waiting.id)
+    fleet.app.control.revoke(running.id, terminate=True)
+    eventually(lambda: running.state == waiting.state == "REVOKED", why="both are revoked")
+    eventually(lambda: fleet.unacked() == 0 and not fleet.redis.llen("orders"), why="neither comes back")
+    assert fleet.count("start") == {"running": 1}
+
+
+def test_a_warm_shutdown_ends_what_runs_and_leaves_the_rest_in_the_queue(fleet, plane):
+    fleet.worker("one", PREFETCH="30")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 2)
+    for number in range(23):
+        fleet.send("work", f"t{number}", 0.01)
+    fleet.begun("running")
+    eventually(lambda: fleet.unacked() == 24, why="it holds them all")
+    process = fleet.processes["one"]
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(40) == 0
+    ends = fleet.count("end")
+    assert ends["running"] == 1
+    assert plane.server("one@host")["state"] == "TERMINATED_GRACEFULLY", "said before the process was gone"
+    assert "TERMINATING" in plane.states()
+    eventually(lambda: fleet.redis.llen("orders") == 24 - sum(ends.values()), why="the rest is back")
+    eventually(lambda: not fleet.redis.exists("controlplane:holders"), why="it left the holders")
+    assert fleet.unacked() == 0
+    fleet.worker("two")
+    ended(fleet, *[f"t{number}" for number in range(23)])
+    assert set(fleet.count("start").values()) == {1}
+
+
+def test_a_cold_shutdown_gives_back_what_ran_without_blaming_it(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 30)
+    fleet.begun("running")
+    os.kill(fleet.processes["one"].pid, signal.SIGQUIT)
+    fleet.processes["one"].wait(40)
+    eventually(lambda: fleet.redis.llen("orders") == 1, why="it is back")
+    eventually(lambda: plane.server("one@host")["state"] == "TERMINATED_FORCED", why="it said so")
+    assert b'"losses"' not in fleet.redis.lindex("orders", 0)
+
+
+def test_beside_unprotected_workers_on_the_same_broker_neither_touches_what_is_the_others(fleet, plane):
+    fleet.worker("old", PROTECTED="0", ACKS_LATE="1", PREFETCH="1")
+    fleet.ready("old")
+    fleet.send("work", "old", 20)  # longer than a worker takes to start
+    old = fleet.begun("old")
+    fleet.worker("new")
+    fleet.ready("new")
+    registered(plane, "new")
+    fleet.send("work", "new", 4)
+    new = fleet.begun("new")
+    assert os.getpgid(old.pid) == fleet.processes["old"].pid != os.getpgid(new.pid)
+    assert fleet.redis.hlen("unacked") == 1 and fleet.unacked() == 1
+    fleet.kill("new")
+    fleet.begun("new", 2)
+    ended(fleet, "old", "new", within=60)
+    assert fleet.count("start") == {"old": 1, "new": 2}
+
+
+def test_cordoned_it_takes_nothing_new_and_goes_on_with_what_it_has(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    server = plane.server("one@host")
+    fleet.send("work", "before", 2)
+    fleet.begun("before")
+    server["answer"] = {"cordoned": True}
+    eventually(lambda: "Cordoned" in fleet.log("one"), why="it is told")
+    fleet.send("work", "meanwhile", 0)
+    ended(fleet, "before")
+    beat = server["beats"]
+    eventually(lambda: server["beats"] > beat + 3, why="it beats on")
+    assert fleet.redis.llen("orders") == 1 and not fleet.count("start")["meanwhile"]
+    server["answer"] = {}
+    ended(fleet, "meanwhile")
+
+
+def test_at_the_deadline_of_a_drain_what_is_left_runs_elsewhere(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 60)
+    fleet.begun("running")
+    deadline = datetime.now(UTC) + timedelta(seconds=2)
+    plane.server("one@host")["answer"] = {"drain": {"deadline": deadline.isoformat()}}
+    fleet.processes["one"].wait(40)
+    assert time.time() >= deadline.timestamp()
+    fleet.worker("two")
+    fleet.begun("running", 2)
+    assert plane.server("one@host")["state"] == "TERMINATED_FORCED"
+
+
+def test_disconnected_by_an_operator_its_code_stops_and_its_tasks_run_elsewhere(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "running", 60)
+    first = fleet.begun("running")
+    plane.server("one@host")["state"] = "DISCONNECTED"
+    fleet.processes["one"].wait(40)
+    fleet.worker("two")
+    second = fleet.begun("running", 2)
+    assert max(entry.at for entry in fleet.entries() if entry.pid == first.pid) < second.at
+
+
+def test_a_worker_that_lives_and_consumes_nothing_is_flagged_cordoned_and_fails_its_check(fleet, plane):
+    said = {"CONTROLPLANE_CELERY_STUCK_AFTER": "2", "CONTROLPLANE_CELERY_WHEN_STUCK": "cordon"}
+    fleet.worker("one", "-Q", "orders", **said)
+    fleet.ready("one")
+    registered(plane, "one")
+    check = [sys.executable, "-m", "controlplane.agent", "--check", "--name", "one@host"]
+    checked = lambda: subprocess.run(check, env=fleet.env, cwd=ROOT, capture_output=True, text=True)  # noqa: E731
+    assert checked().returncode == 0, checked().stdout
+    fleet.app.control.broadcast("go_deaf", reply=True)
+    fleet.send("nothing")
+    fleet.send("nothing")
+    server = plane.server("one@host")
+    eventually(lambda: server["body"]["metrics"].get("stuck"), why="it is flagged")
+    assert server["body"]["schedulable"] is False
+    server["answer"] = {"cordoned": True}
+    eventually(lambda: "Cordoned" in fleet.log("one"), why="it is told")
+    beat = server["beats"]
+    eventually(lambda: server["beats"] > beat + 8, why="it beats on")
+    assert server["body"]["schedulable"] is False, "nothing shows that it is well again"
+    assert "messages waiting" in checked().stdout and checked().returncode == 1
+
+
+def test_tasks_are_recorded_by_what_became_of_them_and_the_rest_is_counted(fleet, plane):
+    fleet.worker("one", CONTROLPLANE_CELERY_SHOW_ARGUMENTS="true")
+    fleet.ready("one")
+    for _ in range(20):
+        fleet.send("nothing")
+    failed, long = fleet.send("fail"), fleet.send("work", "long", 2.5)
+    fleet.send("flaky", "flaky", id="flaky")
+    ended(fleet, "long", "flaky")
+    eventually(lambda: "COMPLETED" in plane.states_of(long.id), why="its end is recorded")
+    assert "RUNNING" in plane.states_of(long.id)
+    record = plane.tasks[long.id][-1]
+    assert (record["name"], record["queue"]) == ("tests.support.celery_app.work", "orders")
+    assert record["root"] == long.id and record["started_at"] and "'long'" in record["args"]
+    eventually(lambda: plane.states_of(failed.id) == ["FAILED"], why="the failure is recorded")
+    error = plane.tasks[failed.id][0]["error"]
+    assert (error["code"], error["message"]) == ("ValueError", "no such order") and "in fail" in error["traceback"]
+    eventually(lambda: plane.states_of("flaky").count("RETRIED") == 2, why="the retries are recorded")
+    eventually(
+        lambda: plane.tally.get("tests.support.celery_app.nothing", {}).get("completed") == 20,
+        why="the rest is counted",
+    )
+    assert not any(task["name"].endswith("nothing") for tasks in plane.tasks.values() for task in tasks)

@@ -1,0 +1,152 @@
+"""Workers of a protected application on a real broker, and what their tasks left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+from celery import Celery
+
+from tests.support.processes import ROOT, eventually
+
+
+@dataclass
+class Entry:
+    name: str
+    what: str
+    at: float
+    pid: int
+
+
+@dataclass
+class Sent:
+    """A task that was sent."""
+
+    app: Celery
+    id: str
+
+    @property
+    def state(self) -> str:
+        return str(self.app.backend.get_state(self.id))
+
+    @property
+    def result(self) -> Any:
+        return self.app.backend.get_result(self.id)
+
+
+class CeleryFleet:
+    """Its workers are groups of processes of their own. `env` is that of each."""
+
+    def __init__(self, folder: Path, broker: str, url: str, token: str, **env: str) -> None:
+        self.folder, self.broker = folder, broker
+        self.ledger = folder / "ledger"
+        self.ledger.touch()
+        backend = env.pop("BACKEND", broker if broker.startswith("redis") else "")
+        self.env = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("LIVENESS_", "JOBS_", "DJANGO"))},
+            "BROKER": broker,
+            "BACKEND": backend,
+            "LEDGER": str(self.ledger),
+            "CONTROLPLANE_URL": url,
+            "CONTROLPLANE_TOKEN": token,
+            "CONTROLPLANE_RUNTIME_DIR": str(folder / "run"),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            **env,
+        }
+        self.app = Celery("producer", broker=broker, backend=backend or None, set_as_current=False)
+        self.app.conf.task_default_queue = "orders"
+        # Its results are asked for, never listened for: a listener outlives the broker of its test.
+        if backend:
+            self.app.backend.on_task_call = lambda *_, **__: None
+            self.app.backend.result_consumer.consume_from = lambda *_, **__: None
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        if broker.startswith("redis"):
+            self.redis = redis.Redis.from_url(broker)
+
+    def worker(self, name: str, *options: str, pool: str = "prefork", concurrency: int = 1, **env: str) -> Any:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [
+                    sys.executable, "-W", "ignore", "-m", "celery", "-A", "tests.support.celery_app", "worker",
+                    "--pool", pool, "--concurrency", str(concurrency), "--hostname", f"{name}@host",
+                    "--loglevel", "info", "--without-mingle", "--without-gossip", *options,
+                ],
+                env={**self.env, **env}, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        return self.processes[name]
+
+    def ready(self, *names: str) -> None:
+        for name in names:
+            eventually(lambda name=name: " ready." in self.log(name), within=60, why=f"{name} is ready")
+
+    def send(self, task: str, *args: Any, id: str | None = None, **options: Any) -> Any:
+        return Sent(self.app, self.app.send_task(f"tests.support.celery_app.{task}", args, task_id=id, **options).id)
+
+    def start(self, signature: Any) -> Sent:
+        """Of a chain or a chord: its last task."""
+        return Sent(self.app, signature.apply_async().id)
+
+    def entries(self, what: str | None = None) -> list[Entry]:
+        lines = [line.split() for line in self.ledger.read_text().splitlines()]
+        entries = [Entry(name, said, float(at), int(pid)) for name, said, at, pid in lines]
+        return [entry for entry in entries if what in (None, entry.what)]
+
+    def count(self, what: str) -> Counter[str]:
+        return Counter(entry.name for entry in self.entries(what))
+
+    def begun(self, name: str, times: int = 1, within: float = 40) -> Entry:
+        """The start of that name for the nth time."""
+        eventually(lambda: self.count("start")[name] >= times, within=within, why=f"{name} begins {times} times")
+        return [entry for entry in self.entries("start") if entry.name == name][times - 1]
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def unacked(self) -> int:
+        return sum(self.redis.hlen(key) for key in self.redis.scan_iter("unacked:*"))
+
+    def heart_of(self, name: str) -> int:
+        children = psutil.Process(self.processes[name].pid).children()
+        return next(child.pid for child in children if "controlplane.agent.celery.heart" in child.cmdline())
+
+    def kill(self, name: str, number: int = signal.SIGKILL, *, heart: bool = False) -> None:
+        """The worker's group; `heart`: the host, as far as it is the worker's."""
+        if heart:
+            os.kill(self.heart_of(name), number)
+        with suppress(ProcessLookupError):
+            os.killpg(self.processes[name].pid, number)
+        if number == signal.SIGKILL:
+            self.processes[name].wait(10)
+
+    def stop(self) -> None:
+        for name, process in self.processes.items():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+            sys.stdout.write(f"--- {name}\n{self.log(name)[-6000:]}")
+        # Hearts outlive their workers to give back; the broker of the test is about to end.
+        for process in psutil.process_iter(["cmdline"]):
+            with suppress(psutil.Error, OSError):
+                is_heart = "controlplane.agent.celery.heart" in (process.info["cmdline"] or [])
+                if is_heart and process.environ().get("LEDGER") == str(self.ledger):
+                    process.kill()
+
+
+@contextmanager
+def celery_fleet(folder: Path, broker: str, url: str, *token: str, **env: str) -> Iterator[CeleryFleet]:
+    running = CeleryFleet(folder, broker, url, *(token or ("t",)), **env)
+    try:
+        yield running
+    finally:
+        running.stop()

@@ -1,0 +1,98 @@
+"""A stand-in control plane of many servers, which tells the living who of the holders is lost."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+from tests.support.standin import ControlPlane, Refuse
+
+ALIVE = ("CREATED", "RUNNING", "MAINTENANCE", "TERMINATING")
+
+
+class CeleryPlane(ControlPlane):
+    """`older`: it refuses `holders` and takes no records, as those before did."""
+
+    def __init__(self, timeout: float = 3.0, *, older: bool = False) -> None:
+        super().__init__()
+        self.older = older
+        self.config = {"heartbeat_interval_seconds": 0.5, "timeout_seconds": timeout}
+        self.fence_after = 0.8 * timeout
+        self.judged_at = time.monotonic()
+        self.servers: dict[str, dict[str, Any]] = {}  # by instance
+        self.tasks: dict[str, list[dict[str, Any]]] = {}  # by task id, in the order of the records
+        self.tally: dict[str, dict[str, float]] = {}
+
+    def server(self, name: str) -> dict[str, Any]:
+        """The latest that registered under that name; raises StopIteration."""
+        with self.lock:
+            return next(server for server in reversed(self.servers.values()) if server["name"] == name)
+
+    def states_of(self, task: str) -> list[str]:
+        with self.lock:
+            return [record["state"] for record in self.tasks.get(task, [])]
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        call = path.rpartition("/")[2]
+        with self.lock:
+            self.calls.append((call, body))
+            if call in self.script and (scripted := self.script[call](body)) is not None:
+                return 200, scripted
+            if call == "servers":
+                return 201, self._registered(body)
+            server = next((one for one in self.servers.values() if one["id"] == path.split("/")[-2]), None)
+            if server is None:
+                raise Refuse(410, "server_unknown")
+            return 200, self._beat(server, body) if call == "heartbeat" else self._take(body)
+
+    def _registered(self, body: dict[str, Any]) -> dict[str, Any]:
+        instance = body["instance_id"]
+        if instance not in self.servers:
+            self.servers[instance] = {**body, "id": str(uuid.uuid4()), "state": "CREATED", "beats": 0, "answer": {}}
+            self.servers[instance]["heard_at"] = time.monotonic()
+        server = self.servers[instance]
+        self._judge()
+        if server["state"] not in ALIVE:
+            raise Refuse(409, "server_not_running")
+        server["heard_at"] = time.monotonic()
+        self.registrations = [server["id"]]
+        config = {"termination_grace_period_seconds": 30.0, "worker_task_restart_strategy": "IMMEDIATELY"}
+        return {
+            "id": server["id"], "token": f"of {server['id']}", "state": server["state"],
+            "fence_after_seconds": self.fence_after, "config": config | self.config | body.get("config", {}),
+        }  # fmt: skip
+
+    def _judge(self) -> None:
+        """Only time in which somebody is heard counts, as with the real one."""
+        now = time.monotonic()
+        unobserved, self.judged_at = max(0.0, now - self.judged_at - 1.0), now
+        for server in self.servers.values():
+            server["heard_at"] += unobserved
+        for server in self.servers.values():
+            if server["state"] in ALIVE and time.monotonic() - server["heard_at"] > self.config["timeout_seconds"]:
+                server["state"] = "DISCONNECTED"
+
+    def _beat(self, server: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+        if self.older and "holders" in body:
+            raise Refuse(400, "invalid", errors={"holders": ["Unknown field."]})
+        self._judge()
+        if server["state"] == "DISCONNECTED" and body.get("state") in ALIVE:
+            raise Refuse(409, "server_disconnected")
+        server |= {"state": body.get("state") or server["state"], "heard_at": time.monotonic()}
+        server |= {"beats": server["beats"] + 1, "body": body}
+        answer = self._heartbeat(body) | server["answer"]
+        if "holders" in body:
+            known = {id: self.servers[id] for id in body["holders"] if id in self.servers}
+            answer["forsaken"] = [id for id, one in known.items() if one["state"] not in ALIVE]
+            answer["unknown"] = [id for id in body["holders"] if id not in known]
+        return answer
+
+    def _take(self, body: dict[str, Any]) -> dict[str, Any]:
+        if self.older:
+            raise Refuse(404, "not_found")
+        for task in body["tasks"]:
+            self.tasks.setdefault(task["id"], []).append(task)
+        for sums in body.get("tally", []):
+            self.tally[sums["name"]] = sums
+        return {"cancel": [], "late": []}

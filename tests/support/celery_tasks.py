@@ -1,0 +1,42 @@
+"""Celery workers as the control plane sees them: what they say of tasks, and what they ask."""
+
+import uuid
+from typing import Any
+
+from liveness.models import Server
+from tests.support.http import Worker
+
+TAGS = ["celery:orders", "queue:letters"]
+
+
+def task(id: str = "t", state: str = "RUNNING", **said: Any) -> dict[str, Any]:
+    """A word on a delivery that was not heard of before."""
+    return {"attempt": str(uuid.uuid4()), "id": id, "name": "orders.send", "queue": "letters", "state": state, **said}
+
+
+def then(before: dict[str, Any], state: str, **said: Any) -> dict[str, Any]:
+    """A later word on the same delivery."""
+    return {**before, "state": state, **said}
+
+
+def quarantined(id: str = "t", **said: Any) -> dict[str, Any]:
+    return task(id, "QUARANTINED", reason="lost 4 times", **said)
+
+
+class CeleryWorker(Worker):
+    def say(self, *tasks: dict[str, Any], **said: Any) -> Any:
+        answer = self.post(f"/servers/{self.id}/tasks", {"tasks": list(tasks), **said})
+        assert answer.status_code == 200, answer.json()
+        return answer.json()
+
+    def asks(self, *holders: str) -> Any:
+        return self.beat(holders=list(holders)).json()
+
+    def lose(self, state: str = "ERROR") -> None:
+        from tests.integration.test_transitions import put
+
+        put(Server.objects.get(pk=self.id), state)
+
+    @property
+    def instance(self) -> str:
+        return str(Server.objects.get(pk=self.id).instance_id)

@@ -1,0 +1,50 @@
+"""A project that has this one among its apps keeps its own Celery application."""
+
+import os
+import subprocess
+import sys
+
+from tests.support.standin import ROOT
+
+HOST = """
+import sys
+import django
+from celery import Celery, _state, shared_task, signals
+
+host = Celery("host", broker="memory://", set_as_current=True)
+count = lambda: {name: [one[1] for one in signal.receivers or []] for name, signal in vars(signals).items()
+                 if hasattr(signal, "receivers")}
+before = count()
+django.setup()
+host.autodiscover_tasks(force=True)
+
+
+@shared_task(name="host.add")
+def add(one, other):
+    return one + other
+
+
+assert add.app is host and _state.get_current_app() is host
+assert count() == before, "receivers of signals"
+assert "controlplane.celery" not in sys.modules
+ours = [f"jobs.tasks.{name}" for name in ("check_liveness", "evaluate_triggers", "prune", "sweep_jobs")]
+assert sorted(name for name in host.tasks if name.startswith(("jobs.", "controlplane.", "liveness."))) == ours
+
+from controlplane.celery import app  # even then
+
+assert sorted(name for name in app.tasks if name.startswith("jobs.")) == ours
+assert add.app is host and _state.get_current_app() is host
+assert add.apply((1, 2)).get() == 3 and host.tasks["host.add"].app is host
+receivers = [one for signal in vars(signals).values() if hasattr(signal, "receivers") for one in signal.receivers or []
+        if str(getattr(one[1], "__module__", "")).startswith(("controlplane", "jobs", "liveness"))]
+assert receivers == [], receivers
+print("as it was")
+"""
+
+
+def test_a_hosts_celery_application_its_shared_tasks_and_its_signals_are_as_they_were():
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "controlplane.settings"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HOST], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.strip().endswith("as it was"), done.stderr
