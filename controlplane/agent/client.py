@@ -7,6 +7,7 @@ import email.utils
 import json
 import socket
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +18,11 @@ log = structlog.get_logger()
 API = "/api/v1"
 
 
-class Refused(Exception):
+class ControlPlaneError(Exception):
+    """A call that came to nothing."""
+
+
+class Refused(ControlPlaneError):
     """The control plane understood and said no (4xx); the same again is refused again."""
 
     def __init__(self, status: int, code: str, detail: str, errors: Any = None) -> None:
@@ -26,24 +31,42 @@ class Refused(Exception):
         self.code = code
         self.detail = detail
         self.errors = errors
+        self.retried = False  # an earlier try of the call had no answer: perhaps it has done what is refused now
 
 
-class Unreachable(Exception):
-    """No usable answer (transport, 5xx, 429); worth another try, after `retry_after` seconds if given."""
+class Unreachable(ControlPlaneError):
+    """No usable answer (transport, 5xx, 429); worth another try, after `retry_after` seconds if given.
 
-    def __init__(self, why: str, retry_after: float | None = None) -> None:
+    `status` and `code` are of an answer that says to come again; None and empty where there was none.
+    """
+
+    def __init__(
+        self, why: str, retry_after: float | None = None, *, status: int | None = None, code: str = "", detail: str = ""
+    ) -> None:
         super().__init__(why)
         self.retry_after = retry_after
+        self.status = status
+        self.code = code
+        self.detail = detail or why
 
 
 class Client:
-    """Posts JSON to one control plane; safe to share between threads.
+    """Exchanges JSON with one control plane; safe to share between threads.
 
     `timeout` (seconds) holds for each call that says no other: for connecting and the answer's first byte together.
-    `host` is the name to ask for, where the address has another. What would travel in clear is said in the log.
+    `host` is the name to ask for, where the address has another. `connections` are kept open between calls. What would
+    travel in clear is said in the log, or to `warn`.
     """
 
-    def __init__(self, url: str, timeout: float = 10.0, host: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout: float = 10.0,
+        host: str = "",
+        *,
+        connections: int = 4,
+        warn: Callable[[str], object] | None = None,
+    ) -> None:
         base = url.rstrip("/")
         self.base = base if base.endswith(API) else base + API
         self.timeout = timeout
@@ -51,24 +74,37 @@ class Client:
         if is_here(self.base):
             self._headers |= LOCAL
         elif not self.base.startswith("https:"):
-            log.warning(f"Tokens and jobs travel in clear to {self.base}: give it an address with https://")
+            (warn or log.warning)(f"Tokens and jobs travel in clear to {self.base}: give it an address with https://")
         self.clock_offset = 0.0  # their wall clock minus ours, in seconds, from the last answer
-        self._pool = urllib3.PoolManager(num_pools=2, maxsize=4, retries=False)
+        self._pool = urllib3.PoolManager(num_pools=2, maxsize=connections, retries=False)
 
     def post(self, path: str, body: dict[str, Any], token: str, within: float | None = None) -> dict[str, Any]:
         """The answer to `body`; raises Refused or Unreachable."""
-        headers = {
-            **self._headers,
-            "Authorization": f"Bearer {token}",
-            "Content-Type": "application/json",
-            "Accept": "application/json, application/problem+json",
-        }
+        return self.request("POST", path, token, json.dumps(body).encode(), within=within)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        token: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        within: float | None = None,
+    ) -> dict[str, Any]:
+        """The answer to one call; raises Refused or Unreachable."""
         try:
             response = self._pool.request(
-                "POST",
+                method,
                 self.base + path,
-                body=json.dumps(body).encode(),
-                headers=headers,
+                body=body,
+                headers={
+                    **self._headers,
+                    "Authorization": f"Bearer {token}",
+                    "Content-Type": "application/json",
+                    "Accept": "application/json, application/problem+json",
+                    **(headers or {}),
+                },
                 timeout=urllib3.Timeout(total=self.timeout if within is None else within),
                 redirect=False,
             )
@@ -125,9 +161,11 @@ def _parse_response(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
         where = response.headers.get("Location", "another address")
         raise Refused(status, "", f"the control plane sends its callers to {where}: use that address")
     detail = str(problem.get("detail") or problem.get("title") or response.reason or "no detail")
+    code = str(problem.get("code") or "")
     if status >= 500 or status in (408, 425, 429):
-        raise Unreachable(f"{status}: {detail}", _parse_retry_after(response.headers.get("Retry-After")))
-    raise Refused(status, str(problem.get("code") or ""), detail, problem.get("errors"))
+        again_after = _parse_retry_after(response.headers.get("Retry-After"))
+        raise Unreachable(f"{status}: {detail}", again_after, status=status, code=code, detail=detail)
+    raise Refused(status, code, detail, problem.get("errors"))
 
 
 def _parse_retry_after(retry_after: str | None) -> float | None:

@@ -103,9 +103,10 @@ class ServerLogs(JobCall):
         query.is_valid(raise_exception=True)
         if not selectors.visible_executions(self.owner).filter(pk=execution).exists():
             raise ExecutionUnknown
-        limit = query.validated_data["limit"]
-        rows = list(selectors.execution_events(execution, query.validated_data["cursor"], limit + 1))
+        after, limit = query.validated_data["cursor"], query.validated_data["limit"]
+        rows = list(selectors.execution_events(execution, after, limit + 1))
         page = rows[:limit]
-        cursor = str(page[-1].pk) if len(rows) > len(page) else None
-        answer: dict[str, Any] = {"items": EventItem(page, many=True).data, "next": cursor}
+        last = str(page[-1].pk if page else after)
+        cursor = last if len(rows) > len(page) else None
+        answer: dict[str, Any] = {"items": EventItem(page, many=True).data, "next": cursor, "last": last}
         return Response(answer, headers=JobLogs.next_page_header(request, cursor))

@@ -37,6 +37,9 @@ class LogItem(serializers.Serializer):
 class LogPage(serializers.Serializer):
     items = LogItem(many=True, help_text="Oldest first.")
     next = serializers.CharField(allow_null=True)
+    last = serializers.CharField(
+        help_text="The cursor behind the last item: what is written later is found from there."
+    )
 
 
 class JSONLinesRenderer(JSONRenderer):
@@ -68,8 +71,9 @@ class JobLogs(JobCall):
         items = within_limit(
             {"at": row.at, "attempt": row.attempt, "stream": row.stream, "line": row.line} for row in page
         )
-        cursor = str(rows[len(items) - 1].id) if len(rows) > len(items) else None
-        return Response({"items": items, "next": cursor}, headers=self.next_page_header(request, cursor))
+        last = str(rows[len(items) - 1].id if items else filters["cursor"])
+        cursor = last if len(rows) > len(items) else None
+        return Response({"items": items, "next": cursor, "last": last}, headers=self.next_page_header(request, cursor))
 
     @staticmethod
     def next_page_header(request: Request, cursor: str | None) -> dict[str, str]:

@@ -446,6 +446,8 @@ def test_the_servers_own_lines_come_in_pages_and_as_json_lines(begin, do, submit
     rest = submitter.get(f"{path}?limit=3&cursor={first['next']}").json()
     assert [len(page["items"]) for page in (first, rest)] == [3, 2]
     assert rest["next"] is None
+    behind = submitter.get(f"{path}?cursor={rest['last']}").json()
+    assert behind == {"items": [], "next": None, "last": rest["last"]}
     lines = submitter.get(path, Accept="application/x-ndjson").content.splitlines()
     assert len(lines) == 5
 

@@ -201,6 +201,16 @@ def test_pages_follow_each_other_oldest_first(held):
     assert second["next"] is None
 
 
+def test_what_is_written_later_is_found_behind_the_last_line(held):
+    one = held()
+    assert one.read().json() == {"items": [], "next": None, "last": "0"}
+    one.write(*"ab")
+    seen = one.read().json()
+    assert one.read(f"?cursor={seen['last']}").json() == {"items": [], "next": None, "last": seen["last"]}
+    one.write("c")
+    assert one.lines(f"?cursor={seen['last']}") == ["c"]
+
+
 def test_lines_of_one_attempt_are_chosen_by_its_number(held):
     one = held()
     one.write("first")

@@ -259,3 +259,6 @@ class EventItem(serializers.ModelSerializer):
 class EventPage(serializers.Serializer):
     items = EventItem(many=True, help_text="Oldest first.")
     next = serializers.CharField(allow_null=True)
+    last = serializers.CharField(
+        help_text="The cursor behind the last item: what is written later is found from there."
+    )

@@ -1,0 +1,44 @@
+"""A client of the control plane: typed, without Django.
+
+from controlplane.client import Client
+
+with Client("https://control.example", token_file="client.token") as client:
+    job = client.wait(client.submit({"type": "script", "command": "date"}))
+"""
+
+from controlplane.agent.client import ControlPlaneError, Refused, Unreachable
+from controlplane.client.answers import (
+    Attempt,
+    Execution,
+    ExecutionEvent,
+    ExecutionSummary,
+    Job,
+    LogLine,
+    Server,
+    Step,
+    Trigger,
+)
+from controlplane.client.asynchronous import AsyncClient, Client
+from controlplane.client.requests import Action, ExecutionOptions, JobOptions
+from controlplane.client.session import StillRunning
+
+__all__ = [
+    "Action",
+    "AsyncClient",
+    "Attempt",
+    "Client",
+    "ControlPlaneError",
+    "Execution",
+    "ExecutionEvent",
+    "ExecutionOptions",
+    "ExecutionSummary",
+    "Job",
+    "JobOptions",
+    "LogLine",
+    "Refused",
+    "Server",
+    "Step",
+    "StillRunning",
+    "Trigger",
+    "Unreachable",
+]

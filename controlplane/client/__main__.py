@@ -1,0 +1,42 @@
+"""`python -m controlplane.client`: the control plane from a command line.
+
+Exit codes: 0 it is done · 1 what was waited for ended without success · 2 the command was not understood · 3 the
+control plane refused · 4 it gave no usable answer · 5 what was waited for has not ended in time · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from controlplane.client import Client, Refused, StillRunning, Unreachable
+from controlplane.client.failures import INTERRUPTED, REFUSED, STILL_RUNNING, UNREACHABLE, USAGE, complain, explain
+from controlplane.client.output import Output
+from controlplane.client.parser import build_parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; its exit code. Raises SystemExit for `--help` and for what argparse does not understand."""
+    given = build_parser().parse_args(argv)
+    try:
+        with Client(getattr(given, "url", None), token_file=getattr(given, "token_file", None)) as client:
+            code: int = given.run(client, given, Output(is_json=getattr(given, "json", False)))
+            sys.stdout.flush()
+            return code
+    except ValueError as error:
+        return complain(str(error), USAGE)
+    except Refused as refused:
+        return complain(explain(refused), REFUSED)
+    except Unreachable as error:
+        return complain(str(error), UNREACHABLE)
+    except StillRunning as error:
+        return complain(str(error), STILL_RUNNING)
+    except BrokenPipeError:  # who read it has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

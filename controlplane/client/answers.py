@@ -1,0 +1,184 @@
+"""What the control plane answers, as it comes: JSON objects. Fields that come to be later are in them all the same."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+JobState = Literal[
+    "BLOCKED", "PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "SKIPPED", "EXPIRED"
+]  # fmt: skip
+ExecutionState = Literal["RUNNING", "CANCELLING", "COMPLETED", "FAILED", "CANCELLED"]
+
+
+class ServerName(TypedDict):
+    id: str
+    name: str
+
+
+class Attempt(TypedDict):
+    id: str
+    number: int
+    server: ServerName
+    state: str
+    claimed_at: str
+    started_at: str | None
+    finished_at: str | None
+    heartbeat_at: str | None
+    progress: float | None
+    message: str
+    error: Any
+    left_out: list[str]
+
+
+class TimelineEntry(TypedDict):
+    attempt: int | None
+    state: str
+    at: str
+    server: ServerName | None
+    reason: str
+
+
+class Job(TypedDict):
+    """A job; it has ended when `finished_at` is not None. In a list, `left_out` names what is too large for one."""
+
+    id: str
+    kind: str
+    state: JobState
+    flags: list[str]
+    action: dict[str, Any]
+    payload: Any
+    tags: list[str]
+    required_tags: list[str]
+    priority: int
+    timeout_seconds: float | None
+    on_worker_lost: str
+    unmatched: str
+    max_retries: int
+    retry_delay_seconds: float
+    retry_backoff: str
+    retry_on: list[str] | None
+    resubmissions: int
+    retries: int
+    resubmission_of: str | None
+    cancel_requested_at: str | None
+    execution: str | None
+    step: str | None
+    child: str | None
+    key: str | None
+    output: Any
+    error: Any
+    created_at: str
+    available_at: str
+    good_until: str | None
+    finished_at: str | None
+    attempts: list[Attempt]
+    timeline: list[TimelineEntry]
+    late_reports: list[dict[str, Any]]
+    left_out: list[str]
+
+
+class LogLine(TypedDict):
+    at: str
+    attempt: int
+    stream: str
+    line: str
+
+
+class ExecutionEvent(TypedDict):
+    at: str
+    code: str
+    step: str | None
+    server: str | None
+    line: str
+
+
+class Step(TypedDict):
+    key: str
+    job: str
+    state: JobState
+    action: dict[str, Any]
+    depends_on: list[str]
+    continue_on_failure: bool
+    child: str | None
+    server: ServerName | None
+    attempt_count: int
+    resubmissions: int
+    retries: int
+    output: Any
+    error: Any
+    left_out: list[str]
+    available_at: str
+    finished_at: str | None
+
+
+class ExecutionFields(TypedDict):
+    id: str
+    name: str
+    state: ExecutionState
+    key: str | None
+    timeout_seconds: float | None
+    error: Any
+    parent: dict[str, Any] | None
+    trigger: str | None
+    rerun_of: str | None
+    cancel_requested_at: str | None
+    created_at: str
+    finished_at: str | None
+
+
+class ExecutionSummary(ExecutionFields):
+    """An execution in a list: of its steps, how many are in each state."""
+
+    steps: dict[str, int]
+
+
+class Execution(ExecutionFields):
+    """An execution; it has ended when `finished_at` is not None."""
+
+    steps: list[Step]
+    on_error: list[Step]
+    inputs: dict[str, Any]
+
+
+class Server(TypedDict):
+    id: str
+    type: str
+    own: bool
+    name: str
+    cluster: str
+    hostname: str
+    pid: int | None
+    version: str
+    tags: list[str]
+    max_concurrent: int
+    state: str
+    fresh: bool
+    cordoned: bool
+    drain: dict[str, Any] | None
+    config: dict[str, Any]
+    metrics: dict[str, Any]
+    created_at: str
+    state_changed_at: str
+    last_heartbeat_at: str | None
+    next_transition: dict[str, Any] | None
+    attempts: list[dict[str, Any]]
+
+
+class Trigger(TypedDict):
+    id: str
+    name: str
+    cron: str | None
+    interval_seconds: float | None
+    timezone: str
+    action: dict[str, Any]
+    payload: Any
+    tags: list[str]
+    priority: int
+    timeout_seconds: float
+    max_retries: int
+    enabled: bool
+    missed: str
+    execution: dict[str, Any]
+    next_slot_at: str | None
+    created_at: str
+    slots: list[dict[str, Any]]

@@ -1,0 +1,123 @@
+"""The same client for asyncio: each call runs in a thread of a pool of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from controlplane.client.servers import ServerCalls
+from controlplane.client.session import STOP
+
+P = ParamSpec("P")
+T = TypeVar("T")
+END: Any = object()
+
+
+class Client(ServerCalls):
+    """A client of one control plane; safe to share between threads.
+
+    `url` and the token are of the arguments, of the file, or of CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout`
+    (seconds) is for one answer; without a usable one a call is tried again for `retry_for` seconds. `long_poll`: for so
+    long the control plane keeps back the answer to a call that waits. Raises ValueError, and in its calls Refused,
+    Unreachable and StillRunning, all of them ControlPlaneError.
+    """
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def in_thread(
+    call: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    @wraps(call)
+    async def run(self: AsyncClient, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.run(lambda: call(self.client, *args, **kwargs))
+
+    return run
+
+
+def iterated(
+    call: Callable[Concatenate[Any, P], Iterator[T]],
+) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
+    @wraps(call)
+    async def iterate(self: AsyncClient, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        items = call(self.client, *args, **kwargs)
+        while (item := await self.run(lambda: next(items, END))) is not END:
+            yield item
+
+    return iterate
+
+
+class AsyncClient:
+    """Client for asyncio, with the same arguments; at most `threads` of its calls run at once, and one that waits is
+    one of them: wait for many jobs with `as_ended`. A call that is cancelled ends in its thread within `long_poll`.
+    """
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, threads: int = 32, **options: Any) -> None:
+        self.client = Client(url, token, **{"long_poll": 10.0, "connections": threads, **options})
+        self._threads = ThreadPoolExecutor(threads, "controlplane-client")
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.client.close()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What `call` returns, in a thread; when nobody waits for it any more it goes no further."""
+        context, stop = contextvars.copy_context(), threading.Event()
+        context.run(STOP.set, stop)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+
+    call = in_thread(Client.call)
+    submit = in_thread(Client.submit)
+    submit_many = in_thread(Client.submit_many)
+    job = in_thread(Client.job)
+    jobs = iterated(Client.jobs)
+    wait = in_thread(Client.wait)
+    wait_any = in_thread(Client.wait_any)
+    as_ended = iterated(Client.as_ended)
+    cancel = in_thread(Client.cancel)
+    resubmit = in_thread(Client.resubmit)
+    fail = in_thread(Client.fail)
+    placement = in_thread(Client.placement)
+    logs = iterated(Client.logs)
+    submit_execution = in_thread(Client.submit_execution)
+    execution = in_thread(Client.execution)
+    executions = iterated(Client.executions)
+    wait_execution = in_thread(Client.wait_execution)
+    cancel_execution = in_thread(Client.cancel_execution)
+    rerun_execution = in_thread(Client.rerun_execution)
+    execution_events = iterated(Client.execution_events)
+    step_logs = iterated(Client.step_logs)
+    triggers = iterated(Client.triggers)
+    trigger = in_thread(Client.trigger)
+    evaluate = in_thread(Client.evaluate)
+    servers = iterated(Client.servers)
+    server = in_thread(Client.server)
+    server_events = iterated(Client.server_events)
+    cordon = in_thread(Client.cordon)
+    uncordon = in_thread(Client.uncordon)
+    drain = in_thread(Client.drain)
+    undrain = in_thread(Client.undrain)
+    disconnect = in_thread(Client.disconnect)
+    instance = in_thread(Client.instance)
+    enter_maintenance = in_thread(Client.enter_maintenance)
+    exit_maintenance = in_thread(Client.exit_maintenance)
+    release_brake = in_thread(Client.release_brake)

@@ -1,0 +1,229 @@
+"""What each command does; its exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from controlplane.client import views
+from controlplane.client.answers import Execution, Job
+from controlplane.client.asynchronous import Client
+from controlplane.client.failures import REFUSED, complain, explain
+from controlplane.client.output import Output
+from controlplane.client.session import Refused
+
+ALIVE = ("CREATED", "RUNNING", "MAINTENANCE")
+LARGEST_PAGE = 500
+
+
+def list_servers(client: Client, given: Namespace, out: Output) -> int:
+    return _list(client.servers, given, out, views.SERVERS, "cluster", "state", "type", "tag", "search")
+
+
+def list_jobs(client: Client, given: Namespace, out: Output) -> int:
+    return _list(client.jobs, given, out, views.JOBS, "state", "kind", "key", "tag")
+
+
+def list_executions(client: Client, given: Namespace, out: Output) -> int:
+    return _list(client.executions, given, out, views.EXECUTIONS, "state", "name", "key", "trigger")
+
+
+def list_triggers(client: Client, given: Namespace, out: Output) -> int:
+    return _list(client.triggers, given, out, views.TRIGGERS)
+
+
+def list_events(client: Client, given: Namespace, out: Output) -> int:
+    out.listed(client.server_events(find_server(client, given.server)), views.EVENTS)
+    return 0
+
+
+def show_server(client: Client, given: Namespace, out: Output) -> int:
+    return _show(client.server(find_server(client, given.server)), views.server, out)
+
+
+def show_job(client: Client, given: Namespace, out: Output) -> int:
+    return _show(client.job(given.job), views.job, out)
+
+
+def show_placement(client: Client, given: Namespace, out: Output) -> int:
+    return _show(client.placement(given.job), views.placement, out)
+
+
+def show_execution(client: Client, given: Namespace, out: Output) -> int:
+    return _show(client.execution(given.execution), views.execution, out)
+
+
+def show_instance(client: Client, given: Namespace, out: Output) -> int:
+    return _show(client.instance(), views.instance, out)
+
+
+def show_logs(client: Client, given: Namespace, out: Output) -> int:
+    _print_logs(client, given.job, out, follow=given.follow, attempt=given.attempt)
+    return 0
+
+
+def submit(client: Client, given: Namespace, out: Output) -> int:
+    ways = [bool(given.script), bool(given.callable), bool(given.handler), bool(given.file)]
+    if sum(ways) != 1:
+        raise ValueError("Submit what? One of: a command, --callable, --handler, --file")
+    names = ("priority", "timeout_seconds", "max_retries", "key", "unmatched", "on_worker_lost", "require_worker")
+    options = {name: getattr(given, name) for name in ("tags", *names) if getattr(given, name) is not None}
+    if given.payload is not None:
+        options["payload"] = parse_json(given.payload, "--payload")
+    if given.file:
+        read = read_json(given.file)
+        jobs = [{**job, **options} for job in objects(read if isinstance(read, list) else [read])]
+    else:
+        jobs = [{"action": describe_action(given), **options}]
+    submitted = [client.submit(**job) for job in jobs] if len(jobs) == 1 else client.submit_many(jobs)
+    if given.follow and len(submitted) == 1 and not out.is_json:
+        out.line(submitted[0]["id"])
+        _print_logs(client, submitted[0]["id"], out, follow=True)
+    if not (given.wait or given.follow):
+        for job in submitted:
+            out.document(job) if out.is_json else out.line(job["id"])
+        return 0
+    return _wait(client, [job["id"] for job in submitted], given.timeout, out)
+
+
+def execute(client: Client, given: Namespace, out: Output) -> int:
+    (definition,) = objects([read_json(given.file)])
+    if given.key is not None:
+        definition["key"] = given.key
+    begun = client.submit_execution(**{"name": None, "steps": [], **definition})
+    if not given.wait:
+        out.document(begun) if out.is_json else out.line(begun["id"])
+        return 0
+    ended = client.wait_execution(begun, given.timeout)
+    _show(ended, views.execution, out)
+    return exit_code(ended)
+
+
+def wait(client: Client, given: Namespace, out: Output) -> int:
+    return _wait(client, given.job, given.timeout, out)
+
+
+def act(client: Client, given: Namespace, out: Output) -> int:
+    """Of each target, what became of it; a refusal of one does not keep the others from it."""
+    calls: dict[str, Callable[..., Any]] = {
+        "cancel": client.cancel, "resubmit": client.resubmit, "fail": client.fail, "rerun": client.rerun_execution,
+        "cancel-execution": client.cancel_execution, "evaluate": client.evaluate,
+    }  # fmt: skip
+    targets = next(getattr(given, name) for name in ("job", "execution", "trigger") if hasattr(given, name))
+    more = {"reason": given.reason} if given.command == "fail" else {}
+    return _each(targets, lambda target: calls[given.command](target, note=given.note, **more), out)
+
+
+def operate(client: Client, given: Namespace, out: Output) -> int:
+    servers = [find_server(client, server) for server in given.server]
+    more = {"deadline_seconds": given.deadline} if given.command == "drain" else {}
+    return _each(servers, lambda server: getattr(client, given.command)(server, given.note, **more), out)
+
+
+def maintain(client: Client, given: Namespace, out: Output) -> int:
+    is_entered = given.way == "enter"
+    answer = client.enter_maintenance(given.note) if is_entered else client.exit_maintenance(given.note)
+    out.document(answer) if out.is_json else out.line(
+        "in maintenance" if answer["maintenance"] else "work is given out"
+    )
+    return 0
+
+
+def release_brake(client: Client, given: Namespace, out: Output) -> int:
+    released = client.release_brake(given.note)
+    out.document({"released": released}) if out.is_json else out.line(f"released: {', '.join(released)}")
+    return 0
+
+
+def find_server(client: Client, text: str) -> str:
+    """The id of a server by its id, or by the name that only it has of those that are alive. Raises ValueError."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        named = [server for server in client.servers(search=text) if server["name"] == text]
+    found = [server["id"] for server in named if server["state"] in ALIVE]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} servers that are alive are called {text!r}: give the id of one")
+    return found[0]
+
+
+def describe_action(given: Namespace) -> dict[str, Any]:
+    if given.callable:
+        return {"type": "callable", "path": given.callable}
+    if given.handler:
+        return {"type": "handler", "name": given.handler}
+    words = given.script[1:] if given.script[0] == "--" else given.script
+    if not words:
+        raise ValueError("Which command?")
+    return {"type": "script", "command": words[0] if len(words) == 1 else words}
+
+
+def read_json(file: str) -> Any:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from None
+    return parse_json(text, file)
+
+
+def parse_json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where} is not JSON: {error}") from None
+
+
+def objects(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for item in items:
+        if not isinstance(item, dict):
+            raise ValueError(f"{json.dumps(item)[:60]} is no JSON object")
+        yield item
+
+
+def exit_code(ended: Job | Execution) -> int:
+    return 0 if ended["state"] == "COMPLETED" else 1
+
+
+def _list(
+    call: Callable[..., Iterator[Any]], given: Namespace, out: Output, columns: dict[str, Any], *filters: str
+) -> int:
+    page = min(given.limit or LARGEST_PAGE, LARGEST_PAGE)
+    items = call(**{name: getattr(given, name) for name in filters}, page=page)
+    out.listed(islice(items, given.limit or None), columns)
+    return 0
+
+
+def _show(item: Any, view: Callable[[Any, Output], None], out: Output) -> int:
+    out.document(item) if out.is_json else view(item, out)
+    return 0
+
+
+def _wait(client: Client, jobs: list[str], timeout: float | None, out: Output) -> int:
+    code = 0
+    for job in client.as_ended(jobs, timeout):
+        out.document(job) if out.is_json else out.line(views.outcome(job))
+        code = max(code, exit_code(job))
+    return code
+
+
+def _print_logs(client: Client, job: str, out: Output, *, follow: bool, attempt: int | None = None) -> None:
+    for line in client.logs(job, follow=follow, attempt=attempt):
+        out.document(line) if out.is_json else out.line(line["line"])
+
+
+def _each(targets: list[str], call: Callable[[str], Any], out: Output) -> int:
+    code = 0
+    for target in targets:
+        try:
+            item = call(target)
+        except Refused as refused:
+            code = complain(f"{target}: {explain(refused)}", REFUSED)
+        else:
+            out.document(item) if out.is_json else out.line(views.brief(item, target))
+    return code

@@ -1,0 +1,78 @@
+"""The calls about executions and what starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Unpack, cast
+from urllib.parse import quote
+
+from controlplane.client.answers import Execution, ExecutionEvent, ExecutionSummary, LogLine, Trigger
+from controlplane.client.jobs import JobCalls, new_key
+from controlplane.client.requests import ExecutionOptions, Reference, id_of
+from controlplane.client.session import Polls, Refused, StillRunning
+
+
+class ExecutionCalls(JobCalls):
+    def submit_execution(
+        self, name: str, steps: Iterable[Mapping[str, Any]], **options: Unpack[ExecutionOptions]
+    ) -> Execution:
+        """Begin an execution: all of its steps, or nothing; once however often the call must be tried."""
+        body = {"key": new_key(), **options, "name": name, "steps": list(steps)}
+        return cast(Execution, self.call("POST", "/executions", body))
+
+    def execution(self, execution: Reference) -> Execution:
+        """The execution as it is now, with its steps."""
+        return cast(Execution, self.call("GET", f"/executions/{id_of(execution)}"))
+
+    def executions(
+        self, *, state: str | None = None, name: str | None = None, key: str | None = None,
+        trigger: Reference | None = None, page: int | None = None,
+    ) -> Iterator[ExecutionSummary]:  # fmt: skip
+        """Executions, latest first, `page` at a time as they are asked for."""
+        by = None if trigger is None else id_of(trigger)
+        return self.items("/executions", {"state": state, "name": name, "key": key, "trigger": by, "limit": page})
+
+    def wait_execution(self, execution: Reference, timeout: float | None = None) -> Execution:
+        """The execution when it has ended, however. Raises StillRunning after `timeout` seconds."""
+        for _ in Polls(self.long_poll, timeout):
+            found = self.execution(execution)
+            if found["finished_at"] is not None:
+                return found
+        raise StillRunning(f"Execution {found['id']} is {found['state']} after {timeout:g} s", [found["id"]])
+
+    def cancel_execution(self, execution: Reference, note: str = "") -> Execution:
+        """Cancel what waits now, and ask the workers of what is live to."""
+        id = id_of(execution)
+        try:
+            return cast(Execution, self.call("POST", f"/executions/{id}/cancel", {"note": note}))
+        except Refused as refused:
+            if not (refused.retried and refused.code == "execution_ended"):
+                raise
+            found = self.execution(id)  # perhaps a try that had no answer has done it
+            if found["state"] != "CANCELLED":
+                raise
+            return found
+
+    def rerun_execution(self, execution: Reference, note: str = "") -> Execution:
+        """The same once more from its beginning, as a new execution."""
+        answer = self.call("POST", f"/executions/{id_of(execution)}/rerun", {"note": note}, key=new_key())
+        return cast(Execution, answer)
+
+    def execution_events(self, execution: Reference) -> Iterator[ExecutionEvent]:
+        """What the control plane itself did in an execution, oldest first."""
+        return self.items(f"/executions/{id_of(execution)}/steps/_server/logs")
+
+    def step_logs(self, execution: Reference, step: str) -> Iterator[LogLine]:
+        """What the code of a step has written, oldest first."""
+        return self.items(f"/executions/{id_of(execution)}/steps/{quote(step, safe='')}/logs")
+
+    def triggers(self, *, page: int | None = None) -> Iterator[Trigger]:
+        """Triggers with their last slots, latest first."""
+        return self.items("/triggers", {"limit": page})
+
+    def trigger(self, trigger: Reference) -> Trigger:
+        return cast(Trigger, self.call("GET", f"/triggers/{id_of(trigger)}"))
+
+    def evaluate(self, trigger: Reference, note: str = "") -> dict[str, Any]:
+        """Have a trigger evaluated now, whatever its schedule says: its slot."""
+        return self.call("POST", f"/triggers/{id_of(trigger)}/evaluate", {"note": note}, key=new_key())

@@ -1,0 +1,87 @@
+"""What a command prints: tables for people, by rich where it is installed and the output a terminal; else columns of
+plain text, or JSON, a document in each line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from controlplane.agent.clean_text import escaped
+
+try:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+except ImportError:  # without it everything is said, less prettily
+    Console = None  # type: ignore[assignment, misc]
+
+COLOURS = {
+    "COMPLETED": "green", "RUNNING": "cyan", "CLAIMED": "cyan", "FAILED": "red", "ERROR": "red", "DISCONNECTED": "red",
+    "RESUBMITTED": "yellow", "CANCELLED": "yellow", "EXPIRED": "yellow", "TERMINATING": "yellow", "INACTIVE": "dim",
+    "NOT_RUNNING": "dim", "SKIPPED": "dim",
+}  # fmt: skip
+WIDEST = 60
+"""Characters of a cell; JSON has all of it."""
+
+
+class Output:
+    def __init__(self, *, is_json: bool = False) -> None:
+        self.is_json = is_json
+        self.is_terminal = sys.stdout.isatty()
+        self.console = Console() if Console is not None and self.is_terminal and not is_json else None
+
+    def line(self, text: str) -> None:
+        """What a program wrote: as it is for programs, without control characters on a terminal."""
+        sys.stdout.write(f"{escaped(text) if self.is_terminal else text}\n")
+        sys.stdout.flush()
+
+    def document(self, item: Any) -> None:
+        sys.stdout.write(json.dumps(item, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+    def listed(self, items: Iterable[Mapping[str, Any]], columns: Mapping[str, Any]) -> None:
+        """Items; `columns`: how each is told, by the column's head."""
+        if self.is_json:
+            for item in items:
+                self.document(item)
+        else:
+            self.table(list(columns), [[tell(item) for tell in columns.values()] for item in items])
+
+    def table(self, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        cells = [[cell_text(cell) for cell in row] for row in rows]
+        if self.console:
+            self.console.print(rich_table(heads, cells))
+            return
+        for row in [list(heads), *cells] if heads else cells:
+            widths = [max(len(other[place]) for other in [heads or row, *cells]) for place in range(len(row))]
+            padded = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+            sys.stdout.write("  ".join(padded).rstrip() + "\n")
+
+    def fields(self, item: Mapping[str, Any], names: Iterable[str]) -> None:
+        """Some fields of one thing, those that hold something."""
+        said = [(name, item[name]) for name in names if item.get(name) not in (None, "", [], {})]
+        width = max((len(name) for name, _ in said), default=0)
+        for name, value in said:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            sys.stdout.write(f"{name.ljust(width)}  {escaped(text)}\n")
+
+
+def rich_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=bool(heads))
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=head == "id", min_width=36 if head == "id" else None)
+    for row in rows:
+        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
+    return table
+
+
+def cell_text(value: Any) -> str:
+    text = escaped("" if value is None else str(value))
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def time_text(value: str | None) -> str:
+    """To the second."""
+    return f"{value[:19]}Z" if value else ""

@@ -1,0 +1,124 @@
+"""What may be said on the command line of the client."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from controlplane.client import commands, top
+
+EXITS = """exit codes: 0 done, 1 what was waited for ended without success, 2 not understood, 3 refused,
+4 no usable answer, 5 what was waited for has not ended in time, 130 interrupted"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument("--url", help="of the control plane (or CONTROLPLANE_URL)")
+    common.add_argument("--token-file", metavar="FILE", help="holds the token (or CONTROLPLANE_TOKEN holds it)")
+    common.add_argument("--json", action="store_true", help="JSON, of a list a document in each line")
+    parser = argparse.ArgumentParser(
+        prog="controlplane", description="A control plane from the command line.", epilog=EXITS, parents=[common]
+    )
+    found = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: Callable[..., int], help: str, *targets: str) -> Callable[..., Any]:
+        one = found.add_parser(name, help=help, description=help, parents=[common])
+        one.set_defaults(run=run, command=name)
+        for target in targets:
+            plural = target.endswith("s")
+            one.add_argument(target.removesuffix("s"), metavar=target.upper(), nargs="+" if plural else None)
+        return one.add_argument
+
+    def listing(name: str, run: Callable[..., int], help: str, *filters: str) -> None:
+        add = command(name, run, help)
+        for filter in filters:
+            add(f"--{filter}")
+        add("--limit", type=whole, default=50, metavar="N", help="so many at most, the latest (default: 50; 0: all)")
+
+    listing("servers", commands.list_servers, "servers, latest first", "cluster", "state", "type", "tag", "search")
+    command("server", commands.show_server, "one server", "server")
+    listing("jobs", commands.list_jobs, "jobs, latest first", "state", "kind", "key", "tag")
+    command("job", commands.show_job, "one job, with its timeline", "job")
+    command("placement", commands.show_placement, "who may have a waiting job, and why the others not", "job")
+    listing("executions", commands.list_executions, "executions, latest first", "state", "name", "key", "trigger")
+    command("execution", commands.show_execution, "one execution, with its steps", "execution")
+    listing("triggers", commands.list_triggers, "triggers, latest first")
+    command("events", commands.list_events, "what happened to a server and was done to it", "server")
+    command("instance", commands.show_instance, "how it all stands")
+    add = command("top", top.run, "the same, live: what is there, and what gets worse next")
+    add("--every", type=float, default=2.0, metavar="SECONDS")
+    add("--times", type=whole, default=0, metavar="N", help="so many times (default: until interrupted)")
+
+    add = command("logs", commands.show_logs, "what the code of a job wrote", "job")
+    add("-f", "--follow", action="store_true", help="until the job has ended")
+    add("--attempt", type=whole, metavar="N", help="of this attempt only")
+
+    _add_submissions(command)
+    for name, help in {
+        "cancel": "cancel jobs",
+        "resubmit": "take live jobs from their workers, submit ended ones anew",
+        "fail": "fail jobs for good",
+        "cancel-execution": "cancel executions with all their steps",
+        "rerun": "run executions once more",
+        "evaluate": "have triggers evaluated now",
+    }.items():
+        target = {"cancel-execution": "executions", "rerun": "executions", "evaluate": "triggers"}.get(name, "jobs")
+        add = command(name, commands.act, help, target)
+        add("--note", default="", help="why; kept with who and when")
+        if name == "fail":
+            add("--reason", default="", help="of the job's error; the note unless given")
+    for name, help in {
+        "cordon": "give servers no new work",
+        "uncordon": "give servers work again",
+        "drain": "give servers no new work, and time to finish what they hold",
+        "undrain": "give drained servers work again",
+        "disconnect": "count servers as lost",
+    }.items():
+        add = command(name, commands.operate, f"{help} (by id, or name of one that is alive)", "servers")
+        add("--note", required=True, help="why; kept with who and when")
+        if name == "drain":
+            add("--deadline", type=float, metavar="SECONDS", help="to finish; the server's grace period by default")
+    add = command("maintenance", commands.maintain, "give nobody new work, or give it out again")
+    add("way", choices=("enter", "exit"))
+    add("--note", required=True, help="why; kept with who and when")
+    add = command("release-brake", commands.release_brake, "let the servers be disconnected that the brake holds")
+    add("--note", required=True, help="why; kept with who and when")
+    return parser
+
+
+def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
+    add = command("submit", commands.submit, "submit a job: a command, or what the options say")
+    add("script", nargs=argparse.REMAINDER, metavar="COMMAND", help="one word for /bin/sh, or a program and its words")
+    add("--callable", metavar="MODULE:FUNCTION")
+    add("--handler", metavar="NAME")
+    add("--file", metavar="FILE", help="JSON of a job, or of a list of them; - is standard input")
+    add("--payload", metavar="JSON", help="handed to the code")
+    add("--tag", action="append", dest="tags", metavar="TAG", help="a worker must have; may be given again")
+    add("--priority", type=int)
+    add("--timeout-seconds", type=float, metavar="SECONDS", help="of each attempt")
+    add("--max-retries", type=whole, metavar="N", help="after errors of its own code")
+    add("--key", help="the same key again answers the same job")
+    add("--unmatched", choices=("fail", "wait"), help="when no alive worker has its tags")
+    add("--on-worker-lost", choices=("RESUBMIT", "FAIL"))
+    add("--require-worker", action="store_const", const=True, help="refuse it when no worker is eligible now")
+    add("-f", "--follow", action="store_true", help="print what it writes, and wait for its end")
+    _add_wait(add)
+    add = command("execute", commands.execute, "begin an execution")
+    add("file", metavar="FILE", help="its JSON, with name and steps; - is standard input")
+    add("--key", help="the same key again answers the same execution")
+    _add_wait(add)
+    add = command("wait", commands.wait, "wait until jobs have ended", "jobs")
+    add("--timeout", type=float, metavar="SECONDS", help="of waiting; exit code 5 then")
+
+
+def _add_wait(add: Callable[..., Any]) -> None:
+    add("--wait", action="store_true", help="until it has ended; exit code 1 unless it COMPLETED")
+    add("--timeout", type=float, metavar="SECONDS", help="of waiting; exit code 5 then")
+
+
+def whole(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number

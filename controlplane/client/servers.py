@@ -1,0 +1,91 @@
+"""The calls about servers, and about the instance as a whole: what a viewer reads and an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from controlplane.client.answers import Server
+from controlplane.client.executions import ExecutionCalls
+from controlplane.client.requests import Reference, id_of
+from controlplane.client.session import Refused
+
+DONE_BEFORE = {
+    "cordon": "already_cordoned",
+    "uncordon": "not_cordoned",
+    "drain": "server_draining",
+    "undrain": "not_draining",
+    "disconnect": "server_not_alive",
+    "enter": "already_in_maintenance",
+    "exit": "not_in_maintenance",
+}
+"""How what is done already is refused: no refusal where a try of the same call had no answer."""
+
+
+class ServerCalls(ExecutionCalls):
+    def servers(
+        self, *, cluster: str | None = None, state: str | None = None, type: str | None = None, tag: str | None = None,
+        search: str | None = None, page: int | None = None,
+    ) -> Iterator[Server]:  # fmt: skip
+        """Servers, latest first, `page` at a time as they are asked for."""
+        filters = {"cluster": cluster, "state": state, "type": type, "tag": tag, "search": search}
+        return self.items("/servers", {**filters, "limit": page})
+
+    def server(self, server: Reference) -> Server:
+        return cast(Server, self.call("GET", f"/servers/{id_of(server)}"))
+
+    def server_events(self, server: Reference) -> Iterator[dict[str, Any]]:
+        """The transitions of a server and what was done to it, oldest first."""
+        return self.items(f"/servers/{id_of(server)}/events")
+
+    def cordon(self, server: Reference, note: str) -> Server:
+        """Give a server no new work; what it holds goes on."""
+        return self._operate(server, "cordon", {"note": note})
+
+    def uncordon(self, server: Reference, note: str) -> Server:
+        """Give a server work again."""
+        return self._operate(server, "uncordon", {"note": note})
+
+    def drain(self, server: Reference, note: str, deadline_seconds: float | None = None) -> Server:
+        """Give a server no new work, and until the deadline to finish what it holds."""
+        deadline = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
+        return self._operate(server, "drain", {"note": note, **deadline})
+
+    def undrain(self, server: Reference, note: str) -> Server:
+        """Give a server work again: its drain and its cordon are lifted."""
+        return self._operate(server, "undrain", {"note": note})
+
+    def disconnect(self, server: Reference, note: str) -> Server:
+        """Count a server as lost."""
+        return self._operate(server, "disconnect", {"note": note})
+
+    def instance(self) -> dict[str, Any]:
+        """How it all stands: servers and jobs by state, brakes, maintenance, and what needs attention."""
+        return self.call("GET", "/instance")
+
+    def enter_maintenance(self, note: str) -> dict[str, Any]:
+        """Give nobody new work."""
+        return self._once("/maintenance/enter", {"note": note}, lambda: {"maintenance": self.instance()["maintenance"]})
+
+    def exit_maintenance(self, note: str) -> dict[str, Any]:
+        """Give out work again."""
+        return self._once("/maintenance/exit", {"note": note}, lambda: {"maintenance": None})
+
+    def release_brake(self, note: str) -> list[str]:
+        """Let the silent servers that the brake holds be disconnected: of which types."""
+        released: list[str] = self.call("POST", "/brake/release", {"note": note})["released"]
+        return released
+
+    def _operate(self, server: Reference, action: str, body: dict[str, Any]) -> Server:
+        def as_it_is() -> dict[str, Any]:
+            return cast(dict[str, Any], self.server(server))
+
+        return cast(Server, self._once(f"/servers/{id_of(server)}/{action}", body, as_it_is))
+
+    def _once(self, path: str, body: dict[str, Any], as_it_is: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return self.call("POST", path, body)
+        except Refused as refused:
+            if refused.retried and refused.code == DONE_BEFORE[path.rpartition("/")[2]]:
+                return as_it_is()
+            raise

@@ -1,0 +1,155 @@
+"""How servers, jobs, executions and triggers are told to people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from controlplane.client.output import Output, time_text
+
+SERVERS = {
+    "name": lambda server: server["name"],
+    "type": lambda server: server["type"],
+    "state": lambda server: server["state"],
+    "work": lambda server: may_get_work(server),
+    "held": lambda server: f"{len(server['attempts'])}/{server['max_concurrent']}",
+    "cluster": lambda server: server["cluster"],
+    "heartbeat": lambda server: time_text(server["last_heartbeat_at"]),
+    "id": lambda server: server["id"],
+}
+JOBS = {
+    "id": lambda job: job["id"],
+    "state": lambda job: job["state"],
+    "action": lambda job: action_text(job["action"]),
+    "tries": lambda job: len(job["attempts"]),
+    "created": lambda job: time_text(job["created_at"]),
+    "finished": lambda job: time_text(job["finished_at"]),
+    "remarks": lambda job: ", ".join([*job["flags"], *([job["error"]["code"]] if job["error"] else [])]),
+}
+EXECUTIONS = {
+    "id": lambda execution: execution["id"],
+    "name": lambda execution: execution["name"],
+    "state": lambda execution: execution["state"],
+    "steps": lambda execution: ", ".join(f"{number} {state}" for state, number in execution["steps"].items() if number),
+    "created": lambda execution: time_text(execution["created_at"]),
+    "finished": lambda execution: time_text(execution["finished_at"]),
+}
+TRIGGERS = {
+    "id": lambda trigger: trigger["id"],
+    "name": lambda trigger: trigger["name"],
+    "schedule": lambda trigger: trigger["cron"] or f"every {trigger['interval_seconds']:g} s",
+    "enabled": lambda trigger: "yes" if trigger["enabled"] else "no",
+    "next": lambda trigger: time_text(trigger["next_slot_at"]),
+    "last": lambda trigger: trigger["slots"][0]["outcome"] if trigger["slots"] else "",
+}
+EVENTS = {
+    "at": lambda event: time_text(event["at"]),
+    "what": lambda event: event["action"] or f"{event['from']} → {event['to']}",
+    "actor": lambda event: event["actor"],
+    "reason": lambda event: event["reason"],
+}
+
+
+def server(item: Mapping[str, Any], out: Output) -> None:
+    names = ("id", "name", "type", "cluster", "hostname", "pid", "version", "state", "tags", "max_concurrent", "config")
+    out.fields(item, names)
+    out.fields({"work": may_get_work(item), "heartbeat": item["last_heartbeat_at"]}, ("work", "heartbeat"))
+    out.fields(item, ("drain", "next_transition"))
+    if item["attempts"]:
+        out.line("")
+        rows = [
+            [held["job"], held["number"], held["state"], time_text(held["claimed_at"])] for held in item["attempts"]
+        ]
+        out.table(["job", "attempt", "state", "claimed"], rows)
+
+
+def job(item: Mapping[str, Any], out: Output) -> None:
+    names = ("id", "state", "flags", "action", "payload", "tags", "execution", "step", "key", "resubmission_of")
+    out.fields(item, (*names, "cancel_requested_at", "output", "error", "late_reports"))
+    out.line("")
+    rows = [
+        [entry["attempt"], entry["state"], time_text(entry["at"]), (entry["server"] or {}).get("name"), entry["reason"]]
+        for entry in item["timeline"]
+    ]
+    out.table(["attempt", "state", "at", "server", "reason"], rows)
+
+
+def execution(item: Mapping[str, Any], out: Output) -> None:
+    out.fields(item, ("id", "name", "state", "key", "error", "inputs", "rerun_of", "created_at", "finished_at"))
+    out.line("")
+    rows = [
+        [step["key"], step["state"], step["attempt_count"], (step["server"] or {}).get("name"), step["job"]]
+        for step in [*item["steps"], *item["on_error"]]
+    ]
+    out.table(["step", "state", "tries", "server", "job"], rows)
+
+
+def placement(item: Mapping[str, Any], out: Output) -> None:
+    rows = [[one["server"]["name"], "eligible", f"load {one['load']:g}"] for one in item["eligible"]]
+    rows += [[one["server"]["name"], one["filter"], one["detail"]] for one in item["ruled_out"]]
+    out.fields(item, ("waiting_for",))
+    out.table(["server", "filter", "detail"], rows)
+
+
+def instance(item: Mapping[str, Any], out: Output) -> None:
+    servers: Counter[str] = Counter()
+    for count in item["servers"]:
+        servers[f"{count['type']} {count['state']}"] += count["servers"]
+    told = {
+        "at": item["at"],
+        "servers": counts_text(servers),
+        "jobs": counts_text(item["jobs"]),
+        "flagged": counts_text(item["flagged"]),
+        "oldest waiting": seconds_text(item["oldest_pending_seconds"]),
+        "last check": seconds_text(item["last_check"]["age_seconds"], " ago"),
+        "maintenance": item["maintenance"] and f"since {item['maintenance']['since']}: {item['maintenance']['note']}",
+        "brakes": ", ".join(brake["type"] for brake in item["brakes"]),
+    }
+    out.fields(told, told)
+    if item["attention"]:
+        out.line("")
+        rows = [
+            [one["server"]["name"], one["state"], seconds_text(one["silence_seconds"]), one["held"], next_text(one)]
+            for one in item["attention"]
+        ]
+        out.table(["server", "state", "silent", "holds", "next"], rows)
+
+
+def outcome(job: Mapping[str, Any]) -> str:
+    """How a job has ended, in a line."""
+    error = job["error"]
+    return f"{job['id']} {job['state']}" + (f" {error['code']}: {error.get('message', '')}" if error else "")
+
+
+def brief(item: Mapping[str, Any], target: str) -> str:
+    """What was acted on, in a line; a resubmission and a rerun may be something new."""
+    name, state = item.get("name", ""), item.get("state") or item.get("outcome", "")
+    new = item.get("id") or item.get("job") or target
+    more = f" {may_get_work(item)}" if "cordoned" in item else ""
+    return f"{target}{f' → {new}' if new != target else ''} {f'{name} ' if name else ''}{state}{more}"
+
+
+def may_get_work(server: Mapping[str, Any]) -> str:
+    if server["drain"]:
+        return "draining"
+    return "cordoned" if server["cordoned"] else "yes" if server["fresh"] else "not heard"
+
+
+def action_text(action: Mapping[str, Any]) -> str:
+    command = action.get("command")
+    text = " ".join(map(str, command)) if isinstance(command, list) else command
+    return str(text or action.get("path") or action.get("name") or action["type"])
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+
+
+def seconds_text(seconds: float | None, after: str = "") -> str:
+    return "" if seconds is None else f"{seconds:.1f} s{after}"
+
+
+def next_text(one: Mapping[str, Any]) -> str:
+    coming = one["next_transition"]
+    return "" if coming is None else f"{coming['to']} {time_text(coming['at'])} {coming['reason']}"

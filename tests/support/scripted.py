@@ -1,0 +1,95 @@
+"""A control plane that answers what a test says, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass
+class Call:
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    body: Any
+    headers: dict[str, str]
+
+
+@dataclass
+class Say:
+    """An answer; None instead of one closes the connection without."""
+
+    status: int
+    body: Any
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def problem(status: int, code: str, detail: str = "no", *, retry_after: str = "", **more: Any) -> Say:
+    body = {"type": "about:blank", "title": "no", "status": status, "code": code, "detail": detail, **more}
+    headers = {"Retry-After": retry_after} if retry_after else {}
+    return Say(status, body, {"Content-Type": "application/problem+json", **headers})
+
+
+class Scripted:
+    """`answers[method, path]` is called for each call, `path` from behind /api/v1; or it is a list to be used up, of
+    which the last stays."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.answers: dict[tuple[str, str], list[Say | None] | Callable[[Call], Say | None]] = {}
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def answer(self, call: Call) -> Say | None:
+        self.calls.append(call)
+        said = self.answers.get((call.method, call.path))
+        if said is None:
+            return problem(404, "not_found", f"nothing at {call.method} {call.path}")
+        if callable(said):
+            return said(call)
+        return said.pop(0) if len(said) > 1 else said[0]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        plane = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def exchange(self) -> None:
+                content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                address = urlsplit(self.path.removeprefix("/api/v1"))
+                body = json.loads(content) if content else None
+                call = Call(self.command, address.path, parse_qs(address.query), body, dict(self.headers))
+                said = plane.answer(call)
+                if said is None:
+                    self.close_connection = True
+                    return
+                data = said.body if isinstance(said.body, bytes) else json.dumps(said.body).encode()
+                self.send_response(said.status)
+                for name, value in {"Content-Type": "application/json", **said.headers}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = exchange
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler

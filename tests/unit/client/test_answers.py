@@ -1,0 +1,54 @@
+"""The types of the client say what the control plane answers and takes."""
+
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from controlplane.client import answers, requests
+from jobs import states
+from jobs.api.logs import LogItem
+from jobs.api.serializers import executions, jobs, triggers
+from liveness.api.serializers import ServerDetail
+from tests.support.standin import ROOT
+
+
+@pytest.mark.parametrize(
+    ("type", "serializer"),
+    [
+        (answers.Job, jobs.JobAnswer),
+        (answers.Attempt, jobs.AttemptAnswer),
+        (answers.TimelineEntry, jobs.TimelineEntry),
+        (answers.LogLine, LogItem),
+        (answers.Execution, executions.ExecutionAnswer),
+        (answers.ExecutionSummary, executions.ExecutionSummary),
+        (answers.ExecutionEvent, executions.EventItem),
+        (answers.Step, executions.StepAnswer),
+        (answers.Server, ServerDetail),
+        (answers.Trigger, triggers.TriggerAnswer),
+    ],
+)
+def test_a_type_of_answer_has_the_fields_of_the_answer(type, serializer):
+    assert set(type.__annotations__) == set(serializer().fields)
+
+
+def test_the_options_are_those_that_may_be_said():
+    assert {*requests.JobOptions.__annotations__, "action", "payload"} == set(jobs.JobRequest().fields)
+    known = {*requests.ExecutionOptions.__annotations__, "name", "steps"}
+    assert known == set(executions.ExecutionRequest().fields)
+
+
+def test_the_states_are_those_that_there_are():
+    assert set(get_args(answers.JobState)) == set(states.JobState)
+    assert set(get_args(answers.ExecutionState)) == set(states.ExecutionState)
+
+
+def test_the_client_imports_no_django_and_nothing_of_the_control_plane_but_the_agent():
+    code = (
+        "import sys, controlplane.client.__main__;"
+        "forbidden = {'django', 'rest_framework', 'celery', 'psycopg', 'jobs', 'liveness'};"
+        "print([name for name in sys.modules if name.partition('.')[0] in forbidden])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

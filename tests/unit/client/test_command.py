@@ -1,0 +1,224 @@
+"""The command line: what it asks for, what it prints, and the code with which it exits."""
+
+import io
+import json
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from controlplane.client.__main__ import main
+from tests.support.scripted import Say, problem
+from tests.support.standin import ROOT
+
+ID, OTHER = str(uuid.uuid4()), str(uuid.uuid4())
+JOB = {
+    "id": ID, "state": "COMPLETED", "finished_at": "2030-01-01T00:00:05Z", "created_at": "2030-01-01T00:00:00Z",
+    "action": {"type": "script", "command": ["echo", "a\x1b[31m"]}, "attempts": [{}, {}], "flags": [], "error": None,
+    "left_out": [], "output": {"stdout": "hello"}, "late_reports": [],
+    "timeline": [{"attempt": 1, "state": "RESUBMITTED", "at": "2030-01-01T00:00:01Z",
+                  "server": {"id": OTHER, "name": "worker-1"}, "reason": "server worker-1 is DISCONNECTED"}],
+}  # fmt: skip
+FAILED = {**JOB, "id": OTHER, "state": "FAILED", "error": {"code": "EXIT_1", "message": "no rows"}}
+SERVER = {
+    "id": ID, "name": "worker-1", "type": "WORKER", "cluster": "default", "state": "RUNNING", "fresh": True,
+    "cordoned": False, "drain": None, "attempts": [], "max_concurrent": 4, "last_heartbeat_at": None, "tags": [],
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def surroundings(plane, pauses, monkeypatch):
+    monkeypatch.setenv("CONTROLPLANE_URL", plane.url)
+    monkeypatch.setenv("CONTROLPLANE_TOKEN", "secret")
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words):
+        code = main(list(words))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def listed(*items):
+    return Say(200, {"items": list(items), "next": None})
+
+
+def test_jobs_are_a_table_of_plain_text_where_no_terminal_reads(plane, run):
+    plane.answers["GET", "/jobs"] = [listed(JOB, FAILED)]
+    code, out, _ = run("jobs", "--state", "FAILED")
+    assert (code, plane.calls[0].query) == (0, {"state": ["FAILED"], "limit": ["50"]})
+    head, first, second = out.splitlines()
+    assert head.split() == ["id", "state", "action", "tries", "created", "finished", "remarks"]
+    assert first.split()[:4] == [ID, "COMPLETED", "echo", r"a\x1b[31m"] and second.endswith("EXIT_1")
+
+
+def test_a_list_as_json_is_a_document_in_each_line(plane, run):
+    plane.answers["GET", "/jobs"] = [listed(JOB, FAILED)]
+    code, out, _ = run("--json", "jobs", "--limit", "1")
+    assert (code, [json.loads(line) for line in out.splitlines()]) == (0, [JOB])
+    assert run("jobs", "--json")[1].count("\n") == 2
+
+
+def test_servers_executions_triggers_and_events_are_listed(plane, run):
+    times = {"created_at": "2030-01-01T00:00:00Z", "finished_at": None}
+    execution = {"id": ID, "name": "nightly", "state": "RUNNING", "steps": {"RUNNING": 1, "BLOCKED": 0}, **times}
+    trigger = {"id": ID, "name": "hourly", "cron": None, "interval_seconds": 3600, "enabled": True, "slots": []}
+    event = {"at": "2030-01-01T00:00:00Z", "action": "", "from": "RUNNING", "to": "DISCONNECTED", "actor": "liveness"}
+    plane.answers["GET", "/servers"] = [listed(SERVER)]
+    plane.answers["GET", "/executions"] = [listed(execution)]
+    plane.answers["GET", "/triggers"] = [listed({**trigger, "next_slot_at": None})]
+    plane.answers["GET", f"/servers/{ID}/events"] = [listed({**event, "reason": "silent"})]
+    assert "worker-1  WORKER  RUNNING  yes   0/4" in run("servers")[1]
+    assert "1 RUNNING" in run("executions")[1]
+    assert "every 3600 s" in run("triggers")[1]
+    assert "RUNNING → DISCONNECTED" in run("events", "worker-1")[1]
+
+
+def test_a_job_is_shown_with_its_timeline(plane, run):
+    plane.answers["GET", f"/jobs/{ID}"] = [Say(200, JOB)]
+    code, out, _ = run("job", ID)
+    assert code == 0
+    assert "output" in out and '{"stdout": "hello"}' in out
+    assert "1        RESUBMITTED  2030-01-01T00:00:01Z  worker-1  server worker-1 is DISCONNECTED" in out
+
+
+def test_a_command_is_submitted_and_its_id_is_printed(plane, run):
+    plane.answers["POST", "/jobs"] = [Say(201, JOB)]
+    assert run("submit", "--tag", "gpu", "--payload", '{"n": 1}', "echo", "-n", "hi") == (0, f"{ID}\n", "")
+    sent = plane.calls[0].body
+    assert sent["action"] == {"type": "script", "command": ["echo", "-n", "hi"]}
+    assert (sent["tags"], sent["payload"]) == (["gpu"], {"n": 1}) and sent["key"]
+    run("submit", "echo $JOB_ATTEMPT")
+    assert plane.calls[1].body["action"]["command"] == "echo $JOB_ATTEMPT"
+    run("submit", "--callable", "a.b:c")
+    assert plane.calls[2].body["action"] == {"type": "callable", "path": "a.b:c"}
+    run("submit", "--", "true")
+    assert plane.calls[3].body["action"]["command"] == "true"
+
+
+def test_jobs_of_a_file_are_submitted_together(plane, run, tmp_path, monkeypatch):
+    plane.answers["POST", "/jobs"] = lambda call: Say(
+        201, {"items": [{**JOB, "id": job["payload"]} for job in call.body]}
+    )
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps([{"action": {"type": "x"}, "payload": n} for n in "ab"])))
+    assert run("submit", "--file", "-", "--priority", "5") == (0, "a\nb\n", "")
+    assert [job["priority"] for job in plane.calls[0].body] == [5, 5]
+
+
+@pytest.mark.parametrize(("job", "code"), [(JOB, 0), (FAILED, 1)])
+def test_who_waits_learns_from_the_exit_code_how_it_ended(plane, run, job, code):
+    plane.answers["POST", "/jobs"] = [Say(201, {**job, "state": "PENDING", "finished_at": None})]
+    plane.answers["GET", "/jobs/wait"] = [
+        Say(200, {"items": [], "unknown": []}),
+        Say(200, {"items": [job], "unknown": []}),
+    ]
+    found, out, _ = run("submit", "--wait", "true")
+    assert found == code and out.startswith(f"{job['id']} {job['state']}")
+
+
+def test_what_has_not_ended_in_time_is_5(plane, run):
+    plane.answers["GET", "/jobs/wait"] = [Say(200, {"items": [], "unknown": []})]
+    code, _, err = run("wait", ID, OTHER, "--timeout", "0")
+    assert (code, err) == (5, "2 jobs have not ended after 0 s\n")
+
+
+def test_a_log_is_followed_to_the_end_of_its_job(plane, run):
+    plane.answers["GET", "/jobs/wait"] = [
+        Say(200, {"items": [], "unknown": []}),
+        Say(200, {"items": [JOB], "unknown": []}),
+    ]
+    plane.answers["GET", f"/jobs/{ID}/logs"] = [
+        Say(200, {"items": [{"line": "one"}], "next": None, "last": "1"}),
+        Say(200, {"items": [{"line": "two"}], "next": None, "last": "2"}),
+    ]
+    assert run("logs", "-f", ID) == (0, "one\ntwo\n", "")
+
+
+def test_of_several_one_that_is_refused_keeps_the_others_from_nothing(plane, run):
+    plane.answers["POST", f"/jobs/{ID}/cancel"] = [problem(409, "job_ended", "This job has ended.")]
+    plane.answers["POST", f"/jobs/{OTHER}/cancel"] = [Say(200, {**FAILED, "state": "CANCELLED"})]
+    code, out, err = run("cancel", ID, OTHER, "--note", "by mistake")
+    assert (code, out, err) == (3, f"{OTHER} CANCELLED\n", f"{ID}: This job has ended.\n")
+    assert [call.body for call in plane.calls] == [{"note": "by mistake"}] * 2
+
+
+def test_a_resubmission_says_which_job_to_look_at(plane, run):
+    plane.answers["POST", f"/jobs/{ID}/resubmit"] = [Say(201, {**FAILED, "state": "PENDING"})]
+    assert run("resubmit", ID)[1] == f"{ID} → {OTHER} PENDING\n"
+
+
+def test_a_server_is_drained_by_its_name_with_a_note(plane, run):
+    plane.answers["GET", "/servers"] = [listed(SERVER, {**SERVER, "id": OTHER, "name": "worker-11"})]
+    plane.answers["POST", f"/servers/{ID}/drain"] = [Say(200, {**SERVER, "drain": {"deadline": "x"}})]
+    code, out, _ = run("drain", "worker-1", "--note", "new disk", "--deadline", "60")
+    assert (code, out) == (0, f"{ID} worker-1 RUNNING draining\n")
+    assert plane.calls[-1].body == {"note": "new disk", "deadline_seconds": 60}
+    with pytest.raises(SystemExit) as left:
+        run("drain", "worker-1")  # without a note
+    assert left.value.code == 2
+
+
+def test_a_name_that_several_servers_have_is_no_name(plane, run):
+    plane.answers["GET", "/servers"] = [listed(SERVER, {**SERVER, "id": OTHER})]
+    code, _, err = run("cordon", "worker-1", "--note", "x")
+    assert (code, err) == (2, "2 servers that are alive are called 'worker-1': give the id of one\n")
+
+
+def test_a_refusal_says_in_lines_what_is_wrong_where(plane, run):
+    errors = {"action": {"type": ["One of script is needed."]}, "tags": ["Too many."]}
+    plane.answers["POST", "/jobs"] = [problem(400, "invalid", "The request is not valid.", errors=errors)]
+    code, _, err = run("submit", "true")
+    lines = ["The request is not valid.", "  action.type: One of script is needed.", "  tags: Too many."]
+    assert (code, err.splitlines()) == (3, lines)
+    plane.answers["GET", "/servers"] = [problem(401, "token_unknown", "This token is not known.")]
+    assert run("servers")[::2] == (3, "The token was refused: This token is not known.\n")
+
+
+def test_no_control_plane_is_4_and_no_address_is_2(run, monkeypatch):
+    from controlplane.client.session import Session
+
+    monkeypatch.setattr(Session.__init__, "__kwdefaults__", {**Session.__init__.__kwdefaults__, "retry_for": 0})
+    code, _, err = run("jobs", "--url", "http://127.0.0.1:1")
+    assert code == 4 and err.startswith("No control plane answers at http://127.0.0.1:1/api/v1")
+    monkeypatch.delenv("CONTROLPLANE_URL")
+    code, _, err = run("jobs")
+    assert code == 2 and "CONTROLPLANE_URL" in err
+    assert run("submit", "--url", "http://127.0.0.1:1")[0] == 2
+    code, _, err = run("job", "no-id", "--url", "http://127.0.0.1:1")
+    assert code == 2 and "'no-id' is no id" in err
+
+
+def test_the_instance_is_shown_and_again_by_top(plane, run):
+    silent = {"server": {"id": ID, "name": "worker-2"}, "state": "RUNNING", "silence_seconds": 4.2, "held": 1}
+    coming = {"to": "DISCONNECTED", "at": "2030-01-01T00:00:09Z", "reason": "silent for 10 s"}
+    plane.answers["GET", "/instance"] = [Say(200, {
+        "at": "2030-01-01T00:00:00Z", "jobs": {"RUNNING": 3, "FAILED": 0}, "flagged": {}, "brakes": [],
+        "servers": [{"type": "WORKER", "state": "RUNNING", "cluster": "a", "servers": 2, "heard": 1}],
+        "oldest_pending_seconds": None, "last_check": {"age_seconds": 0.5}, "maintenance": None,
+        "attention": [{**silent, "next_transition": coming}],
+    })]  # fmt: skip
+    code, out, _ = run("instance")
+    assert code == 0 and "2 WORKER RUNNING" in out and "3 RUNNING" in out and "silent for 10 s" in out
+    code, again, _ = run("top", "--times", "2", "--every", "0.1")
+    assert code == 0 and again == f"{out}\n{out}"
+
+
+def test_without_rich_a_terminal_has_plain_tables(plane):
+    plane.answers["GET", "/jobs"] = [listed(JOB)]
+    code = (
+        "import sys; sys.modules['rich.console'] = None; from controlplane.client.__main__ import main; main(['jobs'])"
+    )
+    environment = {"CONTROLPLANE_URL": plane.url, "CONTROLPLANE_TOKEN": "secret", "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and ID in done.stdout
+
+
+def test_on_a_terminal_a_table_is_drawn_by_rich(plane, run, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+    plane.answers["GET", "/jobs"] = [listed(JOB)]
+    assert ID in run("jobs")[1]
