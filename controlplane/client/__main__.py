@@ -15,11 +15,13 @@ from controlplane.client.output import Output
 from controlplane.client.parser import build_parser
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "python -m controlplane.client") -> int:
     """Runs one command; its exit code. Raises SystemExit for `--help` and for what argparse does not understand."""
-    given = build_parser().parse_args(argv)
+    given = build_parser(prog).parse_args(argv)
     try:
-        with Client(getattr(given, "url", None), token_file=getattr(given, "token_file", None)) as client:
+        url, token_file = getattr(given, "url", None), getattr(given, "token_file", None)
+        retry_for = getattr(given, "retry_for", 30.0)
+        with Client(url, token_file=token_file, retry_for=retry_for) as client:
             code: int = given.run(client, given, Output(is_json=getattr(given, "json", False)))
             sys.stdout.flush()
             return code

@@ -78,10 +78,10 @@ def submit(client: Client, given: Namespace, out: Output) -> int:
         options["payload"] = parse_json(given.payload, "--payload")
     if given.file:
         read = read_json(given.file)
-        jobs = [{**job, **options} for job in objects(read if isinstance(read, list) else [read])]
+        jobs = objects(read if isinstance(read, list) else [read])
+        submitted = client.submit_many([{**job, **options} for job in jobs])
     else:
-        jobs = [{"action": describe_action(given), **options}]
-    submitted = [client.submit(**job) for job in jobs] if len(jobs) == 1 else client.submit_many(jobs)
+        submitted = [client.submit(describe_action(given), **options)]
     if given.follow and len(submitted) == 1 and not out.is_json:
         out.line(submitted[0]["id"])
         _print_logs(client, submitted[0]["id"], out, follow=True)

@@ -12,13 +12,16 @@ EXITS = """exit codes: 0 done, 1 what was waited for ended without success, 2 no
 4 no usable answer, 5 what was waited for has not ended in time, 130 interrupted"""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(prog: str) -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument("--url", help="of the control plane (or CONTROLPLANE_URL)")
     common.add_argument("--token-file", metavar="FILE", help="holds the token (or CONTROLPLANE_TOKEN holds it)")
+    common.add_argument(
+        "--retry-for", type=float, metavar="SECONDS", help="where there is no usable answer (default: 30)"
+    )
     common.add_argument("--json", action="store_true", help="JSON, of a list a document in each line")
     parser = argparse.ArgumentParser(
-        prog="controlplane", description="A control plane from the command line.", epilog=EXITS, parents=[common]
+        prog=prog, description="A control plane from the command line.", epilog=EXITS, parents=[common]
     )
     found = parser.add_subparsers(metavar="COMMAND", required=True)
 

@@ -103,6 +103,7 @@ class Session:
                     if error.status is None:
                         error.args = (f"No control plane answers at {self._http.base}: {error}",)
                     raise
+                log.warning(f"No answer from {self._http.base} ({error}): trying again in {pause:.1f} s")
             pause_for(pause)
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[Any]:

@@ -1,6 +1,8 @@
 """How the client makes its calls: with its token, tried again, each counted once, and refused in words that help."""
 
 import datetime
+import logging
+import threading
 import uuid
 
 import pytest
@@ -50,11 +52,20 @@ def test_retry_after_is_kept_to_and_never_undercut(plane, client, pauses):
     assert len(pauses) == 1 and 7 <= pauses[0] <= 8
 
 
-def test_without_one_it_waits_anything_up_to_the_doubled_backoff(plane, client, pauses, monkeypatch):
+def test_without_one_it_waits_anything_up_to_the_doubled_backoff(plane, client, pauses, monkeypatch, caplog):
     monkeypatch.setattr("controlplane.agent.backoff.random.uniform", lambda low, high: high)
     plane.answers["GET", PATH] = [*[None] * 5, Say(200, JOB)]
-    client.job(JOB)
+    with caplog.at_level(logging.WARNING, "controlplane.client"):
+        client.job(JOB)
     assert pauses == [1, 2, 4, 8, 10]
+    assert [line.rpartition(" in ")[2] for line in caplog.messages] == ["1.0 s", "2.0 s", "4.0 s", "8.0 s", "10.0 s"]
+
+
+def test_a_token_that_would_travel_in_clear_is_warned_of_in_the_log(caplog, capsys):
+    Client("http://192.0.2.7", "secret")  # of the documentation: nobody's
+    Client("https://192.0.2.7", "secret")
+    assert len(caplog.messages) == 1 and "in clear to http://192.0.2.7" in caplog.messages[0]
+    assert capsys.readouterr().out == ""
 
 
 def test_it_gives_up_when_the_next_try_would_be_too_late_and_says_where_it_looked(plane, pauses):
@@ -165,8 +176,6 @@ def test_the_address_and_the_token_come_from_the_environment_or_a_file(tmp_path,
 
 
 def test_a_call_that_nobody_waits_for_any_more_goes_no_further(plane):
-    import threading
-
     stop = threading.Event()
     stop.set()
     token = session.STOP.set(stop)

@@ -179,10 +179,7 @@ def test_a_refusal_says_in_lines_what_is_wrong_where(plane, run):
 
 
 def test_no_control_plane_is_4_and_no_address_is_2(run, monkeypatch):
-    from controlplane.client.session import Session
-
-    monkeypatch.setattr(Session.__init__, "__kwdefaults__", {**Session.__init__.__kwdefaults__, "retry_for": 0})
-    code, _, err = run("jobs", "--url", "http://127.0.0.1:1")
+    code, _, err = run("jobs", "--url", "http://127.0.0.1:1", "--retry-for", "0")
     assert code == 4 and err.startswith("No control plane answers at http://127.0.0.1:1/api/v1")
     monkeypatch.delenv("CONTROLPLANE_URL")
     code, _, err = run("jobs")
@@ -222,3 +219,11 @@ def test_on_a_terminal_a_table_is_drawn_by_rich(plane, run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     plane.answers["GET", "/jobs"] = [listed(JOB)]
     assert ID in run("jobs")[1]
+
+
+def test_who_has_read_enough_ends_the_command_quietly(plane):
+    plane.answers["GET", "/jobs"] = [listed(*[JOB] * 3000)]
+    environment = {"CONTROLPLANE_URL": plane.url, "CONTROLPLANE_TOKEN": "secret", "PATH": "/usr/bin:/bin"}
+    command = f"{sys.executable} -m controlplane.client jobs --json --limit 0 | head -n 1"
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout.count("\n") == 1 and done.stderr == ""

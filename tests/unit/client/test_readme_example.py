@@ -27,4 +27,4 @@ def test_the_commands_of_the_readme_are_understood():
     lines = re.findall(r"python -m controlplane\.client (.*)", README)
     assert len(lines) >= 4
     for line in lines:
-        assert build_parser().parse_args(shlex.split(line)).command
+        assert build_parser("controlplane").parse_args(shlex.split(line)).command
