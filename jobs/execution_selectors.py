@@ -92,7 +92,9 @@ def execution_with_steps(id: UUID, owner: UUID | None = None) -> Execution:
     row: Any = visible_executions(owner).filter(pk=id).first()
     if row is None:
         raise ExecutionUnknown
-    all_steps = list(execution_steps(id).defer("output", "error", "payload", "fingerprint").annotate(**CONTENTS))
+    all_steps = list(
+        execution_steps(id).defer("output", "error", "payload", "checkpoint", "fingerprint").annotate(**CONTENTS)
+    )
     put_in_place(all_steps, ["output", "error"])
     row.own_steps = [step for step in all_steps if not step.is_hook]
     row.hooks = [step for step in all_steps if step.is_hook]
@@ -107,7 +109,7 @@ def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
     server = live.values(summary=JSONObject(id="server_id", name="server__name"))
     return (
         WorkerJob.objects.filter(execution=execution)
-        .defer("payload", "fingerprint")
+        .defer("payload", "checkpoint", "fingerprint")
         .annotate(
             depends_on=Func(F("pk"), template=DEPENDS_ON, output_field=ArrayField(TextField())),
             child_execution=Subquery(child, output_field=UUIDField()),

@@ -81,7 +81,7 @@ MUCH = 4 * 1024 * 1024
 """Bytes, as JSON, of what one answer holds of the contents of attempts, or of steps; the rest is left out."""
 INSTEAD = {"action": "jsonb_build_object('type', {0} -> 'type')", "error": "jsonb_build_object('code', {0} -> 'code')"}
 IS_LARGE = f"(pg_column_size({{0}}) > {LARGE} or octet_length({{0}}::text) > {LARGE})"  # the first unpacks nothing
-LARGE_FIELDS = ("action", "payload", "output", "error")
+LARGE_FIELDS = ("action", "payload", "output", "error", "checkpoint")
 
 
 def content(field: str, is_left_out: str) -> dict[str, Func]:
@@ -230,7 +230,7 @@ def attempts_of_server(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
     own = Attempt.objects.filter(server=server)
     held, last = own.live(), own.order_by("-id")[:limit]
     some = Attempt.objects.filter(pk__in=held.values("pk").union(last.values("pk")))
-    return some.select_related("job").defer("job__payload", "job__output").order_by("-id")
+    return some.select_related("job").defer("job__payload", "job__output", "job__checkpoint").order_by("-id")
 
 
 def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
@@ -252,7 +252,7 @@ def boolean_expression(condition: Q) -> ExpressionWrapper:
 def jobs_without_content() -> QuerySet[WorkerJob]:
     """Jobs as `jobs_with_action_guards()` has them, without what went in and came out, with `now`."""
     return jobs_with_action_guards(WorkerJob.objects.annotate(now=ClockTimestamp())).defer(
-        "payload", "output", "fingerprint"
+        "payload", "output", "checkpoint", "fingerprint"
     )
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from controlplane.agent.checkpoint_file import CheckpointFile
 from controlplane.agent.fence import Fence
 from controlplane.agent.heart import HeldAttempts
 from controlplane.agent.limits import MESSAGE_LIMIT
@@ -22,6 +23,7 @@ from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.policy import ActionPolicy
 from controlplane.agent.progress_file import ProgressFile
+from controlplane.agent.reported_file import ReportedFile
 from controlplane.agent.runners import Runner
 from controlplane.agent.supervisor import ChildExit, Supervisor
 
@@ -40,13 +42,29 @@ class AttemptStage(Enum):
 @dataclass
 class Attempt:
     item: dict[str, Any]
-    progress_file: ProgressFile
+    folder: InitVar[Path]
+    progress_file: ProgressFile = field(init=False)
+    checkpoint_file: CheckpointFile = field(init=False)
     runner: Runner = field(init=False, repr=False)  # from when it is known to be allowed here
     stage: AttemptStage = AttemptStage.STARTING
     verdict: dict[str, Any] | None = None  # None while KILLED: lost, so there is nothing to report
     pid: int | None = None
     times_out_at: float | None = None  # monotonic
     log: AttemptLog = field(default_factory=AttemptLog)
+
+    def __post_init__(self, folder: Path) -> None:
+        self.progress_file = ProgressFile(folder / self.id)
+        self.checkpoint_file = CheckpointFile(folder / f"{self.id}.checkpoint", self._record_refusal)
+
+    @property
+    def files(self) -> list[ReportedFile]:
+        """What its code says, beside what it writes."""
+        return [self.progress_file, self.checkpoint_file]
+
+    @property
+    def sources(self) -> dict[str, AttemptLog | ReportedFile]:
+        """What is reported while its code runs, by the event of its reports."""
+        return {"LOG": self.log, "PROGRESS": self.progress_file, "CHECKPOINT": self.checkpoint_file}
 
     @property
     def id(self) -> str:
@@ -60,6 +78,14 @@ class Attempt:
     def timeout(self) -> float | None:
         seconds = self.item["job"].get("timeout_seconds")
         return None if seconds is None else float(seconds)
+
+    def close_files(self) -> list[dict[str, Any]]:
+        """The last of them."""
+        return [report for file in self.files for report in file.close()]
+
+    def _record_refusal(self, why: str) -> None:
+        log.warning("Checkpoint not kept", **_log_fields(self), why=why)
+        self.log.write_chunk("STDERR", f"{why}: it is not kept\n".encode())
 
 
 class AttemptTracker:
@@ -104,7 +130,7 @@ class AttemptTracker:
     def accept_claims(self, items: list[dict[str, Any]]) -> None:
         """The control plane gave us these; their code begins when their STARTED was accepted."""
         for item in items:
-            attempt = Attempt(item, ProgressFile(self._progress_path(item)))
+            attempt = Attempt(item, self._folder)
             if attempt.id in self._attempts:
                 continue  # a repeated claim brings the same attempts
             self._attempts[attempt.id] = attempt
@@ -121,16 +147,15 @@ class AttemptTracker:
         """The control plane's word on a report of ours."""
         attempt = self._attempts.get(report["attempt"])
         accepted = bool(result.get("accepted"))
-        if report["event"] in ("LOG", "PROGRESS"):
-            if attempt:
-                (attempt.log if report["event"] == "LOG" else attempt.progress_file).record_answer()
-            return
-        if not accepted:
+        if not accepted and report["event"] not in ("LOG", "PROGRESS"):
             log.warning(
                 "Report refused", attempt=report["attempt"], report=report["event"],
                 code=result.get("code"), state=result.get("state"),
             )  # fmt: skip
         if attempt is None:
+            return
+        if source := attempt.sources.get(report["event"]):
+            source.record_answer()
             return
         if smaller := _shrink_report(report, result):
             self._enqueue_reports(attempt, [smaller])
@@ -147,7 +172,7 @@ class AttemptTracker:
         if attempt.stage is not AttemptStage.KILLED:
             report = _report_for(attempt, child_exit)
         elif attempt.verdict is None:
-            attempt.progress_file.close()
+            attempt.close_files()
             del self._attempts[attempt.id]
             return
         else:
@@ -158,14 +183,15 @@ class AttemptTracker:
     def report_output(self) -> None:
         """Report what the code wrote, and how far it has come."""
         for attempt in self._attempts_with_output():
-            self._enqueue_reports(attempt, [*attempt.progress_file.take_reports(), *attempt.log.take_reports()])
+            news = [report for file in attempt.files for report in file.take_reports()]
+            self._enqueue_reports(attempt, [*news, *attempt.log.take_reports()])
 
     def next_output_at(self) -> float | None:
         """Monotonic: when there may be something."""
         due = [
             at
             for attempt in self._attempts_with_output()
-            for at in (attempt.log.next_report_at(), attempt.progress_file.next_report_at())
+            for at in (source.next_report_at() for source in attempt.sources.values())
         ]
         return min((at for at in due if at is not None), default=None)
 
@@ -232,7 +258,9 @@ class AttemptTracker:
         if self._release_if_blocked(attempt):
             return
         try:
-            command = attempt.runner.build_command(attempt.item, self._progress_path(attempt.item), self._environment)
+            attempt.checkpoint_file.write_found(attempt.item["job"].get("checkpoint"))
+            files = {"JOB_PROGRESS": attempt.progress_file.path, "JOB_CHECKPOINT": attempt.checkpoint_file.path}
+            command = attempt.runner.build_command(attempt.item, files, self._environment)
             self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk)
         except Exception as error:  # whatever a job is made of: it costs no other
             log.warning("Job could not be started", **_log_fields(attempt), why=str(error))
@@ -242,9 +270,6 @@ class AttemptTracker:
         attempt.stage = AttemptStage.RUNNING
         attempt.times_out_at = None if attempt.timeout is None else time.monotonic() + attempt.timeout
         log.info("Job started", **_log_fields(attempt), number=attempt.item["number"], reaper=attempt.pid)
-
-    def _progress_path(self, item: dict[str, Any]) -> Path:
-        return self._folder / str(item["id"])
 
     def _release_if_blocked(self, attempt: Attempt) -> bool:
         """Nothing may begin now, so it is given back."""
@@ -268,7 +293,7 @@ class AttemptTracker:
 
     def _end_attempt(self, attempt: Attempt, report: dict[str, Any]) -> None:
         attempt.stage = AttemptStage.ENDED
-        self._enqueue_reports(attempt, [*attempt.progress_file.close(), *attempt.log.close(), report])
+        self._enqueue_reports(attempt, [*attempt.close_files(), *attempt.log.close(), report])
 
     def _enqueue_reports(self, attempt: Attempt, reports: list[dict[str, Any]]) -> None:
         self._outbox.add_reports(*({"attempt": attempt.id, **report} for report in reports))

@@ -9,6 +9,8 @@ BODY_DEPTH_LIMIT = 100
 SIZE_LIMIT = 256 * 1024
 """Bytes of an output, and of an error, as compact JSON in UTF-8. Escaped to ASCII it is at most three times as long,
 so it fits a body however a worker writes it."""
+CHECKPOINT_LIMIT = 64 * 1024
+"""Bytes of a checkpoint, as compact JSON in UTF-8."""
 MESSAGE_LIMIT = 1000
 """Characters of what people read: a reason, a note, how far a job has come."""
 LINE_LIMIT = 8192

@@ -59,9 +59,11 @@ class Runner(ABC):
     def build_report(self, child_exit: ChildExit) -> dict[str, Any]:
         """`event` and its fields for code that ended without our doing."""
 
-    def build_command(self, item: dict[str, Any], progress: Path, inherited: Mapping[str, str]) -> ChildCommand:
-        """The command of a claimed attempt. `progress`: its file for that. `inherited`: what its environment begins
-        with. Raises CannotStart.
+    def build_command(
+        self, item: dict[str, Any], files: Mapping[str, Path], inherited: Mapping[str, str]
+    ) -> ChildCommand:
+        """The command of a claimed attempt. `files`: its own, by the variables that name them. `inherited`: what its
+        environment begins with. Raises CannotStart.
         """
         job = item["job"]
         payload = json.dumps(job.get("payload"))
@@ -70,7 +72,7 @@ class Runner(ABC):
             "JOB_ID": str(job["id"]),
             "JOB_ATTEMPT": str(item["number"]),
             "JOB_ATTEMPT_ID": str(item["id"]),
-            "JOB_PROGRESS": str(progress),
+            **{name: str(path) for name, path in files.items()},
         }
         of_step = {"JOB_EXECUTION": job.get("execution"), "JOB_STEP": job.get("step")}
         for name in ("JOB_PAYLOAD", *of_step):

@@ -23,6 +23,7 @@ from jobs.api.serializers.jobs import (
     JobPage,
     NoteRequest,
     PlacementAnswer,
+    ResubmitRequest,
 )
 from jobs.api.serializers.workers import (
     ClaimAnswer,
@@ -96,6 +97,7 @@ class Claims(ServerCall):
                 "timeout_seconds": attempt.timeout_seconds,
                 "execution": attempt.execution,
                 "step": attempt.step,
+                "checkpoint": attempt.checkpoint,
             },
         }
 
@@ -216,13 +218,13 @@ class Cancel(Intervention):
 class Resubmit(Intervention):
     """`POST /jobs/{id}/resubmit`."""
 
-    @extend_schema(parameters=[KEY], request=NoteRequest, responses={200: JobAnswer, 201: JobAnswer})
+    @extend_schema(parameters=[KEY], request=ResubmitRequest, responses={200: JobAnswer, 201: JobAnswer})
     def post(self, request: Request, job: UUID) -> Response:
         """Take a live job from its worker (200); submit one that ended without success anew (201).
 
         The new one has the key of an Idempotency-Key header: the same call again answers the same job (200).
         """
-        body = self.validated_body(request, NoteRequest)
+        body = self.validated_body(request, ResubmitRequest)
         now, is_new = interventions.resubmit_job(job, self.by, self.owner, idempotency_key(request), **body)
         return self.job_response(now, status=201 if is_new else 200)
 

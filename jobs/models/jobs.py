@@ -65,6 +65,8 @@ class WorkerJob(models.Model):
     pending_observed = models.FloatField(db_default=ObservedNow(), help_text="When it last began to wait.")
     output = models.JSONField(null=True)
     error = models.JSONField(null=True)
+    checkpoint = models.JSONField(null=True, help_text="What its code kept for its next attempt.")
+    checkpoint_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     available_at = models.DateTimeField(db_default=ClockTimestamp())
     finished_at = models.DateTimeField(null=True)

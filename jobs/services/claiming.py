@@ -39,6 +39,7 @@ class ClaimedAttempt:
     timeout_seconds: float | None
     execution: UUID | None
     step: str | None
+    checkpoint: Any
 
 
 def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -> list[ClaimedAttempt]:
@@ -57,6 +58,7 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -
             row.id, row.number, row.job, row.kind, orjson.loads(row.action),
             None if row.payload is None else orjson.loads(row.payload), row.timeout_seconds,
             row.execution, row.step,
+            None if row.checkpoint is None else orjson.loads(row.checkpoint),
         )
         for row in rows
         if row.id is not None

@@ -53,19 +53,28 @@ def cancel_job(job: UUID, by: str, owner: UUID | None = None, *, note: str = "")
 
 
 def resubmit_job(
-    job: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
+    job: UUID,
+    by: str,
+    owner: UUID | None = None,
+    key: str | None = None,
+    *,
+    note: str = "",
+    keep_checkpoint: bool = True,
 ) -> tuple[UUID, bool]:
     """A live job is taken from its worker and waits again, counted as no loss; one that ended without success is
     submitted anew, with `key`, so that the same call again finds the same job. A step that has ended stays as it is,
     for its execution has moved on: that can be run again. A Celery task in quarantine is sent again, by a worker.
+
+    Its next attempt finds the checkpoint of the last, unless that is not kept.
 
     The job to look at from now on, and whether it is new. With a key the same call again does nothing more. Raises
     KeyTaken when another job has the key.
     """
     why = f"resubmitted by {actor_name(by)}"
     error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
-    before, (moved, copied, sent) = apply_statements(
-        [sql.move_job, sql.resubmit_ended_job, sql.ask_to_send_task], job, owner,
+    before, (_, moved, copied, sent) = apply_statements(
+        [sql.drop_checkpoint, sql.move_job, sql.resubmit_ended_job, sql.ask_to_send_task], job, owner,
+        keep_checkpoint=keep_checkpoint,
         action="resubmit_job", by=by, note=note,
         event="MOVED", error=error and orjson.dumps(error).decode(), reason=why, key=key,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
 
-UNKEPT_EVENTS = {Event.PROGRESS, Event.LOG}  # when they come too late
+UNKEPT_EVENTS = {Event.PROGRESS, Event.CHECKPOINT, Event.LOG}  # when they come too late
 KEPT = 20
 """Late reports of an attempt."""
 
@@ -102,10 +102,12 @@ def judge_report(report: Report, attempt: Any, *, is_gone: bool) -> Result:
         match report.event:
             case Event.STARTED if attempt.state == AttemptState.RUNNING:
                 return build_result()
-            case Event.COMPLETED | Event.FAILED | Event.PROGRESS | Event.LOG if attempt.state == AttemptState.CLAIMED:
-                return build_result("not_started")
             case Event.CANCELLED:
                 return build_result("cancel_not_requested")
+            case Event.STARTED | Event.RELEASED:
+                return build_result("attempt_superseded")
+            case _ if attempt.state == AttemptState.CLAIMED:
+                return build_result("not_started")
             case _:
                 return build_result("attempt_superseded")
     is_ended_by_worker = attempt.ended_by == "server"
@@ -113,6 +115,8 @@ def judge_report(report: Report, attempt: Any, *, is_gone: bool) -> Result:
         case Event.STARTED if attempt.started_at and is_ended_by_worker:
             return build_result()
         case Event.PROGRESS if is_ended_by_worker:
+            return build_result()
+        case Event.CHECKPOINT if is_ended_by_worker and digest(attempt.job.checkpoint) == digest(report.value):
             return build_result()
         case Event.COMPLETED if attempt.state == AttemptState.COMPLETED:
             return build_result(None if repeats(attempt, report) else "conflicting_report")

@@ -30,6 +30,7 @@ log = structlog.get_logger()
 STATEMENTS: dict[Event, Statement[Any]] = {
     Event.STARTED: sql.start_attempts,
     Event.PROGRESS: sql.store_progress,
+    Event.CHECKPOINT: sql.store_checkpoints,
     Event.LOG: sql.store_log_lines,
 }
 FINISH = sql.finish_attempts  # for all others
@@ -80,7 +81,7 @@ def rounds(reports: Iterable[Report]) -> list[Round]:
             so_far.here.add(event)
         if so_far.round == len(made):
             made.append(Round())
-        if is_repeated or (event in ENDS and explain_oversize(report)):
+        if is_repeated or explain_oversize(report):
             made[so_far.round].judged.append(place)
             continue
         made[so_far.round].applied.append(place)
@@ -156,8 +157,8 @@ def find_consequential_attempts(token: ServerToken, attempts: set[UUID]) -> set[
 
 
 def write_reports(token: ServerToken, run: list[Report], *, with_consequences: bool = False) -> list[str | None]:
-    """Starts, then progress, then lines, then ends, each a guarded statement over all of them, in one round trip: the
-    state of the attempt of each report, None where it was not applied. Their jobs are held first, all at once.
+    """Starts, progress, checkpoints, lines, ends, in this order, each a guarded statement over all, in one round trip:
+    the state of the attempt of each report, None where it was not applied. Their jobs are held first, all at once.
 
     What the end of a job moves on must be moved on in the same transaction: such ends are applied only
     `with_consequences`, in the caller's.
@@ -174,6 +175,7 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
         version=token.version,
         started=[report.attempt for report in run if report.event == Event.STARTED],
         progress=pack_reports(latest_progress(run), {Event.PROGRESS}, "progress", "message"),
+        checkpoints=pack_reports(latest_checkpoints(run), {Event.CHECKPOINT}, "value"),
         logs=pack_log_reports(run),
         lines_kept=LINES_KEPT,
         ended=pack_reports(
@@ -228,6 +230,11 @@ def latest_progress(run: list[Report]) -> list[Report]:
             message = before.message if report.message is None else report.message
             latest[report.attempt] = replace(report, progress=progress, message=message)
     return list(latest.values())
+
+
+def latest_checkpoints(run: list[Report]) -> list[Report]:
+    """Of each attempt the last."""
+    return list({report.attempt: report for report in run if report.event == Event.CHECKPOINT}.values())
 
 
 def pack_reports(run: list[Report], events: set[Event], *fields: str) -> str:

@@ -7,12 +7,13 @@ from uuid import UUID
 
 import orjson
 
-from controlplane.agent.limits import SIZE_LIMIT
+from controlplane.agent.limits import CHECKPOINT_LIMIT, SIZE_LIMIT
 
 
 class Event(StrEnum):
     STARTED = "STARTED"
     PROGRESS = "PROGRESS"
+    CHECKPOINT = "CHECKPOINT"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -34,6 +35,7 @@ class Report:
     reason: str | None = None
     progress: float | None = None
     message: str | None = None
+    value: Any = None
     stream: str | None = None
     lines: list[str] | None = None
     sequence: int | None = None
@@ -53,8 +55,11 @@ class Result:
 
 def explain_oversize(report: Report) -> tuple[str, str] | None:
     """The code and the sentence with which a report is refused for its size."""
-    for name in ("output", "error"):
-        content = getattr(report, name)
-        if content is not None and (size := len(orjson.dumps(content))) > SIZE_LIMIT:
-            return f"{name}_too_large", f"The {name} has {size} bytes of JSON; the limit is {SIZE_LIMIT}."
+    for name, content, limit in (
+        ("output", report.output, SIZE_LIMIT),
+        ("error", report.error, SIZE_LIMIT),
+        ("checkpoint", report.value, CHECKPOINT_LIMIT),
+    ):
+        if content is not None and (size := len(orjson.dumps(content))) > limit:
+            return f"{name}_too_large", f"The {name} has {size} bytes of JSON; the limit is {limit}."
     return None

@@ -10,7 +10,8 @@ select s.id from liveness_server s where s.id = %(server)s for no key update
 -- it may not have are never walked over. The one row without an attempt says that there is none.
 -- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, only uuid[], most bigint
 -- returns: server uuid|null, obstacle text|null, id uuid|null, number int, job uuid, kind text, action jsonb,
---   payload jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null
+--   payload jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null,
+--   checkpoint jsonb|null
 -- row: GivenAttempt
 with recursive caller as (
     select s.id, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
@@ -60,7 +61,8 @@ fitting as (
                        order by picked_jobs.place rows between unbounded preceding and current row) as total
               from (select job_id, row_number() over () as place from picked_jobs) picked_jobs
              cross join lateral (
-                   select octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0) as bytes
+                   select octet_length(j.action::text) + coalesce(octet_length(j.payload::text), 0)
+                          + coalesce(octet_length(j.checkpoint::text), 0) as bytes
                      from jobs_workerjob j where j.id = picked_jobs.job_id offset 0
                    ) size
            ) sized
@@ -83,7 +85,7 @@ given_attempts as (
 )
 select coalesce(worker.id, (select server_id from repeated_claim limit 1)) as server,
        (select obstacle from caller) as obstacle, given_attempts.id, given_attempts.number, j.id as job, j.kind,
-       j.action, j.payload, j.timeout_seconds, j.execution_id as execution, j.step
+       j.action, j.payload, j.timeout_seconds, j.execution_id as execution, j.step, j.checkpoint
   from (select 1) single_row
   left join worker on true
   left join given_attempts on true

@@ -58,6 +58,18 @@ with acted_on as (
 {{new_operator_event}}
 select id from acted_on
 
+-- statement: drop_checkpoint
+-- What the code of a live job kept is not for its next attempt: before `move_job`.
+-- takes: keep_checkpoint bool, event text, error jsonb, reason text, actor text, job uuid, owner uuid,
+--   with_consequences bool, key text
+-- returns: id uuid
+with {{attempt_to_interrupt}}
+update jobs_workerjob j
+   set checkpoint = null, checkpoint_at = null
+  from held
+ where j.id = held.job_id and not %(keep_checkpoint)s
+returning j.id
+
 -- statement: move_job
 -- A live job is taken from its worker and waits again.
 -- takes: event text, error jsonb, reason text, actor text, job uuid, owner uuid, with_consequences bool, key text,
@@ -113,16 +125,18 @@ select id from task_to_send
 -- It is not to expire by a moment that has passed. Nothing when the key is known: the caller finds the job that has it.
 -- It waits for what of the first still runs somewhere, as the first itself would. An operator who does so has looked at
 -- the first: it leaves the quarantine.
--- takes: key text, job uuid, owner uuid, actor text, action text, note text
+-- takes: keep_checkpoint bool, key text, job uuid, owner uuid, actor text, action text, note text
 -- returns: id uuid, is_execution bool
 with new_job as (
     insert into jobs_workerjob (
         resubmission_of_id, owner_id, key, kind, fingerprint, action, payload, tags, required_tags, priority, timeout_seconds,
-        on_worker_lost, unmatched, max_retries, retry_delay_seconds, retry_backoff, retry_on, good_until, available_at)
+        on_worker_lost, unmatched, max_retries, retry_delay_seconds, retry_backoff, retry_on, good_until, available_at,
+        checkpoint, checkpoint_at)
     select j.id, j.owner_id, %(key)s::text, j.kind, j.fingerprint, j.action, j.payload, j.tags, j.required_tags, j.priority,
            j.timeout_seconds, j.on_worker_lost, j.unmatched, j.max_retries, j.retry_delay_seconds, j.retry_backoff,
            j.retry_on, case when j.good_until > clock_timestamp() then j.good_until end,
-           greatest(j.available_at, clock_timestamp())
+           greatest(j.available_at, clock_timestamp()),
+           case when %(keep_checkpoint)s then j.checkpoint end, case when %(keep_checkpoint)s then j.checkpoint_at end
       from jobs_workerjob j
      where j.id = %(job)s and {{visible_to_caller(j)}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'
        and j.execution_id is null and j.kind = 'TASK' and not {{already_moved_by_this_call(j)}}

@@ -83,6 +83,21 @@ update jobs_attempt a
  where a.id = any(array[reports.attempt]) and a.state = 'RUNNING'
 returning a.id
 
+-- statement: store_checkpoints
+-- What the code of running attempts keeps for their jobs' next attempts; null: nothing any more. Their jobs are held by
+-- `lock_reported_jobs`.
+-- takes: checkpoints jsonb, server uuid, version int, attempts uuid[]
+-- returns: id uuid
+with {{owned_jobs}},
+reports as (
+    select * from jsonb_to_recordset(%(checkpoints)s::jsonb) as r(attempt uuid, value jsonb)
+)
+update jobs_workerjob j
+   set checkpoint = reports.value, checkpoint_at = case when reports.value is not null then clock_timestamp() end
+  from reports join owned on owned.attempt_id = reports.attempt
+ where j.id = any(array[owned.id]) and j.state = 'RUNNING'
+returning j.attempt_id as id
+
 -- statement: store_log_lines
 -- Lines that the code of running attempts wrote, in order; their jobs are held by `lock_reported_jobs`. The last line of an
 -- attempt knows how many there are and which report came last, so nothing is ever counted.

@@ -68,6 +68,7 @@ class GivenAttempt(NamedTuple):
     timeout_seconds: float | None
     execution: UUID | None
     step: str | None
+    checkpoint: str | None
 
 
 class FollowClockRow(NamedTuple):
@@ -372,6 +373,7 @@ class JobsStatements(Statements):
     lock_root_of_job: Statement[IdRow]
     lock_job: Statement[LockedJob]
     cancel_job: Statement[IdRow]
+    drop_checkpoint: Statement[IdRow]
     move_job: Statement[EndedAttempt]
     fail_job: Statement[EndedAttempt]
     ask_to_send_task: Statement[IdRow]
@@ -388,6 +390,7 @@ class JobsStatements(Statements):
     lock_reported_jobs: Statement[IdRow]
     start_attempts: Statement[IdRow]
     store_progress: Statement[IdRow]
+    store_checkpoints: Statement[IdRow]
     store_log_lines: Statement[StoredLines]
     finish_attempts: Statement[EndedAttempt]
     read_retention_limits: Statement[RetentionLimits]

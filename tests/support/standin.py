@@ -70,13 +70,15 @@ class ControlPlane:
         self._http.shutdown()
         self._http.server_close()
 
-    def submit(self, action: dict[str, Any] | str, payload: Any = None, timeout: float | None = None) -> str:
+    def submit(
+        self, action: dict[str, Any] | str, payload: Any = None, timeout: float | None = None, **job_fields: Any
+    ) -> str:
         """A job to claim; a text is a local script. Returns the attempt's id."""
         if isinstance(action, str):
             action = {"type": "script", "runner": "local", "command": action}
         attempt = str(uuid.uuid4())
         job = {"id": str(uuid.uuid4()), "kind": "TASK", "action": action, "payload": payload}
-        job |= {"timeout_seconds": timeout, "execution": None, "step": None}
+        job |= {"timeout_seconds": timeout, "execution": None, "step": None, **job_fields}
         with self.lock:
             self.pending.append({"id": attempt, "number": 1, "job": job})
         return attempt

@@ -2,12 +2,21 @@
 
 from uuid import UUID
 
+from django import forms
+
 from controlplane.console.actions.servers import OnceForm, OperatorAction
 from jobs.services import cancellation, executions, guards, interventions, quarantine
 
 
-def resubmit_job(job: UUID, by: str, note: str, key: str) -> UUID:
-    return interventions.resubmit_job(job, by, key=derive_idempotency_key(key, job), note=note)[0]
+class ResubmitForm(OnceForm):
+    drop_checkpoint = forms.BooleanField(
+        required=False, label="Drop its checkpoint", help_text="It begins anew, not where its code had come to."
+    )
+
+
+def resubmit_job(job: UUID, by: str, note: str, key: str, *, drop_checkpoint: bool = False) -> UUID:
+    key_of_job = derive_idempotency_key(key, job)
+    return interventions.resubmit_job(job, by, key=key_of_job, note=note, keep_checkpoint=not drop_checkpoint)[0]
 
 
 def rerun_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
@@ -32,7 +41,7 @@ JOB_ACTIONS = {
             "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
             "submitted again, as another job. A Celery task in quarantine goes back to its queue.",
             "jobs.resubmit_workerjob", resubmit_job, guards.ensure_may_resubmit_job,
-            OnceForm,
+            ResubmitForm,
         ),
         OperatorAction(
             "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never retried.", "jobs.fail_workerjob",

@@ -101,6 +101,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "what": describe_action(details.action),
         "made": time_since(details.created_at, details.now),
         "finished": details.finished_at and time_since(details.finished_at, details.now),
+        "kept": details.checkpoint_at and time_since(details.checkpoint_at, details.now),
         "chart": build_lanes(details, superseded),
         "timeline": [(entry, format_moment(entry["at"], details.now)) for entry in selectors.job_timeline(details)],
         "reports": [
@@ -120,8 +121,8 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "texts": [
             (name, format_json(value), count_left_out(value))
             for name, value in (
-                ("Error", details.error), ("Output", details.output), ("Action", details.action),
-                ("Payload", details.payload),
+                ("Error", details.error), ("Output", details.output), ("Checkpoint", details.checkpoint),
+                ("Action", details.action), ("Payload", details.payload),
             )
             if value is not None
         ],

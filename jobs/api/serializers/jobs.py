@@ -115,9 +115,9 @@ class JobAnswer(serializers.ModelSerializer):
     )
     left_out = serializers.ListField(
         child=serializers.CharField(),
-        help_text=f"Of action, payload, output and error those that a list leaves out, for they have more than"
-        f" {selectors.LARGE} bytes of JSON: null then, or of an action its type, of an error its code. The job alone"
-        " has them whole.",
+        help_text=f"Of action, payload, output, error and checkpoint those that a list leaves out, for they have"
+        f" more than {selectors.LARGE} bytes of JSON: null then, or of an action its type, of an error its code. The"
+        " job alone has them whole.",
     )
     execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
@@ -128,8 +128,8 @@ class JobAnswer(serializers.ModelSerializer):
             "id", "kind", "state", "flags", "action", "payload", "tags", "required_tags", "priority", "timeout_seconds",
             "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
             "resubmissions", "retries", "resubmission_of", "cancel_requested_at", "execution", "step", "child", "key",
-            "output", "error", "created_at", "available_at", "good_until", "finished_at", "attempts", "timeline",
-            "late_reports", "left_out",
+            "output", "error", "checkpoint", "checkpoint_at", "created_at", "available_at", "good_until", "finished_at",
+            "attempts", "timeline", "late_reports", "left_out",
         )  # fmt: skip
 
     @extend_schema_field(TimelineEntry(many=True))
@@ -179,6 +179,10 @@ class NoteRequest(StrictSerializer):
     """Of a call that is made by hand."""
 
     note = NoteField()
+
+
+class ResubmitRequest(NoteRequest):
+    keep_checkpoint = YesNoField(default=True, help_text="False: its next attempt finds none.")
 
 
 class FailRequest(NoteRequest):

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from controlplane.agent.limits import LINE_LIMIT, MESSAGE_LIMIT, REPORT_LINES_LIMIT, SIZE_LIMIT
+from controlplane.agent.limits import CHECKPOINT_LIMIT, LINE_LIMIT, MESSAGE_LIMIT, REPORT_LINES_LIMIT, SIZE_LIMIT
 from controlplane.core.rest import (
     AnyField,
     FreeTextField,
@@ -143,6 +143,7 @@ class ClaimedJob(serializers.Serializer):
     timeout_seconds = serializers.FloatField(allow_null=True)
     execution = serializers.UUIDField(allow_null=True)
     step = serializers.CharField(allow_null=True)
+    checkpoint = AnyField(help_text="What the code of an earlier attempt kept last; null: nothing.")
 
 
 class ClaimedAttempt(serializers.Serializer):
@@ -165,6 +166,7 @@ class ReportedError(StrictSerializer):
 CARRIES: dict[Event, dict[str, bool]] = {
     Event.STARTED: {},
     Event.PROGRESS: {"progress": False, "message": False},
+    Event.CHECKPOINT: {"value": True},
     Event.COMPLETED: {"output": False},
     Event.FAILED: {"error": True},
     Event.CANCELLED: {},
@@ -181,6 +183,12 @@ class ReportItem(StrictSerializer):
     reason = FreeTextField(required=False, max_length=MESSAGE_LIMIT)
     progress = NumberField(required=False, min_value=0, max_value=1)
     message = FreeTextField(required=False, allow_blank=True, max_length=MESSAGE_LIMIT)
+    value = AnyField(
+        required=False,
+        help_text="What the next attempt of the job is to find; null: nothing any more. At most"
+        f" {CHECKPOINT_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
+        " `checkpoint_too_large`, and the one before it stays.",
+    )
     stream = serializers.ChoiceField(LogLine.Stream.values, required=False)
     lines = serializers.ListField(
         child=FreeTextField(max_length=LINE_LIMIT, allow_blank=True),

@@ -199,10 +199,10 @@ def test_a_script_finds_its_execution_and_step_and_nobody_elses(tmp_path):
     own = {"JOB_STEP": "of the agent's own"}
     job = {"id": "j", "action": {"type": "script", "command": "true"}, "payload": None}
     item = {"id": "a", "number": 1, "job": {**job, "execution": "e", "step": "load"}}
-    inside = ScriptRunner().build_command(item, tmp_path / "progress", own).env
+    inside = ScriptRunner().build_command(item, {"JOB_PROGRESS": tmp_path / "progress"}, own).env
     assert (inside["JOB_EXECUTION"], inside["JOB_STEP"]) == ("e", "load")
     alone = {**item, "job": {**job, "execution": None, "step": None}}
-    alone = ScriptRunner().build_command(alone, tmp_path / "progress", own).env
+    alone = ScriptRunner().build_command(alone, {"JOB_PROGRESS": tmp_path / "progress"}, own).env
     assert not {"JOB_EXECUTION", "JOB_STEP"} & set(alone)
 
 

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from controlplane.agent import progress, progress_file
+from controlplane.agent import progress, reported_file
 from controlplane.agent.limits import MESSAGE_LIMIT
-from controlplane.agent.progress_file import REPORT_PAUSE, TAIL_BYTES, ProgressFile
+from controlplane.agent.progress_file import TAIL_BYTES, ProgressFile
+from controlplane.agent.reported_file import REPORT_PAUSE
 from tests.support.standin import eventually
 from tests.unit.agent.test_logs import Now
 
@@ -18,7 +19,7 @@ from tests.unit.agent.test_logs import Now
 @pytest.fixture
 def clock(monkeypatch):
     clock = Now()
-    monkeypatch.setattr(progress_file, "time", clock)
+    monkeypatch.setattr(reported_file, "time", clock)
     return clock
 
 

@@ -1,0 +1,70 @@
+"""What the code of an attempt keeps for the job's next attempt: the JSON in the file that JOB_CHECKPOINT names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from controlplane.agent.limits import CHECKPOINT_LIMIT
+from controlplane.agent.outcomes import DEPTH_LIMIT, TooDeep, clean, parse
+from controlplane.agent.reported_file import ReportedFile, read_file
+
+READ_LIMIT = 4 * CHECKPOINT_LIMIT  # bytes: it may be indented, and escaped
+
+
+class CheckpointFile(ReportedFile):
+    """The whole file is one JSON value. `on_refusal` is told a sentence about what cannot be kept."""
+
+    def __init__(self, path: Path, on_refusal: Callable[[str], None]) -> None:
+        super().__init__(path)
+        self._on_refusal = on_refusal
+        self._known = self._doubted = b""
+
+    def write_found(self, value: Any) -> None:
+        """What an earlier attempt kept, for the code to find. Raises OSError."""
+        if value is not None:
+            self._known = json.dumps(value).encode()
+            self.path.write_bytes(self._known)
+
+    def read_news(self, *, is_last: bool) -> dict[str, Any] | None:
+        data = read_file(self.path, READ_LIMIT + 1)
+        if data in (b"", self._known):
+            return None
+        try:
+            value = parse_checkpoint(data)
+        except ValueError as error:
+            # Perhaps the code is still writing it: what is the same at the next look is meant so.
+            if is_last or data == self._doubted:
+                self._known = data
+                self._on_refusal(str(error))
+            self._doubted = data
+            return None
+        self._known = data
+        return {"event": "CHECKPOINT", "value": value}
+
+
+def parse_checkpoint(data: bytes) -> Any:
+    """Raises ValueError with a sentence."""
+    if len(data) > READ_LIMIT:
+        raise ValueError(f"the checkpoint has more than {CHECKPOINT_LIMIT} bytes of JSON")
+    try:
+        value = clean(parse(data))
+    except TooDeep:
+        raise ValueError(f"the checkpoint is nested more than {DEPTH_LIMIT} levels deep") from None
+    except ValueError as error:
+        raise ValueError(f"the checkpoint is not JSON: {error}") from None
+    dump_checkpoint(value)
+    return value
+
+
+def dump_checkpoint(value: Any) -> str:
+    """As compact JSON. Raises ValueError with a sentence for what is none, or too much."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"the checkpoint is not JSON: {error}") from None
+    if (size := len(text.encode(errors="surrogatepass"))) > CHECKPOINT_LIMIT:
+        raise ValueError(f"the checkpoint has {size} bytes of JSON; the limit is {CHECKPOINT_LIMIT}")
+    return text
