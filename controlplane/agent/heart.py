@@ -12,6 +12,7 @@ import structlog
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Refused, Unreachable
 from controlplane.agent.fence import Fence
+from controlplane.agent.probe import SelfCordon
 from controlplane.agent.registration import RegisteredServer
 
 log = structlog.get_logger()
@@ -44,6 +45,7 @@ class HeartbeatThread(threading.Thread):
         on_answer: Callable[[dict[str, Any] | Refused], None],
         on_fenced: Callable[[], None],
         state: str = "RUNNING",
+        cordon: SelfCordon | None = None,
     ) -> None:
         super().__init__(name="heart", daemon=True)
         self.server, self.fence = server, fence
@@ -55,6 +57,7 @@ class HeartbeatThread(threading.Thread):
             on_fenced,
         )
         self._state = state
+        self._cordon = cordon or SelfCordon()
         self._woken = threading.Event()
         self._is_stopped = False
         self._failures = 0
@@ -89,9 +92,9 @@ class HeartbeatThread(threading.Thread):
         if self.fence.has_passed():
             self._on_fenced()
         clock = self.fence.clock
-        started = clock()
+        started, schedulable = clock(), self._cordon.fields
         try:
-            answer = self.server.send_heartbeat(self._build_body(started))
+            answer = self.server.send_heartbeat({**self._build_body(started), **schedulable})
         except Unreachable as error:
             return self._record_miss(error, clock() - started)
         except Refused as refused:
@@ -106,6 +109,7 @@ class HeartbeatThread(threading.Thread):
         )
         log.debug("Heartbeat sent successfully", server=self.server.id, state=answer.get("state"))
         self._failures = 0
+        self._cordon.record_answer(schedulable)
         self.interval = float(answer.get("heartbeat_interval_seconds") or self.interval)
         self._on_answer(answer)
         return max(0.0, self.interval - (clock() - started))

@@ -32,6 +32,9 @@ class Options:
     state: Path
     config: dict[str, Any]
     environment: dict[str, str]
+    probe: str | None = None
+    probe_interval: float = 30.0
+    probe_timeout: float = 10.0
 
     def description(self) -> dict[str, Any]:
         """The body of a registration, but for the instance id."""
@@ -70,6 +73,13 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once (default: CPUs)")
     add("--poll", type=float, default=1.0, metavar="SECONDS", help="between claims while there is nothing to do")
+    add(
+        "--probe",
+        metavar="COMMAND",
+        help="run by the shell; while it fails this worker is cordoned, with its last line",
+    )
+    add("--probe-interval", type=float, default=30.0, metavar="SECONDS", help="between two probes (default: 30)")
+    add("--probe-timeout", type=float, default=10.0, metavar="SECONDS", help="for one to end (default: 10)")
     add("--heartbeat-interval", type=float, metavar="SECONDS")
     add("--timeout", type=float, metavar="SECONDS", help="of silence, after which this worker is disconnected")
     add("--grace", type=float, metavar="SECONDS", help="the termination grace period")
@@ -94,6 +104,8 @@ def read_options(arguments: argparse.Namespace) -> Options:
         raise ValueError(f"--url {arguments.url}: it begins with http:// or https://")
     if arguments.concurrency < 1 or arguments.poll <= 0:
         raise ValueError("--concurrency is at least 1, --poll more than 0")
+    if arguments.probe_interval <= 0 or arguments.probe_timeout <= 0:
+        raise ValueError("--probe-interval and --probe-timeout are more than 0")
     asked = {
         "heartbeat_interval_seconds": arguments.heartbeat_interval,
         "timeout_seconds": arguments.timeout,
@@ -113,6 +125,9 @@ def read_options(arguments: argparse.Namespace) -> Options:
         state=state_folder(arguments.state_dir, arguments.name),
         config={key: value for key, value in asked.items() if value is not None},
         environment=environment.for_jobs(os.environ, {*_parts(arguments.pass_env)} - {environment.TOKEN}),
+        probe=arguments.probe,
+        probe_interval=arguments.probe_interval,
+        probe_timeout=arguments.probe_timeout,
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import structlog
 
-from controlplane.agent import leftovers, status_file
+from controlplane.agent import leftovers, probe, status_file
 from controlplane.agent.attempts import KILL_PATIENCE, AttemptTracker
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Client, Refused, Unreachable
@@ -58,6 +58,16 @@ class Worker:
         self._folder = Folder()
         self._attempts = AttemptTracker(
             self._supervisor, self._outbox, options.policy, self._fence, self._folder.path, options.environment
+        )
+        self._cordon = probe.SelfCordon()
+        self._probe = probe.Probe(
+            options.probe,
+            options.probe_interval,
+            options.probe_timeout,
+            self._supervisor,
+            options.environment,
+            self._cordon,
+            lambda: self._heart.act_now(),
         )
         self._fenced = threading.Event()  # killed for the fence by another thread, not yet taken note of here
         self._was_answered = False
@@ -105,6 +115,7 @@ class Worker:
             metrics=self._read_metrics,
             on_answer=self._put_in_inbox,
             on_fenced=self._kill_for_fence,
+            cordon=self._cordon,
         )
         self._transport = TransportThread(
             server, self._outbox, self._options.poll, self._put_in_inbox, self._heart.act_now
@@ -147,7 +158,8 @@ class Worker:
         self._supervisor.transfer_ready(ready)
         for child_exit in self._supervisor.reap_children():
             self._enforce_fence()  # it may have died of the fence since we looked
-            self._guard(self._attempts.record_exit, child_exit)
+            owner = self._probe if child_exit.key == probe.KEY else self._attempts
+            self._guard(owner.record_exit, child_exit)
         self._read_inbox()
         if self._attempts.has_newly_stopped():
             self._heart.act_now()
@@ -158,12 +170,15 @@ class Worker:
         self._enforce_drain()
         if self._ending:
             self._advance_shutdown()
+        else:
+            self._guard(self._probe.advance)
         self._request_work()
 
     def _seconds_to_wait(self) -> float:
         now = time.monotonic()
         due = [self._supervisor.next_kill_at(), self._attempts.next_timeout_at(), self._attempts.next_output_at()]
         due += [self._grace_until, self._give_up_at]
+        due += [] if self._ending else [self._probe.next_step_at()]
         waits = [LOOK_INTERVAL, *(at - now for at in due if at is not None)]
         if self._attempts.live_count and (remaining := self._fence.remaining_seconds()):
             waits.append(remaining)
@@ -250,7 +265,8 @@ class Worker:
             self._attempts.release_attempts("drain_deadline", KILL_PATIENCE)
 
     def _request_work(self) -> None:
-        open_ = self._was_answered and not (self._blocked or self._ending or self._fence.has_passed())
+        blocked = self._blocked or self._ending or self._fence.has_passed() or not self._probe.is_passing
+        open_ = self._was_answered and not blocked
         self._transport.request_slots(self._options.concurrency - self._attempts.live_count if open_ else 0)
         self._transport.act_now()
 

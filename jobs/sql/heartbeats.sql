@@ -9,6 +9,7 @@
 -- row: HeardWorker
 with {{liveness.beat_of_one_server}},
 {{liveness.record_beats}},
+{{liveness.new_cordon_event}},
 listed_attempts as (
     select unnest(%(claimed)s::uuid[]) as id, 'claimer' as role, null::int as pid
     union all

@@ -32,6 +32,20 @@ server_heartbeats as (
     select last_heartbeat_at, id, 'server' from beat
 )
 
+-- step: new_cordon_event(beat) -> new_cordon_event
+-- That a server has cordoned itself, or lifts that; as it was before its beat this statement sees it still.
+new_cordon_event as (
+    insert into liveness_serverevent
+           (subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)
+    select 'server', beat.id::text, beat.name, beat.id, beat.name, beat.state, beat.state,
+           case when beat.cordoned_by is null then 'uncordon' else 'cordon' end, 'server', %(reason)s
+      from beat
+     cross join lateral (select s.cordoned_by from liveness_server s where s.id = beat.id offset 0) before
+     where %(schedulable)s::bool is not null
+       and (before.cordoned_by is null and beat.cordoned_by = 'server'
+            or before.cordoned_by = 'server' and beat.cordoned_by is null)
+)
+
 -- step: beat_of_one_server -> heartbeats
 -- What one server says of itself.
 heartbeats as (
@@ -54,7 +68,8 @@ heartbeats as (
 --   emptied_tick bigint|null, fence_after float8|null
 -- row: HeardServer
 with {{beat_of_one_server}},
-{{record_beats}}
+{{record_beats}},
+{{new_cordon_event}}
 select * from beat
 
 -- statement: read_ended_server

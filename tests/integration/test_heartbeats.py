@@ -109,6 +109,29 @@ def test_a_worker_cordons_itself_with_a_reason_until_it_says_otherwise(worker):
     assert row(one).state == "RUNNING"
 
 
+@pytest.mark.parametrize("more", [{}, {"claimed": []}], ids=["plain", "with attempts"])
+def test_that_a_server_cordons_itself_and_lifts_it_is_an_event_each_with_its_reason(worker, more):
+    one = worker()
+    for schedulable, reason in (
+        (True, "well"), (False, "disk full"), (False, "disk fuller"), (True, "well again"), (True, ""), (None, ""),
+    ):  # fmt: skip
+        said = {} if schedulable is None else {"schedulable": schedulable, "reason": reason}
+        assert one.beat(**said, **more).status_code == 200
+    events = ServerEvent.objects.exclude(action="").values_list("action", "actor", "reason", "server_name", "to_state")
+    assert list(events) == [
+        ("cordon", "server", "disk full", "worker-1", "RUNNING"),
+        ("uncordon", "server", "well again", "worker-1", "RUNNING"),
+    ]
+
+
+def test_under_the_cordon_of_an_operator_what_a_server_says_is_no_event(worker):
+    one = worker()
+    Server.objects.update(cordoned_by="operator:ann", cordon_reason="a new disk")
+    for schedulable in (False, True):
+        one.beat(schedulable=schedulable, reason="mine")
+    assert not ServerEvent.objects.exclude(action="").exists()
+
+
 def test_a_worker_neither_lifts_nor_rewords_the_cordon_of_an_operator(worker):
     one = worker()
     Server.objects.update(cordoned_by="operator:ann", cordon_reason="a new disk")

@@ -1,0 +1,95 @@
+"""A machine that is not fit for work gets none: a command says so, once in a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane.agent.probe import PASSED, SelfCordon
+from tests.support.standin import alive, eventually
+
+
+def said(plane):
+    """What heartbeats said of whether the worker is to get work, repetitions left out."""
+    with plane.lock:
+        beats = [body for call, body in plane.calls if call == "heartbeat"]
+    each = [(body.get("schedulable"), body.get("reason", "")) for body in beats]
+    return [one for n, one in enumerate(each) if n == 0 or each[n - 1] != one]
+
+
+FAILED = "the probe failed: it ended with status 3: no disk"
+
+
+def test_while_the_probe_fails_the_worker_is_cordoned_with_its_last_line_and_then_no_more(plane, agent, tmp_path):
+    broken = tmp_path / "broken"
+    agent("--probe", f"echo looking; if [ -e {broken} ]; then echo no disk >&2; exit 3; fi", "--probe-interval", "0.2")
+    before = plane.submit("true")
+    eventually(lambda: plane.final(before))
+    broken.touch()
+    eventually(lambda: said(plane)[-1:] == [(False, FAILED)])
+    while_it_fails, claims = plane.submit("true"), plane.count("claims")
+    beats = plane.count("heartbeat")
+    eventually(lambda: plane.count("heartbeat") > beats + 3)
+    assert not plane.events(while_it_fails)
+    assert plane.count("claims") <= claims + 1  # one may have been on its way
+    broken.unlink()
+    eventually(lambda: plane.final(while_it_fails))
+    eventually(lambda: said(plane)[-1:] == [(None, "")])
+    assert said(plane) == [(None, ""), (False, FAILED), (True, PASSED), (None, "")]
+
+
+def test_nothing_is_claimed_before_the_first_probe_has_passed(plane, agent, tmp_path):
+    go = tmp_path / "go"
+    agent("--probe", f"until [ -e {go} ]; do sleep 0.02; done", "--probe-timeout", "60")
+    attempt = plane.submit("true")
+    eventually(lambda: plane.count("heartbeat") > 3)
+    assert plane.count("claims") == 0
+    go.touch()
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+
+
+def test_a_probe_that_hangs_has_failed_and_is_ended(plane, agent, tmp_path):
+    pid = tmp_path / "pid"
+    agent("--probe", f"echo $$ > {pid}; exec sleep 1000", "--probe-interval", "0.2", "--probe-timeout", "0.3")
+    eventually(lambda: said(plane)[-1:] == [(False, "the probe failed: it took longer than 0.3 s")])
+    first = int(pid.read_text())
+    eventually(lambda: not alive(first) or int(pid.read_text()) != first)
+
+
+def test_what_runs_already_goes_on(plane, agent, tmp_path):
+    broken, go = tmp_path / "broken", tmp_path / "go"
+    agent("--probe", f"[ ! -e {broken} ]", "--probe-interval", "0.2")
+    attempt = plane.submit(f"while [ ! -e {go} ]; do sleep 0.02; done")
+    eventually(lambda: "STARTED" in plane.events(attempt))
+    broken.touch()
+    eventually(lambda: said(plane)[-1:] == [(False, "the probe failed: it ended with status 1")])
+    go.touch()
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+
+
+def test_an_agent_that_is_told_to_end_waits_for_no_probe(plane, agent):
+    worker = agent("--probe", "sleep 1000", "--probe-timeout", "1000")
+    eventually(lambda: plane.count("heartbeat") > 1)
+    worker.process.terminate()
+    assert worker.exits() == 0
+
+
+@pytest.mark.parametrize("interval", ["0", "-1"])
+def test_an_interval_is_more_than_nothing(plane, agent, interval):
+    worker = agent("--probe", "true", "--probe-interval", interval)
+    assert worker.exits() == 2
+    assert "--probe-interval and --probe-timeout are more than 0" in worker.log
+
+
+def test_that_it_is_lifted_is_said_until_a_heartbeat_was_answered():
+    cordon = SelfCordon()
+    cordon.lift("well")
+    assert cordon.fields == {}
+    cordon.cordon("ill")
+    said = cordon.fields
+    cordon.record_answer(said)
+    assert cordon.fields == said == {"schedulable": False, "reason": "ill"}
+    cordon.lift("well")
+    cordon.record_answer(said)  # the answer to what was said before
+    assert cordon.fields == {"schedulable": True, "reason": "well"}
+    cordon.record_answer(cordon.fields)
+    assert cordon.fields == {}
