@@ -5,6 +5,7 @@ Main thread only, but for `list_held_attempts`.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from controlplane.agent import memory
 from controlplane.agent.checkpoint_file import CheckpointFile
 from controlplane.agent.fence import Fence
 from controlplane.agent.heart import HeldAttempts
@@ -28,6 +30,7 @@ from controlplane.agent.runners import Runner
 from controlplane.agent.supervisor import ChildExit, Supervisor
 
 log = structlog.get_logger()
+MEMORY_LOOK_INTERVAL = 0.5  # seconds
 KILL_PATIENCE = 2.0  # seconds from SIGTERM to SIGKILL
 FINAL_EVENTS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
 
@@ -43,6 +46,7 @@ class AttemptStage(Enum):
 class Attempt:
     item: dict[str, Any]
     folder: InitVar[Path]
+    default_timeout: float | None = None
     progress_file: ProgressFile = field(init=False)
     checkpoint_file: CheckpointFile = field(init=False)
     runner: Runner = field(init=False, repr=False)  # from when it is known to be allowed here
@@ -77,7 +81,7 @@ class Attempt:
     @property
     def timeout(self) -> float | None:
         seconds = self.item["job"].get("timeout_seconds")
-        return None if seconds is None else float(seconds)
+        return self.default_timeout if seconds is None else float(seconds)
 
     def close_files(self) -> list[dict[str, Any]]:
         """The last of them."""
@@ -89,7 +93,8 @@ class Attempt:
 
 
 class AttemptTracker:
-    """`folder`: for files of attempts, named like them. `environment`: what their code's begins with."""
+    """`folder`: for files of attempts, named like them. `environment`: what their code's begins with. `task_timeout`:
+    seconds, of those that name none. `memory_limit`: bytes, of each."""
 
     def __init__(
         self,
@@ -99,9 +104,13 @@ class AttemptTracker:
         fence: Fence,
         folder: Path,
         environment: Mapping[str, str],
+        task_timeout: float | None = None,
+        memory_limit: int | None = None,
     ) -> None:
         self._supervisor, self._outbox, self._policy, self._fence = supervisor, outbox, policy, fence
         self._folder, self._environment = folder, environment
+        self._task_timeout, self._memory_limit = task_timeout, memory_limit
+        self._kernel_kills, self._memory_look_at = memory.KernelKills(), 0.0
         self._attempts: dict[str, Attempt] = {}
         self._lost_ids: frozenset[str] = frozenset()  # what the last answer named as lost
         self._reported_stopped: frozenset[str] = frozenset()
@@ -130,7 +139,7 @@ class AttemptTracker:
     def accept_claims(self, items: list[dict[str, Any]]) -> None:
         """The control plane gave us these; their code begins when their STARTED was accepted."""
         for item in items:
-            attempt = Attempt(item, self._folder)
+            attempt = Attempt(item, self._folder, self._task_timeout)
             if attempt.id in self._attempts:
                 continue  # a repeated claim brings the same attempts
             self._attempts[attempt.id] = attempt
@@ -170,7 +179,7 @@ class AttemptTracker:
         attempt = self._attempts[child_exit.key]
         attempt.pid = child_exit.pid
         if attempt.stage is not AttemptStage.KILLED:
-            report = _report_for(attempt, child_exit)
+            report = explain_kill(_report_for(attempt, child_exit), child_exit, self._kernel_kills)
         elif attempt.verdict is None:
             attempt.close_files()
             del self._attempts[attempt.id]
@@ -249,6 +258,27 @@ class AttemptTracker:
                 message = f"exceeded its timeout of {attempt.timeout:g} s"
                 self._stop_attempt(attempt, failure_report("STEP_TIMEOUT", message), KILL_PATIENCE)
 
+    def enforce_memory_limit(self) -> None:
+        """Kill what has more memory than a task may."""
+        now = time.monotonic()
+        if now < self._memory_look_at:
+            return
+        self._memory_look_at = now + MEMORY_LOOK_INTERVAL
+        self._kernel_kills.look()
+        if (limit := self._memory_limit) is None:
+            return
+        for attempt in self._attempts.values():
+            root = self._supervisor.reaper_pid(attempt.id) if attempt.stage is AttemptStage.RUNNING else None
+            if root and (size := memory.size_over_limit(root, limit)):
+                most = memory.format_size(limit)
+                message = f"had {memory.format_size(size)} of memory; a task of this worker may have {most}"
+                log.warning("Task killed: out of memory", **_log_fields(attempt), why=message)
+                self._stop_attempt(attempt, failure_report("OUT_OF_MEMORY", message), 0.0)
+
+    def next_memory_look_at(self) -> float | None:
+        """Monotonic."""
+        return self._memory_look_at if self._memory_limit and self.live_count else None
+
     def next_timeout_at(self) -> float | None:
         """Monotonic."""
         running = [attempt for attempt in self._attempts.values() if attempt.stage is AttemptStage.RUNNING]
@@ -315,6 +345,15 @@ def _report_for(attempt: Attempt, ended: ChildExit) -> dict[str, Any]:
     except Exception as error:  # whatever the code handed back: it costs no other job
         log.exception("Result not understood", **_log_fields(attempt))
         return failure_report("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:MESSAGE_LIMIT])
+
+
+def explain_kill(report: dict[str, Any], child_exit: ChildExit, kernel_kills: memory.KernelKills) -> dict[str, Any]:
+    """The report of code that died of SIGKILL says so when the kernel had no memory left; it is lost all the same, for
+    it may have been another's doing."""
+    is_killed = child_exit.status == -signal.SIGKILL and report.get("error", {}).get("code") == "WORKER_CRASHED"
+    if is_killed and kernel_kills.has_killed():
+        report["error"]["message"] += ", when the kernel had run out of memory"
+    return report
 
 
 def _shrink_report(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:

@@ -13,9 +13,14 @@ from typing import Any
 
 from controlplane.agent import environment
 from controlplane.agent.leftovers import state_folder
+from controlplane.agent.memory import parse_size
 from controlplane.agent.policy import ActionPolicy
 
 VERSION = "0.1.0"
+EXIT_STATUSES = (
+    "exit status: 0 told to end, all finished, reported and heard; 1 ended otherwise (killed what was left, not heard, "
+    "declared dead or disconnected); 2 could not begin (an option, the token, a refused registration). --check: 0 or 1."
+)
 STRATEGIES = ("AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER")
 
 
@@ -32,6 +37,8 @@ class Options:
     state: Path
     config: dict[str, Any]
     environment: dict[str, str]
+    task_timeout: float | None = None
+    memory_limit: int | None = None
     probe: str | None = None
     probe_interval: float = 30.0
     probe_timeout: float = 10.0
@@ -55,7 +62,9 @@ class Options:
 def build_parser() -> argparse.ArgumentParser:
     env = os.environ.get
     parser = argparse.ArgumentParser(
-        prog="python -m controlplane.agent", description="Runs a worker of a control plane."
+        prog="python -m controlplane.agent",
+        description="Runs a worker of a control plane.",
+        epilog=EXIT_STATUSES,
     )
     add = parser.add_argument
     add("--url", default=env("CONTROLPLANE_URL"), help="of the control plane (or CONTROLPLANE_URL)")
@@ -78,6 +87,12 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="COMMAND",
         help="run by the shell; while it fails this worker is cordoned, with its last line",
     )
+    add("--task-timeout", type=float, metavar="SECONDS", help="of jobs that name no timeout of their own")
+    add(
+        "--memory-limit", metavar="SIZE",
+        help="of each task with all that it starts, like 512M or 2G: one that has more is killed, and FAILED with "
+        "OUT_OF_MEMORY (Linux)",
+    )  # fmt: skip
     add("--probe-interval", type=float, default=30.0, metavar="SECONDS", help="between two probes (default: 30)")
     add("--probe-timeout", type=float, default=10.0, metavar="SECONDS", help="for one to end (default: 10)")
     add("--heartbeat-interval", type=float, metavar="SECONDS")
@@ -106,6 +121,12 @@ def read_options(arguments: argparse.Namespace) -> Options:
         raise ValueError("--concurrency is at least 1, --poll more than 0")
     if arguments.probe_interval <= 0 or arguments.probe_timeout <= 0:
         raise ValueError("--probe-interval and --probe-timeout are more than 0")
+    if arguments.task_timeout is not None and arguments.task_timeout <= 0:
+        raise ValueError("--task-timeout is more than 0")
+    try:
+        memory_limit = None if arguments.memory_limit is None else parse_size(arguments.memory_limit)
+    except ValueError as error:
+        raise ValueError(f"--memory-limit {error}") from None
     asked = {
         "heartbeat_interval_seconds": arguments.heartbeat_interval,
         "timeout_seconds": arguments.timeout,
@@ -125,6 +146,8 @@ def read_options(arguments: argparse.Namespace) -> Options:
         state=state_folder(arguments.state_dir, arguments.name),
         config={key: value for key, value in asked.items() if value is not None},
         environment=environment.for_jobs(os.environ, {*_parts(arguments.pass_env)} - {environment.TOKEN}),
+        task_timeout=arguments.task_timeout,
+        memory_limit=memory_limit,
         probe=arguments.probe,
         probe_interval=arguments.probe_interval,
         probe_timeout=arguments.probe_timeout,

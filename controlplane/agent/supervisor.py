@@ -181,6 +181,11 @@ class Supervisor:
         child = self._children.get(key)
         return child.pid if child else None
 
+    def reaper_pid(self, key: str) -> int | None:
+        """All that descends from it is of that child."""
+        child = self._children.get(key)
+        return child.process.pid if child else None
+
     def start_child(
         self, key: str, command: ChildCommand, on_output: OutputHandler = lambda stream, chunk: None
     ) -> None:

@@ -57,8 +57,9 @@ class Worker:
         self._fence = Fence()
         self._folder = Folder()
         self._attempts = AttemptTracker(
-            self._supervisor, self._outbox, options.policy, self._fence, self._folder.path, options.environment
-        )
+            self._supervisor, self._outbox, options.policy, self._fence, self._folder.path, options.environment,
+            options.task_timeout, options.memory_limit,
+        )  # fmt: skip
         self._cordon = probe.SelfCordon()
         self._probe = probe.Probe(
             options.probe,
@@ -166,6 +167,7 @@ class Worker:
         if self.exit_status is not None:
             return
         self._guard(self._attempts.enforce_timeouts)
+        self._guard(self._attempts.enforce_memory_limit)
         self._guard(self._attempts.report_output)
         self._enforce_drain()
         if self._ending:
@@ -177,7 +179,7 @@ class Worker:
     def _seconds_to_wait(self) -> float:
         now = time.monotonic()
         due = [self._supervisor.next_kill_at(), self._attempts.next_timeout_at(), self._attempts.next_output_at()]
-        due += [self._grace_until, self._give_up_at]
+        due += [self._grace_until, self._give_up_at, self._attempts.next_memory_look_at()]
         due += [] if self._ending else [self._probe.next_step_at()]
         waits = [LOOK_INTERVAL, *(at - now for at in due if at is not None)]
         if self._attempts.live_count and (remaining := self._fence.remaining_seconds()):
