@@ -66,8 +66,7 @@ select id from acted_on
 with {{attempt_to_interrupt}}
 update jobs_workerjob j
    set checkpoint = null, checkpoint_at = null
-  from held
- where j.id = held.job_id and not %(keep_checkpoint)s
+ where j.id = %(job)s and not %(keep_checkpoint)s and exists (select from held)
 returning j.id
 
 -- statement: move_job
