@@ -67,6 +67,8 @@ class Job(TypedDict):
     key: str | None
     output: Any
     error: Any
+    checkpoint: Any
+    checkpoint_at: str | None
     created_at: str
     available_at: str
     good_until: str | None
