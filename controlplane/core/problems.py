@@ -84,7 +84,8 @@ def log_refusal(error: Problem, context: dict[str, Any]) -> None:
     request, view = context["request"], context["view"]
     identifiers = {name: str(value) for name, value in {**view.kwargs, **error.facts}.items()}
     fields = {**identifiers, "call": f"{request.method} {request.path}", "reason": error.code}
-    log.warning(f"{type(view).__name__} refused: {error.detail}", **fields)
+    what = getattr(view, "call_name", type(view).__name__)
+    log.warning(f"{what} refused: {error.detail}", **fields)
 
 
 NOTHING_CHANGED = "The database cannot be reached just now; nothing was changed. Try again."

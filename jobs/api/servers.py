@@ -28,6 +28,11 @@ class Servers(TokenFirst, RoleCall):
 
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
+    @property
+    def call_name(self) -> str:
+        """In the log, where the call is refused."""
+        return "Registration" if self.request.method == "POST" else "Servers"
+
     @extend_schema(operation_id="v1_servers_list", parameters=[ServerFilter], responses=ServerList)
     def get(self, request: Request) -> Response:
         """Servers, latest first, a page at a time."""

@@ -5,7 +5,10 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from django.contrib.postgres.expressions import ArraySubquery
 from django.core.paginator import Paginator
+from django.db.models import OuterRef
+from django.db.models.functions import JSONObject
 from django.http import HttpRequest, HttpResponse
 
 from controlplane.console.actions.servers import SERVER_ACTIONS, list_permitted_actions
@@ -110,7 +113,10 @@ def find_version_skew(server: TimedServer, usual: dict[str, str]) -> dict[str, A
 @require_reader("server")
 def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
     """One server: what it is, what happens to it next and why, what it holds and what it did."""
-    details: Any = selectors.servers_with_held_attempts().select_related("token").filter(pk=server).first()
+    tallies = TaskTally.objects.filter(server_id=OuterRef("pk"))
+    fields = JSONObject(**{field: field for field in ("name", *TALLIED, "seconds")})
+    known: Any = selectors.servers_with_held_attempts().select_related("token")
+    details = known.annotate(tallies=ArraySubquery(tallies.values(fields=fields))).filter(pk=server).first()
     if details is None:
         return show_not_found(request, "server")
     beats = list(liveness.beats_of_server(server)[:BEATS_SHOWN])
@@ -135,7 +141,7 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
             details,
             [attempt for attempt in attempts if attempt.finished_at and attempt.state not in LOST_ATTEMPT_STATES],
         ),
-        "tallies": present_tallies(server) if sees(request, "job") else [],
+        "tallies": present_tallies(details.tallies) if sees(request, "job") else [],
         "actions": [("servers", action) for action in list_permitted_actions(request, SERVER_ACTIONS, details)],
     }
     return render_page(request, "server", shown)
@@ -145,12 +151,11 @@ def present_attempts(server: TimedServer, attempts: list[Attempt]) -> list[dict[
     return [present_attempt(attempt, server.now) for attempt in attempts]
 
 
-def present_tallies(server: UUID) -> list[dict[str, Any]]:
+def present_tallies(tallies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """How the Celery tasks of a server ended, by name, those that took longest in all first."""
     sums: dict[str, Counter[str]] = {}
-    for tally in TaskTally.objects.filter(server_id=server):  # of one server no more than are kept
-        counts = {field: getattr(tally, field) for field in (*TALLIED, "seconds")}
-        sums.setdefault(tally.name, Counter()).update(counts)
+    for tally in tallies:  # of one server no more than are kept
+        sums.setdefault(tally.pop("name"), Counter()).update(tally)
     by_time = sorted(sums.items(), key=lambda row: (-row[1]["seconds"], row[0]))[:TALLIES_SHOWN]
     return [
         {"name": name, **counts, "each": counts["seconds"] / max(1, sum(counts[field] for field in TALLIED))}
