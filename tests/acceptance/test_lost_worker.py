@@ -68,3 +68,23 @@ def test_on_many_machines_a_killed_workers_job_completes_on_another(tmp_path):
         many.executor("executor-2")
         many.beat()
         kill_the_worker_of_a_running_job(many, urls)
+
+
+def test_what_a_killed_workers_job_had_kept_is_found_on_another(tmp_path):
+    with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
+        url, client = one.web(), one.token("client")
+        one.executor("executor", "--beat", "--scheduler", "celery.beat:Scheduler")
+        for name in ("worker-1", "worker-2"):
+            one.agent(name, url, "--concurrency", "2")
+        first = 'echo 40000 > "$JOB_CHECKPOINT"; sleep 600'
+        script = f'if [ -e "$JOB_CHECKPOINT" ]; then cat "$JOB_CHECKPOINT"; else {first}; fi'
+        job = one.call("POST", f"{url}/api/v1/jobs", client, {"action": {"type": "script", "command": script}})
+
+        def seen():
+            return one.call("GET", f"{url}/api/v1/jobs/{job['id']}", client)
+
+        kept = eventually(lambda: (job := seen())["checkpoint"] and job, why="the checkpoint is kept")
+        one.processes[kept["attempts"][0]["server"]["name"]].send_signal(signal.SIGKILL)
+        done = eventually(lambda: (job := seen())["state"] == "COMPLETED" and job, within=40, why="it completes")
+        assert (done["output"]["stdout"].strip(), done["checkpoint"]) == ("40000", 40000)
+        assert [attempt["state"] for attempt in done["attempts"]] == ["RESUBMITTED", "COMPLETED"]
