@@ -236,7 +236,7 @@ class ServerEvent(models.Model):
 
     @property
     def note(self) -> str:
-        """Why an operator did it; of what nobody did by hand there is none."""
+        """Why an operator did it; empty for what no operator did."""
         return self.reason if self.actor.startswith(f"{Mover.OPERATOR}:") else ""
 
 

@@ -1,4 +1,4 @@
-"""What the control plane answers, as it comes: JSON objects. Fields that come to be later are in them all the same."""
+"""What the control plane answers, as it comes: JSON objects. Fields that a later control plane adds are in them too."""
 
 from __future__ import annotations
 

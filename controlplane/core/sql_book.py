@@ -8,7 +8,7 @@ A book holds blocks. A block begins with a head and ends where the next one begi
     -- returns: id uuid, name text, reason text|null
     -- row: RetiredServer
 
-    -- step: end_attempts(held) -> verdict
+    -- step: end_attempts(held) -> verdicts
     -- Common table expressions that statements share; this one goes on from `held`.
 
     -- rule: is_lost(s)

@@ -98,7 +98,7 @@ def resubmit_job(
         return job, False
     with naming_child(before):
         guards.ensure_may_resubmit_job(before)
-    assert key is not None  # noqa: S101 - nothing else keeps from being done what the guard lets through
+    assert key is not None  # noqa: S101 - the guard has passed, so only an earlier call with this key is left
     return find_resubmitted_copy(key, job), False
 
 

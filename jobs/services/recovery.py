@@ -1,7 +1,7 @@
 """No job is lost with its worker. What becomes of each is decided in `end_attempts`.
 
 Runs code twice when a worker that was lost is still at it: at-least-once is the promise. Its superseded
-reports are refused (jobs/services/reporting.py), so only one result is accepted.
+reports are refused (jobs/services/rejected_reports.py), so only one result is accepted.
 """
 
 from collections import Counter

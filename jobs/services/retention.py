@@ -56,7 +56,7 @@ def prune_old_rows(
 ) -> dict[str, int]:
     """Delete what is past its retention; how many of what. With `dry_run`, only count it.
 
-    Calls `tell(kind, deleted, total)` when a kind is counted, and after each batch.
+    Calls `report_progress(kind, deleted, total)` when a kind is counted, and after each batch.
     Raises PruneFailed at its end when a batch failed.
     """
     done: dict[str, int] = {}

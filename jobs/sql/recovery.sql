@@ -1,5 +1,5 @@
 -- statement: recover_attempts
--- Recover the live attempts of lost servers; counted is how long after its server's last heartbeat each is.
+-- Recover the live attempts of lost servers, and count how long after its server's last heartbeat each is recovered.
 -- The live attempts of lost servers, a batch: claimed ones at once, running ones when the strategy says so; and of
 -- servers that outstay the deadline of their drain.
 -- By state, never only "those lost just now": a crash between two statements orphans nothing.

@@ -69,9 +69,9 @@ end)
 end)
 
 -- rule: is_silent(s)
--- alive server s was not heard for two intervals, by observed time or by the clock on the wall: what is stale is silent
--- as well, and neither while observed time stands still, nor when a clock was set back, is a silent one drawn as well. One
--- that was never heard is silent as long after its registration
+-- alive server s was not heard for two intervals, by observed time or by the clock on the wall. By both, so that every
+-- stale server is silent, and none looks healthy while observed time stands still or after a clock was set back. A server
+-- that was never heard counts from its registration
 (s.state in {{ALIVE}}
  and ((select observed_now()) - s.heard_observed >= s.heartbeat_interval * 2
       or extract(epoch from (select clock_timestamp()) - coalesce(s.last_heartbeat_at, s.created_at))

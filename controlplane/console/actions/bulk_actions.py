@@ -1,4 +1,4 @@
-"""Between the wish and the deed: what would happen (GET), and, with a note, the deed itself (POST).
+"""The page that an action is confirmed on: what would happen (GET), then, with a note, it happens (POST).
 
 What is acted on stands in the address: `?pick=ID` for each that was chosen, or `?all=1` and a filter. What is picked
 is done at once, each for itself, if it is still in the state in which it was seen. What a filter matches is done in

@@ -20,7 +20,7 @@ from liveness.states import ServerState, ServerType
 
 
 def present_server(server: TimedServer) -> dict[str, Any]:
-    """A server as the tables show it. A silent one is never drawn as well: it is judged at this read."""
+    """A server as the tables show it. A silent one is never drawn as healthy: that is judged at this read."""
     beats = server.state in states.MAY_HEARTBEAT
     return {
         "it": server,
