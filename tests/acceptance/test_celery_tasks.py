@@ -349,7 +349,7 @@ def test_tasks_are_recorded_by_what_became_of_them_and_the_rest_is_counted(fleet
     assert "RUNNING" in plane.states_of(long.id)
     record = plane.tasks[long.id][-1]
     assert (record["name"], record["queue"]) == ("tests.support.celery_app.work", "orders")
-    assert record["root"] == long.id and record["started_at"] and "'long'" in record["args"]
+    assert record["root"] == long.id and record["running_seconds"] is not None and "'long'" in record["args"]
     eventually(lambda: plane.states_of(failed.id) == ["FAILED"], why="the failure is recorded")
     error = plane.tasks[failed.id][0]["error"]
     assert (error["code"], error["message"]) == ("ValueError", "no such order") and "in fail" in error["traceback"]

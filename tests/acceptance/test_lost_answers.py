@@ -114,6 +114,7 @@ def test_a_read_cut_off_has_changed_nothing(call, cut):
 
 
 def test_where_no_connection_can_be_had_nothing_was_changed(running, call):
+    running.token("client")  # made while the database can be reached
     running.proxy.is_open = False
     try:
         answers = [call("client", "/jobs", {"action": SCRIPT})[1]["code"] for _ in range(3)]

@@ -10,7 +10,7 @@ from tests.support.processes import eventually, fleet
 
 pytestmark = pytest.mark.acceptance
 
-BEAT = "--beat"
+BEAT = ["--beat"]
 DEAD = """
 insert into liveness_apitoken (name, role, prefix, digest) values ('of the dead', 'worker', '', 'none');
 insert into liveness_server (type, name, token_id, instance_id, heartbeat_interval, timeout, termination_grace_period,
