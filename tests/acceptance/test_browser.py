@@ -275,6 +275,7 @@ def test_when_polls_fail_the_page_says_stale_and_nothing_stays_green(site):
     page.context.close()
 
 
+@pytest.mark.exhaustive
 def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site):
     name = "read"
     site.running.agent(name, site.url, "--tags", name)
