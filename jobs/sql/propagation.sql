@@ -44,7 +44,7 @@ skipped_steps as (
            error = jsonb_build_object('code', 'STEP_SKIPPED', 'message', 'A step that it depends on did not complete')
       from barred_steps
      where j.id = any(array[barred_steps.id]) and j.state = 'BLOCKED'
- returning j.id, j.execution_id, j.step
+ returning j.id, j.execution_id, j.step, j.position
 ),
 freed_steps as (
     select step_id as id, count(*) as steps from dependents
@@ -154,7 +154,7 @@ updated_parents as (
 new_events as (
     insert into jobs_executionevent (execution_id, code, step, line)
     select execution_id, 'STEP_SKIPPED', step, format('%%s is skipped: a step that it depends on did not complete', step)
-      from skipped_steps
+      from (select * from skipped_steps order by execution_id, position) skipped_steps
      union all
     select execution_id, 'HOOK_FAILED', step,
            format('The hook %%s ended %%s: %%s', step, state, coalesce(error ->> 'message', '-'))
