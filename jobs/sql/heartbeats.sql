@@ -54,14 +54,13 @@ attempt_heartbeats as (
 -- token's nothing is said while that is good.
 holders as materialized (
     select holder.id, s.id is not null as is_known,
-           (s.token_id = beat.token_id or t.revoked_at is not null or t.expires_at <= clock_timestamp())
+           (s.token_id = beat.token_id or not token_is_good(s.token_id))
            and coalesce({{liveness.running_attempts_move_at(s)}} <= greatest(clock.reading, s.state_changed_observed), false)
                as is_lost
       from beat
      cross join liveness_clock clock
      cross join unnest(%(holders)s::uuid[]) as holder(id)
       left join liveness_server s on s.instance_id = holder.id
-      left join liveness_apitoken t on t.id = s.token_id
 )
 select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace_period,
        beat.worker_task_restart_strategy, beat.cordoned_by, beat.fence_after,
