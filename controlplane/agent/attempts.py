@@ -288,7 +288,7 @@ class AttemptTracker:
         if self._release_if_blocked(attempt):
             return
         try:
-            attempt.checkpoint_file.write_found(attempt.item["job"].get("checkpoint"))
+            attempt.checkpoint_file.write_previous(attempt.item["job"].get("checkpoint"))
             files = {"JOB_PROGRESS": attempt.progress_file.path, "JOB_CHECKPOINT": attempt.checkpoint_file.path}
             command = attempt.runner.build_command(attempt.item, files, self._environment)
             self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk)

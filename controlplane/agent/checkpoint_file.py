@@ -22,7 +22,7 @@ class CheckpointFile(ReportedFile):
         self._on_refusal = on_refusal
         self._known = self._doubted = b""
 
-    def write_found(self, value: Any) -> None:
+    def write_previous(self, value: Any) -> None:
         """What an earlier attempt kept, for the code to find. Raises OSError."""
         if value is not None:
             self._known = json.dumps(value).encode()

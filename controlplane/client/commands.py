@@ -147,10 +147,10 @@ def find_server(client: Client, text: str) -> str:
         return str(UUID(text))
     except ValueError:
         named = [server for server in client.servers(search=text) if server["name"] == text]
-    found = [server["id"] for server in named if server["state"] in ALIVE]
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} servers that are alive are called {text!r}: give the id of one")
-    return found[0]
+    alive = [server["id"] for server in named if server["state"] in ALIVE]
+    if len(alive) != 1:
+        raise ValueError(f"{len(alive)} servers that are alive are called {text!r}: give the id of one")
+    return alive[0]
 
 
 def describe_action(given: Namespace) -> dict[str, Any]:

@@ -35,10 +35,10 @@ class ExecutionCalls(JobCalls):
     def wait_execution(self, execution: Reference, timeout: float | None = None) -> Execution:
         """The execution when it has ended, however. Raises StillRunning after `timeout` seconds."""
         for _ in Polls(self.long_poll, timeout):
-            found = self.execution(execution)
-            if found["finished_at"] is not None:
-                return found
-        raise StillRunning(f"Execution {found['id']} is {found['state']} after {timeout:g} s", [found["id"]])
+            current = self.execution(execution)
+            if current["finished_at"] is not None:
+                return current
+        raise StillRunning(f"Execution {current['id']} is {current['state']} after {timeout:g} s", [current["id"]])
 
     def cancel_execution(self, execution: Reference, note: str = "") -> Execution:
         """Cancel what waits now, and ask the workers of what is live to."""
@@ -48,10 +48,10 @@ class ExecutionCalls(JobCalls):
         except Refused as refused:
             if not (refused.retried and refused.code == "execution_ended"):
                 raise
-            found = self.execution(id)  # perhaps a try that had no answer has done it
-            if found["state"] != "CANCELLED":
+            current = self.execution(id)  # perhaps a try that had no answer has done it
+            if current["state"] != "CANCELLED":
                 raise
-            return found
+            return current
 
     def rerun_execution(self, execution: Reference, note: str = "") -> Execution:
         """The same once more from its beginning, as a new execution."""

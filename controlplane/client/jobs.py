@@ -47,10 +47,10 @@ class JobCalls(Session):
         """The job when it has ended, however. Raises StillRunning after `timeout` seconds."""
         id = id_of(job)
         for wait in Polls(self.long_poll, timeout):
-            found = cast(Job, self.call("GET", f"/jobs/{id}", query={"wait": wait}, wait=wait))
-            if found["finished_at"] is not None:
-                return found
-        raise StillRunning(f"Job {id} is {found['state']} after {timeout:g} s", [id])
+            current = cast(Job, self.call("GET", f"/jobs/{id}", query={"wait": wait}, wait=wait))
+            if current["finished_at"] is not None:
+                return current
+        raise StillRunning(f"Job {id} is {current['state']} after {timeout:g} s", [id])
 
     def as_ended(self, jobs: Iterable[Reference], timeout: float | None = None) -> Iterator[Job]:
         """Jobs, each when it has ended. Raises StillRunning when some have not `timeout` seconds after the call."""
@@ -132,8 +132,8 @@ class JobCalls(Session):
 
     def _done_before(self, refused: Refused, job: Reference, state: str) -> Job:
         """The job, where a try that had no answer has done it; raises the refusal where not."""
-        if refused.retried and refused.code == "job_ended" and (found := self.job(job))["state"] == state:
-            return found
+        if refused.retried and refused.code == "job_ended" and (current := self.job(job))["state"] == state:
+            return current
         raise refused
 
 

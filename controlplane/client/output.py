@@ -61,9 +61,9 @@ class Output:
 
     def fields(self, item: Mapping[str, Any], names: Iterable[str]) -> None:
         """Some fields of one thing, those that hold something."""
-        said = [(name, item[name]) for name in names if item.get(name) not in (None, "", [], {})]
-        width = max((len(name) for name, _ in said), default=0)
-        for name, value in said:
+        shown = [(name, item[name]) for name in names if item.get(name) not in (None, "", [], {})]
+        width = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             sys.stdout.write(f"{name.ljust(width)}  {escaped(text)}\n")
 

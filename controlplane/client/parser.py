@@ -23,10 +23,10 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog, description="A control plane from the command line.", epilog=EXITS, parents=[common]
     )
-    found = parser.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, run: Callable[..., int], help: str, *targets: str) -> Callable[..., Any]:
-        one = found.add_parser(name, help=help, description=help, parents=[common])
+        one = subparsers.add_parser(name, help=help, description=help, parents=[common])
         one.set_defaults(run=run, command=name)
         for target in targets:
             plural = target.endswith("s")

@@ -159,12 +159,12 @@ def read_token(token: str | None, file: str | os.PathLike[str] | None) -> str:
         raise ValueError("A token and a file with a token: one of them")
     if file:
         try:
-            found = Path(file).read_text(encoding="utf-8").strip()
+            text = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"The token's file {file} cannot be read: {error}") from None
     else:
-        found = token or os.environ.get("CONTROLPLANE_TOKEN") or ""
-    if not found or not found.isprintable():
+        text = token or os.environ.get("CONTROLPLANE_TOKEN") or ""
+    if not text or not text.isprintable():
         where = f"The file {file} holds none" if file else "Give it, a file that holds it, or set CONTROLPLANE_TOKEN"
         raise ValueError(f"A token is needed, which `manage.py create_token` makes. {where}.")
-    return found
+    return text

@@ -96,7 +96,7 @@ def instance(item: Mapping[str, Any], out: Output) -> None:
     servers: Counter[str] = Counter()
     for count in item["servers"]:
         servers[f"{count['type']} {count['state']}"] += count["servers"]
-    told = {
+    fields = {
         "at": item["at"],
         "servers": counts_text(servers),
         "jobs": counts_text(item["jobs"]),
@@ -106,7 +106,7 @@ def instance(item: Mapping[str, Any], out: Output) -> None:
         "maintenance": item["maintenance"] and f"since {item['maintenance']['since']}: {item['maintenance']['note']}",
         "brakes": ", ".join(brake["type"] for brake in item["brakes"]),
     }
-    out.fields(told, told)
+    out.fields(fields, fields)
     if item["attention"]:
         out.line("")
         rows = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from controlplane.agent.celery.options import NOT_SAID, Options, remember
+from controlplane.agent.celery.options import UNSET, Options, remember
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -26,7 +26,7 @@ def protect(app: Celery, url: str | None = None, token: str | None = None, **opt
     """
     remember(app, Options.given(url=url, token=token, **options))
     # The lowest of all defaults: a setting of the application's own stands above it. See `Unsaid`.
-    app.add_defaults(lambda: {"task_acks_late": NOT_SAID})
+    app.add_defaults(lambda: {"task_acks_late": UNSET})
     from controlplane.agent.celery import bootsteps, consumer_steps
 
     app.steps["worker"].add(bootsteps.Protection)

@@ -20,7 +20,7 @@ from controlplane.agent.celery.description import exchanges_of, greeting
 from controlplane.agent.celery.failures import context_of, store_failure
 from controlplane.agent.celery.holdings import Holdings
 from controlplane.agent.celery.link import Link
-from controlplane.agent.celery.options import Options, Unsaid, options_of
+from controlplane.agent.celery.options import Options, Unset, options_of
 from controlplane.agent.celery.remains import MARK
 from controlplane.agent.celery.requests import (
     Protected,
@@ -114,7 +114,7 @@ class Protection(bootsteps.StartStopStep):
         """Every task that did not say otherwise is acknowledged late; the names of those that did."""
         unprotected = []
         for name, task in sorted(self.app.tasks.items()):
-            if isinstance(task.acks_late, Unsaid):
+            if isinstance(task.acks_late, Unset):
                 task.acks_late = True
             task.Request = request_class(task.Request, self)
             if not task.acks_late:

@@ -172,13 +172,13 @@ class Heart:
         until = time.monotonic() + RESTORE_FOR
         done = self.vigil.give_back_own(running, self._killed_for or state)
         self.beats.record()  # why, before the control plane finds that out by itself
-        said = self.beats.end(state)
+        is_sent = self.beats.end(state)
         while self.beats.record():
             pass
         while not done and time.monotonic() < until:
             time.sleep(1.0)
             done = self.vigil.give_back_own(running, self._killed_for or state)
-        if not said:
+        if not is_sent:
             self.beats.end(state)
         log.info(f"Deregistering worker ID: {self.beats.server.id if self.beats.server else None}", gave_back=done)
 

@@ -12,11 +12,11 @@ RECORDINGS = ("servers", "notable", "everything")
 WHEN_STUCK = ("flag", "cordon")
 
 
-class Unsaid(int):
+class Unset(int):
     """False as the default of `task_acks_late`, told by its type from a False that somebody wrote."""
 
 
-NOT_SAID = Unsaid(0)
+UNSET = Unset(0)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Options:
             "timeout_seconds": self.timeout,
             "termination_grace_period_seconds": self.grace,
         }
-        said = {key: value for key, value in asked.items() if value is not None}
-        return {"worker_task_restart_strategy": "IMMEDIATELY", **said}
+        chosen = {key: value for key, value in asked.items() if value is not None}
+        return {"worker_task_restart_strategy": "IMMEDIATELY", **chosen}
 
     def _checked(self) -> Options:
         if self.is_off:

@@ -25,12 +25,12 @@ def kill_remains(instance: str, session: int, pids: Iterable[int], spare: int) -
                 psutil.Process(pid).kill()
                 killed += 1
     for _ in range(ROUNDS):
-        found = [process for process in _marked(instance) if process.pid != spare]
-        for process in found:
+        processes = [process for process in _marked(instance) if process.pid != spare]
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        killed += len(found)
-        if not found:
+        killed += len(processes)
+        if not processes:
             break
     return killed
 

@@ -38,7 +38,7 @@ class Protected(Base):
     _outcome: str | None = None
     _text: str | None = None
     _traceback: str | None = None
-    _is_told = False
+    _is_reported = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -115,8 +115,8 @@ class Protected(Base):
 
     def _tell_end(self, default: str) -> None:
         """How it ended, once."""
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_reported:
+            self._is_reported = True
             seconds = round(time.time() - self.time_start, 3) if self.time_start else 0.0
             self.protection.tell("-", self.tag, self._outcome or default, seconds, self._text, self._traceback)
 
@@ -163,8 +163,8 @@ def _attempt_id() -> str:
 
 def _raised(exc_info: Any) -> BaseException:
     exception = exc_info.exception
-    found: BaseException = exception.exc if isinstance(exception, ExceptionWithTraceback) else exception
-    return found
+    cause: BaseException = exception.exc if isinstance(exception, ExceptionWithTraceback) else exception
+    return cause
 
 
 def _text(exc_info: Any) -> str:

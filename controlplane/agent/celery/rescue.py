@@ -108,11 +108,11 @@ class Rescue:
         loss = Loss(holder, "its worker was lost", self._limit)
         outcomes = self._holdings.give_back_all(holder, loss, None)
         if outcomes:
-            log.warning("Messages of a lost worker given back", instance=holder, **told(outcomes))
+            log.warning("Messages of a lost worker given back", instance=holder, **count_by_outcome(outcomes))
         if marked_for > keys.HOLDER_KEPT:
             self._holdings.leave(holder)
         return outcomes
 
 
-def told(outcomes: Counter[Outcome]) -> dict[str, int]:
+def count_by_outcome(outcomes: Counter[Outcome]) -> dict[str, int]:
     return {outcome.name.lower(): count for outcome, count in outcomes.items() if outcome is not Outcome.GONE}

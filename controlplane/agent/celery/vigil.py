@@ -11,7 +11,7 @@ from controlplane.agent.celery import keys
 from controlplane.agent.celery.fence import TwoWitnesses
 from controlplane.agent.celery.holdings import Holdings
 from controlplane.agent.celery.ledger import Ledger
-from controlplane.agent.celery.rescue import Rescue, told
+from controlplane.agent.celery.rescue import Rescue, count_by_outcome
 from controlplane.agent.celery.restoring import Loss, Outcome, Returned, quarantine_text
 from controlplane.agent.fence import read_uptime
 
@@ -187,7 +187,7 @@ class RedisVigil(Vigil):
             self._own.close()
             return False
         if outcomes:
-            log.warning("Messages given back", **told(outcomes))
+            log.warning("Messages given back", **count_by_outcome(outcomes))
         self._end_rest(running, reason)
         return True
 
