@@ -35,7 +35,7 @@ from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.sql import sql
-from jobs.sql.statements import WrittenLine
+from jobs.sql.rows import WrittenLine
 from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf

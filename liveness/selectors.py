@@ -32,7 +32,7 @@ from liveness import states
 from liveness.conf import conf
 from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally
 from liveness.sql import BUCKETS, sql
-from liveness.sql.statements import ServerFacets
+from liveness.sql.rows import ServerFacets
 from liveness.states import ServerState, Subject
 
 # In a subquery, so that a clock is read once for all rows.

@@ -1,5 +1,5 @@
 """The rows of the statements, as the heads of the books say: `python -m controlplane.core.sql_rows` writes
-APP/sql/statements.py, from which mypy knows each column. A test holds that it is as the heads are."""
+APP/sql/rows.py and statements.py, from which mypy knows each column. A test holds that they are as the heads are."""
 
 from controlplane.core.sql_book import ROOT, Block, BookError, load_blocks
 
@@ -26,26 +26,50 @@ def row_name(block: Block) -> str:
     return block.row or "".join(word.capitalize() for word in block.name.split("_")) + "Row"
 
 
-def write_rows(app: str) -> str:
-    """The text of APP/sql/statements.py. Raises BookError where two heads give one name to different rows."""
+def write_modules(app: str) -> dict[str, str]:
+    """The texts of APP/sql/rows.py and statements.py. Raises BookError where two heads give one name to different
+    rows."""
     statements = [block for block in load_blocks(app).values() if block.kind == "statement"]
     rows: dict[str, dict[str, str]] = {}
     for block in statements:
         if rows.setdefault(row_name(block), block.returns) != block.returns:
             raise BookError(f"{block.place}: another statement returns other columns as {block.row}")
-    parts = []
+    classes = []
     for name, columns in rows.items():
         lines = [f"    {column}: {type_of(type)}" for column, type in columns.items()]
-        parts.append("\n".join([f"class {name}(NamedTuple):", *(lines or ["    pass"])]))
-    listed = [f"    {block.name}: Statement[{row_name(block)}]" for block in statements]
-    parts.append("\n".join([f"class {app.capitalize()}Statements(Statements):", *listed]))
-    text = "\n\n\n".join(parts)
+        classes.append("\n".join([f"class {name}(NamedTuple):", *(lines or ["    pass"])]))
+    text = "\n\n\n".join(classes)
     used = [line for name, line in IMPORTS.items() if name in text]
-    head = f'"""The statements of the books here, and their rows. Written by `python -m {__spec__.name}`."""'
-    imports = "\n".join([*used[:1], "from typing import NamedTuple", *used[1:]])
-    return f"{head}\n\n{imports}\n\nfrom controlplane.core.statements import Statement, Statements\n\n\n{text}\n"
+    listed = [f"    {block.name}: Statement[rows.{row_name(block)}]" for block in statements]
+    written_by = f"Written by `python -m {__spec__.name}`."
+    return {
+        "rows.py": "\n".join(
+            [
+                f'"""The rows that the statements of the books here return. {written_by}"""',
+                "",
+                *used[:1],
+                "from typing import NamedTuple",
+                *used[1:],
+                f"\n\n{text}\n",
+            ]
+        ),
+        "statements.py": "\n".join(
+            [
+                f'"""The statements of the books here. {written_by}"""',
+                "",
+                "from controlplane.core.statements import Statement, Statements",
+                f"from {app}.sql import rows",
+                "",
+                "",
+                f"class {app.capitalize()}Statements(Statements):",
+                *listed,
+                "",
+            ]
+        ),
+    }
 
 
 if __name__ == "__main__":
     for app in APPS:
-        (ROOT / app / "sql" / "statements.py").write_text(write_rows(app))
+        for name, text in write_modules(app).items():
+            (ROOT / app / "sql" / name).write_text(text)

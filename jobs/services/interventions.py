@@ -21,7 +21,7 @@ from jobs.errors import CancelRequested, JobUnknown, KeyTaken, StepHasChild, Try
 from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, executions, guards, propagation
 from jobs.sql import sql
-from jobs.sql.statements import LockedJob
+from jobs.sql.rows import LockedJob
 from jobs.states import JobKind, JobState
 from liveness.services.operator_events import Subject, log_operator_action
 from liveness.states import Subject as SubjectType

@@ -18,7 +18,7 @@ import structlog
 from controlplane.agent.limits import SIZE_LIMIT
 from jobs.services import executions, triggers
 from jobs.sql import sql
-from jobs.sql.statements import EndedAttempt, EndedAttempts, ExpiredJobs, LockedJob, UnmatchedJobs
+from jobs.sql.rows import EndedAttempt, EndedAttempts, ExpiredJobs, LockedJob, UnmatchedJobs
 from jobs.states import JobKind
 
 log = structlog.get_logger()

@@ -15,7 +15,7 @@ from controlplane.core.statements import Statement
 from jobs.conf import conf
 from jobs.services import propagation
 from jobs.sql import sql
-from jobs.sql.statements import EndedAttempts, ExpiredJobs, UnmatchedJobs
+from jobs.sql.rows import EndedAttempts, ExpiredJobs, UnmatchedJobs
 
 log = structlog.get_logger()
 

@@ -20,7 +20,7 @@ from jobs.services import propagation
 from jobs.services.rejected_reports import judge_rejected_reports
 from jobs.services.reports import ENDS, Event, Report, Result, explain_oversize
 from jobs.sql import sql
-from jobs.sql.statements import EndedAttempt
+from jobs.sql.rows import EndedAttempt
 from jobs.states import AttemptState
 from liveness.services.tokens import ServerToken
 

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 
 from jobs.models import Attempt, WorkerJob
 from jobs.sql import sql
-from jobs.sql.statements import MakeServersRow
+from jobs.sql.rows import MakeServersRow
 from liveness.models import ApiToken, Server
 
 HEARTBEAT_INTERVAL, TIMEOUT = 300, 86400

@@ -57,35 +57,23 @@ heartbeats as (
 -- The heartbeat of a server that has no attempts to speak of.
 -- takes: server uuid, version int, metrics jsonb, schedulable bool, reason text, witness bool, results text[],
 --   counts int[]
--- returns: id uuid, type text, name text, cluster text, hostname text, pid int|null, version text, tags text[],
---   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
---   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
---   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
---   state_actor text, state_reason text, disconnected_observed float8|null, created_at timestamptz,
---   created_observed float8, last_heartbeat_at timestamptz|null, heard_observed float8,
---   witnessed_at timestamptz|null, metrics jsonb, cordoned_by text|null, cordon_reason text,
---   drain_deadline timestamptz|null, drain_until_observed float8|null, drain_held int|null, token_id uuid,
---   emptied_tick bigint|null, fence_after float8|null
+-- returns: state text, heartbeat_interval float8, cordoned_by text|null, fence_after float8|null,
+--   drain_deadline timestamptz|null
 -- row: HeardServer
 with {{beat_of_one_server}},
 {{record_beats}},
 {{new_cordon_event}}
-select * from beat
+select beat.state, beat.heartbeat_interval, beat.cordoned_by, beat.fence_after, beat.drain_deadline from beat
 
 -- statement: read_ended_server
 -- What a server that ended is answered: it moves no clock, and what ran on it has stopped.
 -- takes: server uuid
--- returns: id uuid, type text, name text, cluster text, hostname text, pid int|null, version text, tags text[],
---   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
---   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
---   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
---   state_actor text, state_reason text, disconnected_observed float8|null, created_at timestamptz,
---   created_observed float8, last_heartbeat_at timestamptz|null, heard_observed float8,
---   witnessed_at timestamptz|null, metrics jsonb, cordoned_by text|null, cordon_reason text,
---   drain_deadline timestamptz|null, drain_until_observed float8|null, drain_held int|null, token_id uuid,
---   emptied_tick bigint|null, fence_after float8|null
+-- returns: state text, heartbeat_interval float8, cordoned_by text|null, fence_after float8|null,
+--   drain_deadline timestamptz|null
 -- row: HeardServer
-select s.*, 0::float8 as fence_after from liveness_server s where s.id = %(server)s
+select s.state, s.heartbeat_interval, s.cordoned_by, 0::float8 as fence_after, s.drain_deadline
+  from liveness_server s
+ where s.id = %(server)s
 
 -- statement: read_fence
 -- For how long server may go on unheard, in the state that its heartbeat has just taken it to.

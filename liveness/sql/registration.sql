@@ -3,15 +3,9 @@
 -- takes: digest bytea, type text, tags text[], cluster text, instance_id uuid, name text, hostname text, pid int,
 --   program text, max_concurrent int, capabilities jsonb, heartbeat_interval float8, timeout float8,
 --   termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool
--- returns: id uuid, type text, name text, cluster text, hostname text, pid int|null, version text, tags text[],
---   max_concurrent int, capabilities jsonb, instance_id uuid, token_version int, heartbeat_interval float8,
---   timeout float8, termination_grace_period float8, worker_task_restart_strategy text, reactivate_on_heartbeat bool,
---   state text, state_changed_at timestamptz, state_changed_observed float8, state_changed_tick bigint,
---   state_actor text, state_reason text, disconnected_observed float8|null, created_at timestamptz,
---   created_observed float8, last_heartbeat_at timestamptz|null, heard_observed float8,
---   witnessed_at timestamptz|null, metrics jsonb, cordoned_by text|null, cordon_reason text,
---   drain_deadline timestamptz|null, drain_until_observed float8|null, drain_held int|null, token_id uuid,
---   emptied_tick bigint|null, fence_after float8|null, is_new bool
+-- returns: id uuid, token_id uuid, token_version int, type text, name text, cluster text, state text,
+--   heartbeat_interval float8, timeout float8, termination_grace_period float8, worker_task_restart_strategy text,
+--   fence_after float8|null, is_new bool
 -- row: RegisteredServer
 with registrar as materialized (
     select t.id from liveness_apitoken t
@@ -36,7 +30,8 @@ select %(type)s, %(name)s, %(cluster)s, %(hostname)s, %(pid)s, %(program)s, %(ta
   from registrar
     -- Changes nothing, but waits for the one who registers the same at this moment, and finds what he made.
     on conflict (token_id, instance_id) do update set instance_id = excluded.instance_id
-returning s.*, {{fence_after(s)}} as fence_after, xmax = 0 as is_new
+returning s.id, s.token_id, s.token_version, s.type, s.name, s.cluster, s.state, s.heartbeat_interval, s.timeout,
+          s.termination_grace_period, s.worker_task_restart_strategy, {{fence_after(s)}} as fence_after, xmax = 0 as is_new
 
 -- statement: lock_registrar
 -- Those who register with a token that is bound to a number of servers count them one after the other.

@@ -1,0 +1,334 @@
+"""The rows that the statements of the books here return. Written by `python -m controlplane.core.sql_rows`."""
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+
+class OverdueExecution(NamedTuple):
+    id: UUID
+    timeout_seconds: float
+
+
+class IdRow(NamedTuple):
+    id: UUID
+
+
+class HaltStepsRow(NamedTuple):
+    execution: UUID
+
+
+class MoveRedeliveredTasksRow(NamedTuple):
+    attempt: UUID
+    job: UUID
+    server: UUID
+    attempt_state: str
+    job_state: str
+    reason: str
+    execution: UUID
+    kind: str
+
+
+class EndTasksRow(NamedTuple):
+    attempt: UUID
+    job: UUID
+    server: UUID
+    attempt_state: str
+    job_state: str
+    reason: str
+    execution: UUID
+    kind: str
+
+
+class CountTasksRow(NamedTuple):
+    name: str
+
+
+class JudgeReportedTasksRow(NamedTuple):
+    attempt: UUID
+    verdict: str
+
+
+class ReadReportingServerRow(NamedTuple):
+    state: str
+    token_version: int
+
+
+class GivenAttempt(NamedTuple):
+    server: UUID | None
+    obstacle: str | None
+    id: UUID | None
+    number: int
+    job: UUID
+    kind: str
+    action: str
+    payload: str | None
+    timeout_seconds: float | None
+    execution: UUID | None
+    step: str | None
+    checkpoint: str | None
+
+
+class FollowClockRow(NamedTuple):
+    by: float
+    jobs: int
+
+
+class ReadClockRow(NamedTuple):
+    now: datetime
+
+
+class FindTornJobsRow(NamedTuple):
+    id: UUID
+    child: UUID | None
+
+
+class MendExecutionRow(NamedTuple):
+    id: UUID
+    child_of: UUID | None
+
+
+class SubmittedExecution(NamedTuple):
+    place: int
+    execution: UUID
+    child_of: UUID | None
+    missing_worker: str | None
+    waiting: int
+
+
+class ChildToBegin(NamedTuple):
+    step: UUID
+    action: str
+    payload: str
+    owner: UUID | None
+    root: UUID
+
+
+class HeardWorker(NamedTuple):
+    state: str
+    heartbeat_interval: float
+    timeout: float
+    termination_grace_period: float
+    worker_task_restart_strategy: str
+    cordoned_by: str | None
+    fence_after: float | None
+    drain_deadline: datetime | None
+    maintenance: bool
+    cancel: list[UUID]
+    lost: list[UUID]
+    forsaken: list[UUID]
+    unknown: list[UUID]
+    send: list[str]
+
+
+class PlainlyHeardServer(NamedTuple):
+    id: UUID
+    token_version: int
+    state: str
+    heartbeat_interval: float
+    cordoned_by: str | None
+    fence_after: float | None
+    drain_deadline: datetime | None
+    maintenance: bool
+    cancel: list[UUID]
+
+
+class EndedAttempts(NamedTuple):
+    state: str
+    job_state: str
+    server: str
+    reason: str
+    jobs: int
+    executions: list[UUID] | None
+    evaluations: list[UUID] | None
+    listed: list[UUID]
+    attempts: list[UUID]
+
+
+class LockedJob(NamedTuple):
+    job: UUID
+    state: str
+    is_cancelling: bool
+    execution: UUID | None
+    is_step: bool
+    kind: str
+    is_held: bool
+    is_execution: bool
+    is_quarantined: bool
+    child: UUID | None
+
+
+class EndedAttempt(NamedTuple):
+    attempt: UUID
+    job: UUID
+    server: UUID
+    attempt_state: str
+    job_state: str
+    reason: str
+    execution: UUID | None
+    kind: str
+
+
+class ResubmitEndedJobRow(NamedTuple):
+    id: UUID
+    is_execution: bool
+
+
+class RetiredServer(NamedTuple):
+    id: UUID
+    name: str
+    reason: str
+
+
+class PropagatedEnd(NamedTuple):
+    what: str
+    id: UUID
+    execution: UUID | None
+    state: str | None
+
+
+class StoreSupersededReportsRow(NamedTuple):
+    id: int
+
+
+class StoredLines(NamedTuple):
+    place: int
+    state: str
+
+
+class RetentionLimits(NamedTuple):
+    jobs: datetime | None
+    executions: datetime | None
+    servers: datetime | None
+    events: datetime | None
+    server_heartbeats: datetime | None
+    attempt_heartbeats: datetime | None
+
+
+class ScannedIds(NamedTuple):
+    last: UUID | None
+    due: int
+    has_old: bool
+
+
+class Deleted(NamedTuple):
+    deleted: int
+
+
+class ScannedNumbers(NamedTuple):
+    last: int | None
+    due: int
+    has_old: bool
+
+
+class RelaxGuardsRow(NamedTuple):
+    set_config: str
+
+
+class MakeServersRow(NamedTuple):
+    id: UUID
+    works: bool
+
+
+class MakeJobsRow(NamedTuple):
+    jobs: int
+
+
+class InstanceFigures(NamedTuple):
+    now: datetime
+    observed: float
+    witnessed: bool
+    observed_lag: float
+    check_age: float | None
+    took: float | None
+    finished: float | None
+    counts: str | None
+    flags: str | None
+    about: str | None
+    waiting: float | None
+    brakes: str | None
+    maintenance: str | None
+    rows_left_out: str | None
+
+
+class FlaggedJob(NamedTuple):
+    id: UUID
+    flag: str
+
+
+class PlacementRow(NamedTuple):
+    state: str
+    waits_until: datetime | None
+    stops_on: str | None
+    server: UUID | None
+    name: str | None
+    filter: str | None
+    detail: str | None
+    load: float | None
+
+
+class WrittenLine(NamedTuple):
+    id: int
+    at: datetime
+    attempt: int
+    stream: str
+    line: str
+
+
+class SubmittedJob(NamedTuple):
+    place: int
+    id: UUID
+    missing_worker: str | None
+    is_execution: bool
+    waiting: int
+
+
+class ExpiredJobs(NamedTuple):
+    state: str
+    jobs: int
+    executions: list[UUID] | None
+    evaluations: list[UUID] | None
+    listed: list[UUID]
+
+
+class UnmatchedJobs(NamedTuple):
+    state: str
+    required_tags: list[str]
+    reason: str
+    jobs: int
+    executions: list[UUID] | None
+    evaluations: list[UUID] | None
+    listed: list[UUID]
+
+
+class StaleAttempt(NamedTuple):
+    id: UUID
+    number: int
+    state: str
+    job: UUID
+    server: UUID
+    server_name: str
+    hostname: str | None
+    pid: int | None
+    silence: float
+    alive: float
+    last_sign_at: datetime
+
+
+class CountStaleAttemptsRow(NamedTuple):
+    state: str
+    attempts: int
+
+
+class ReleasedAttempt(NamedTuple):
+    attempt: UUID
+    job: UUID
+    server: UUID
+    name: str
+    disobeys: bool
+
+
+class DueTrigger(NamedTuple):
+    id: UUID
+    now: datetime
+    in_flight: bool
