@@ -19,3 +19,5 @@ REPORT_LINES_LIMIT = 1000
 """Lines of one report."""
 LINES_KEPT = 10_000
 """Lines of an attempt; one more tells that there were more."""
+FENCE_MARGIN = 0.2
+"""Of its timeout: so much sooner than its jobs may be given away a silent server stops their code."""

@@ -12,6 +12,7 @@ import structlog
 from controlplane.agent.backoff import full_jitter, heartbeat_answer_timeout, heartbeat_retry_window
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.fence import read_uptime
+from controlplane.agent.limits import FENCE_MARGIN
 
 log = structlog.get_logger()
 REGISTRATION_CAP = 15.0
@@ -39,8 +40,8 @@ class ServerConfig:
             case "NEVER":
                 return None
             case "IMMEDIATELY":
-                return self.timeout * 0.8
-        return max(self.timeout, self.termination_grace_period) - self.timeout * 0.2
+                return self.timeout * (1 - FENCE_MARGIN)
+        return max(self.timeout, self.termination_grace_period) - self.timeout * FENCE_MARGIN
 
     @property
     def heartbeat_answer_timeout(self) -> float:

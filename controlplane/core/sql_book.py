@@ -74,10 +74,10 @@ def define_states(**lists: Iterable[str]) -> None:
         STATES[name] = "(" + ", ".join(f"'{word}'" for word in sorted(words)) + ")"
 
 
-def define_numbers(**lists: Iterable[int]) -> None:
-    """Name lists of numbers for use in blocks: `unnest(array{{BUCKETS}})`."""
-    for name, numbers in lists.items():
-        STATES[name] = f"[{', '.join(map(str, numbers))}]"
+def define_numbers(**named: float | Iterable[int]) -> None:
+    """Name numbers and lists of numbers for use in blocks: `s.timeout * {{FENCE_MARGIN}}`, `array{{BUCKETS}}`."""
+    for name, numbers in named.items():
+        STATES[name] = f"[{', '.join(map(str, numbers))}]" if isinstance(numbers, Iterable) else str(numbers)
 
 
 @cache

@@ -7,7 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import JSONRenderer, paged
+from controlplane.core.paging import paged
+from controlplane.core.rest import JSONRenderer
 from jobs import execution_selectors as selectors
 from jobs.api.logs import JobLogs, JSONLinesRenderer, LogFilter, LogPage
 from jobs.api.serializers.executions import (

@@ -8,7 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import JSONRenderer, StrictSerializer, TimeField, within_limit
+from controlplane.core.paging import within_limit
+from controlplane.core.rest import JSONRenderer, StrictSerializer, TimeField
 from jobs import selectors
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown

@@ -11,7 +11,8 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.durations import LONGEST_WAIT
-from controlplane.core.rest import NoteField, PageSizeField, SecondsField, StrictSerializer
+from controlplane.core.paging import PageSizeField
+from controlplane.core.rest import NoteField, SecondsField, StrictSerializer
 from jobs.conf import conf
 from jobs.services import sweep
 from liveness.api.access import RoleCall

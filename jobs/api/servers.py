@@ -4,7 +4,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import paged
+from controlplane.core.paging import paged
 from jobs.conf import conf
 from liveness import selectors
 from liveness.api.access import RoleCall, TokenFirst, request_credential

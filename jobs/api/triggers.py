@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import paged
+from controlplane.core.paging import paged
 from jobs import execution_selectors as selectors
 from jobs import models
 from jobs.api.serializers.jobs import NoteRequest

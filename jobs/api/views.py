@@ -11,7 +11,8 @@ from rest_framework.response import Response
 
 from controlplane.agent.clean_text import is_clean
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import StrictSerializer, paged
+from controlplane.core.paging import paged
+from controlplane.core.rest import StrictSerializer
 from jobs import selectors
 from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest

@@ -16,7 +16,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import IdField, StrictSerializer, within_limit
+from controlplane.core.paging import within_limit
+from controlplane.core.rest import IdField, StrictSerializer
 from jobs import selectors
 from jobs.api.serializers.jobs import JobAnswer
 from jobs.api.views import JobCall

@@ -8,7 +8,7 @@ from uuid import UUID
 import orjson
 from django.db import DatabaseError, transaction
 
-from controlplane.core.rest import ANSWER_LIMIT
+from controlplane.core.paging import ANSWER_LIMIT
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, run_in_halves
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
 from jobs.models import WorkerJob

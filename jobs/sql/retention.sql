@@ -21,7 +21,7 @@ select now - make_interval(secs => %(jobs)s) as jobs,
 -- returns: last uuid|null, due bigint, has_old bool
 -- row: ScannedIds
 select (array_agg(j.id order by j.id desc))[1] as last,
-       count(*) filter (where j.finished_at < %(jobs)s and j.execution_id is null) as due,
+       count(*) filter (where {{single_job_is_past_retention(j)}}) as due,
        bool_or(j.created_at < %(jobs)s) as has_old
   from (select id, created_at, finished_at, execution_id from jobs_workerjob where id > %(after)s order by id limit %(batch)s) j
 
@@ -31,7 +31,7 @@ select (array_agg(j.id order by j.id desc))[1] as last,
 -- takes: after uuid, last uuid, jobs timestamptz
 -- returns: id uuid
 select j.id from jobs_workerjob j
- where j.id > %(after)s and j.id <= %(last)s and j.finished_at < %(jobs)s and j.execution_id is null
+ where j.id > %(after)s and j.id <= %(last)s and {{single_job_is_past_retention(j)}}
  order by j.id
    for update skip locked
 

@@ -80,9 +80,13 @@ coalesce({{liveness.lost_at(s)}} <= clock.reading, false)
  and not exists (select from jobs_execution c join jobs_workerjob j on j.execution_id = c.id
                   where c.root_id = e.id and j.state not in {{TERMINAL}}))
 
+-- rule: single_job_is_past_retention(j)
+-- job j, which is no step, is past its retention
+(j.finished_at < %(jobs)s and j.execution_id is null)
+
 -- rule: job_is_past_retention(j)
 -- job j is past its retention: its own, or as a step that of the execution that began its tree
-(case when j.execution_id is null then j.finished_at < %(jobs)s
+(case when j.execution_id is null then {{single_job_is_past_retention(j)}}
       else (select r.finished_at < %(executions)s from jobs_execution e join jobs_execution r on r.id = e.root_id
              where e.id = j.execution_id) end)
 

@@ -9,12 +9,11 @@ from django.db.models.functions import Cast
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from controlplane.core.paging import PageFilter, PageSizeField
 from controlplane.core.rest import (
     IdField,
     NoteField,
     ObjectField,
-    PageFilter,
-    PageSizeField,
     SecondsField,
     StrictSerializer,
     TextField,

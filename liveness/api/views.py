@@ -8,7 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import StrictSerializer, paged
+from controlplane.core.paging import paged
+from controlplane.core.rest import StrictSerializer
 from liveness import selectors
 from liveness.api.access import RoleCall
 from liveness.api.serializers import (

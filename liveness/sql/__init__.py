@@ -1,5 +1,6 @@
 """The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
 
+from controlplane.agent.limits import FENCE_MARGIN
 from controlplane.core.sql_book import define_numbers, define_states
 from liveness import states
 from liveness.sql.statements import LivenessStatements
@@ -16,6 +17,6 @@ define_states(
 
 BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]
 """Upper bounds in histograms, in seconds."""
-define_numbers(BUCKETS=BUCKETS)
+define_numbers(BUCKETS=BUCKETS, FENCE_MARGIN=FENCE_MARGIN)
 
 sql = LivenessStatements("liveness")

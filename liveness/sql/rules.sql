@@ -23,7 +23,7 @@ coalesce((select min(le) from unnest(array{{BUCKETS}}) le
 -- they could be given away (null: never)
 (case when s.worker_task_restart_strategy <> 'NEVER' then
     -- Of times in the thousands floats leave a trace of the sum.
-    round(greatest({{given_away_at(s)}} - s.heard_observed - s.timeout * 0.2, 0)::numeric, 3)::float8
+    round(greatest({{given_away_at(s)}} - s.heard_observed - s.timeout * {{FENCE_MARGIN}}, 0)::numeric, 3)::float8
 end)
 
 -- rule: is_fresh(s)

@@ -5,7 +5,7 @@ import uuid
 import pytest
 from django.db.models import Model
 
-from controlplane.core import rest
+from controlplane.core import paging
 from controlplane.core.rest import size_of
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.selectors import LARGE
@@ -157,7 +157,7 @@ def test_of_many_attempts_the_last_have_their_errors_whole(worker, submit, monke
 
 @pytest.fixture
 def small_answers(monkeypatch):
-    monkeypatch.setattr(rest, "ANSWER_LIMIT", 10_000)
+    monkeypatch.setattr(paging, "ANSWER_LIMIT", 10_000)
 
 
 @pytest.mark.parametrize("listed", ["jobs", "logs", "servers", "executions", "triggers"])
@@ -209,7 +209,7 @@ def test_a_list_reads_no_more_from_the_database_than_it_answers(api, begin, smal
 
     monkeypatch.setattr(model, "from_db", classmethod(from_db))
     assert operator.get(f"/{listed}").status_code == 200
-    assert read and sum(read) < 2 * rest.ANSWER_LIMIT
+    assert read and sum(read) < 2 * paging.ANSWER_LIMIT
 
 
 def test_an_item_that_alone_is_too_much_is_a_page(submit, small_answers):

@@ -9,7 +9,8 @@ from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_fiel
 from rest_framework import serializers
 from rest_framework.settings import api_settings
 
-from controlplane.core.rest import AnyField, IdField, PageFilter, SecondsField, StrictSerializer, TextField, YesNoField
+from controlplane.core.paging import PageFilter
+from controlplane.core.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, scan_window
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many_schema

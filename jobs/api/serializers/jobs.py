@@ -7,11 +7,11 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
+from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
     FreeTextField,
     NoteField,
-    PageFilter,
     SecondsField,
     StrictSerializer,
     TextField,

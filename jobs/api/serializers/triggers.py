@@ -9,10 +9,10 @@ from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.fields import empty
 
+from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
     NoteField,
-    PageFilter,
     SecondsField,
     StrictSerializer,
     TextField,
