@@ -9,12 +9,9 @@ from uuid import UUID
 from django.db.models import (
     BooleanField,
     Count,
-    DateTimeField,
     ExpressionWrapper,
     F,
-    FloatField,
     Func,
-    IntegerField,
     JSONField,
     OuterRef,
     Prefetch,
@@ -28,7 +25,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from controlplane.core.model_fields import ClockTimestamp
-from controlplane.core.statements import SqlExpression, fetch_result_sets
+from controlplane.core.statements import fetch_result_sets
 from jobs import states
 from jobs.conf import conf, unmatched_parameters
 from jobs.errors import JobNotWaiting, JobUnknown
@@ -39,9 +36,7 @@ from jobs.sql.rows import WrittenLine
 from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
-from liveness.models import Server
-from liveness.selectors import TimedServer
-from liveness.states import ServerState, Subject
+from liveness.states import Subject
 
 CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
 
@@ -77,10 +72,18 @@ def jobs_with_attempts() -> QuerySet[WorkerJob]:
 
 LARGE = 16 * 1024
 """Bytes, as JSON, beyond which a list leaves a field out."""
+
+
 MUCH = 4 * 1024 * 1024
 """Bytes, as JSON, of what one answer holds of the contents of attempts, or of steps; the rest is left out."""
+
+
 INSTEAD = {"action": "jsonb_build_object('type', {0} -> 'type')", "error": "jsonb_build_object('code', {0} -> 'code')"}
+
+
 IS_LARGE = f"(pg_column_size({{0}}) > {LARGE} or octet_length({{0}}::text) > {LARGE})"  # the first unpacks nothing
+
+
 LARGE_FIELDS = ("action", "payload", "output", "error", "checkpoint")
 
 
@@ -182,55 +185,6 @@ def may_stand_still(job: WorkerJob) -> bool:
     if job.state == JobState.PENDING:
         return job.attempt_count > 0 or job.unmatched == Unmatched.WAIT or conf().unmatched_after is None
     return job.state == JobState.RUNNING
-
-
-def servers_with_held_attempts() -> QuerySet[TimedServer]:
-    """Servers as `liveness.servers_with_timing()` has them, with the number of attempts they hold, `held`."""
-    return liveness.servers_with_timing().annotate(held=sql.build_expression("held_attempts", IntegerField()))
-
-
-INACTIVE = Q(state=ServerState.INACTIVE)
-
-
-def attention_order() -> list[Any]:
-    """Those that need attention first, what gets worse next before the rest; at the end the INACTIVE, latest first."""
-    return [
-        sql.build_expression("attention_rank", IntegerField()),
-        sql.build_expression("next_change_at", FloatField(), initial_delay=liveness_conf().initial_delay),
-        SqlExpression("case when s.state = 'INACTIVE' then s.state_changed_at end", DateTimeField()).desc(),
-        "type", "name", "pk",
-    ]  # fmt: skip
-
-
-def servers_by_attention() -> QuerySet[Server]:
-    """Servers as `liveness.servers_with_silence()` has them, in `attention_order()`: what it takes to choose some."""
-    return liveness.servers_with_silence().order_by(*attention_order())
-
-
-def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[TimedServer]:
-    """Of these servers, in `attention_order()`, all that is to be known."""
-    first, *others = (some.values("pk") for some in servers)
-    chosen = first.union(*others) if others else first
-    return servers_with_held_attempts().filter(pk__in=chosen).order_by(*attention_order())
-
-
-def instance_servers(limit: int, ended: int = 20) -> QuerySet[TimedServer]:
-    """Servers that are present, at most `limit`, and those that ended last, in `attention_order()`."""
-    last = Server.objects.filter(INACTIVE).order_by("-state_changed_at")
-    return details_of_servers(servers_by_attention().filter(~INACTIVE)[:limit], last[:ended])
-
-
-def servers_needing_attention(limit: int = 100) -> list[TimedServer]:
-    """Servers as `servers_with_held_attempts()` has them that need attention, in `attention_order()`."""
-    return list(details_of_servers(servers_by_attention().filter(Q(needs_attention=True))[:limit]))
-
-
-def attempts_of_server(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
-    """What a server holds, and its last attempts; latest first."""
-    own = Attempt.objects.filter(server=server)
-    held, last = own.live(), own.order_by("-id")[:limit]
-    some = Attempt.objects.filter(pk__in=held.values("pk").union(last.values("pk")))
-    return some.select_related("job").defer("job__payload", "job__output", "job__checkpoint").order_by("-id")
 
 
 def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:

@@ -9,7 +9,7 @@ from celery import shared_task
 from django.dispatch import Signal
 
 from jobs.conf import PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import liveness_check, retention, sweep, triggers
+from jobs.services import evaluations, liveness_check, retention, sweep
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
@@ -37,7 +37,7 @@ def sweep_jobs() -> None:
 def evaluate_triggers() -> None:
     """Every few seconds."""
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
-        triggers.evaluate_due_triggers()
+        evaluations.evaluate_due_triggers()
 
 
 @shared_task(name="jobs.tasks.prune", ignore_result=True)

@@ -5,91 +5,33 @@ Main thread only, but for `list_held_attempts`.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from controlplane.agent import memory
-from controlplane.agent.checkpoint_file import CheckpointFile
+from controlplane.agent.attempt import Attempt, AttemptStage, explain_kill, log_fields, report_for, shrink_report
+from controlplane.agent.child_process import ChildExit
 from controlplane.agent.fence import Fence
 from controlplane.agent.heart import HeldAttempts
-from controlplane.agent.limits import MESSAGE_LIMIT
-from controlplane.agent.logs import AttemptLog
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.policy import ActionPolicy
-from controlplane.agent.progress_file import ProgressFile
-from controlplane.agent.reported_file import ReportedFile
-from controlplane.agent.runners import Runner
-from controlplane.agent.supervisor import ChildExit, Supervisor
+from controlplane.agent.supervisor import Supervisor
 
 log = structlog.get_logger()
+
+
 MEMORY_LOOK_INTERVAL = 0.5  # seconds
+
+
 KILL_PATIENCE = 2.0  # seconds from SIGTERM to SIGKILL
+
+
 FINAL_EVENTS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
-
-
-class AttemptStage(Enum):
-    STARTING = "its STARTED has not been answered"
-    RUNNING = "its code runs"
-    KILLED = "we are killing its code; `verdict` is what to report"
-    ENDED = "nothing of it runs; its last report has not been answered"
-
-
-@dataclass
-class Attempt:
-    item: dict[str, Any]
-    folder: InitVar[Path]
-    default_timeout: float | None = None
-    progress_file: ProgressFile = field(init=False)
-    checkpoint_file: CheckpointFile = field(init=False)
-    runner: Runner = field(init=False, repr=False)  # from when it is known to be allowed here
-    stage: AttemptStage = AttemptStage.STARTING
-    verdict: dict[str, Any] | None = None  # None while KILLED: lost, so there is nothing to report
-    pid: int | None = None
-    times_out_at: float | None = None  # monotonic
-    log: AttemptLog = field(default_factory=AttemptLog)
-
-    def __post_init__(self, folder: Path) -> None:
-        self.progress_file = ProgressFile(folder / self.id)
-        self.checkpoint_file = CheckpointFile(folder / f"{self.id}.checkpoint", self._record_refusal)
-
-    @property
-    def files(self) -> list[ReportedFile]:
-        """What its code says, beside what it writes."""
-        return [self.progress_file, self.checkpoint_file]
-
-    @property
-    def sources(self) -> dict[str, AttemptLog | ReportedFile]:
-        """What is reported while its code runs, by the event of its reports."""
-        return {"LOG": self.log, "PROGRESS": self.progress_file, "CHECKPOINT": self.checkpoint_file}
-
-    @property
-    def id(self) -> str:
-        return str(self.item["id"])
-
-    @property
-    def is_live(self) -> bool:
-        return self.stage is not AttemptStage.ENDED
-
-    @property
-    def timeout(self) -> float | None:
-        seconds = self.item["job"].get("timeout_seconds")
-        return self.default_timeout if seconds is None else float(seconds)
-
-    def close_files(self) -> list[dict[str, Any]]:
-        """The last of them."""
-        return [report for file in self.files for report in file.close()]
-
-    def _record_refusal(self, why: str) -> None:
-        log.warning("Checkpoint not kept", **_log_fields(self), why=why)
-        self.log.write_chunk("STDERR", f"{why}: it is not kept\n".encode())
 
 
 class AttemptTracker:
@@ -166,7 +108,7 @@ class AttemptTracker:
         if source := attempt.sources.get(report["event"]):
             source.record_answer()
             return
-        if smaller := _shrink_report(report, result):
+        if smaller := shrink_report(report, result):
             self._enqueue_reports(attempt, [smaller])
             return
         if report["event"] in FINAL_EVENTS or (not accepted and attempt.stage is AttemptStage.STARTING):
@@ -179,14 +121,14 @@ class AttemptTracker:
         attempt = self._attempts[child_exit.key]
         attempt.pid = child_exit.pid
         if attempt.stage is not AttemptStage.KILLED:
-            report = explain_kill(_report_for(attempt, child_exit), child_exit, self._kernel_kills)
+            report = explain_kill(report_for(attempt, child_exit), child_exit, self._kernel_kills)
         elif attempt.verdict is None:
             attempt.close_files()
             del self._attempts[attempt.id]
             return
         else:
             report = attempt.verdict
-        log.info("Job ended", **_log_fields(attempt), report=report["event"], code=report.get("error", {}).get("code"))
+        log.info("Job ended", **log_fields(attempt), report=report["event"], code=report.get("error", {}).get("code"))
         self._end_attempt(attempt, report)
 
     def report_output(self) -> None:
@@ -206,7 +148,7 @@ class AttemptTracker:
 
     def cancel_attempts(self, ids: list[str]) -> None:
         for attempt in self._select_live_attempts(ids):
-            log.info("Job cancelled", **_log_fields(attempt))
+            log.info("Job cancelled", **log_fields(attempt))
             self._stop_attempt(attempt, {"event": "CANCELLED"}, KILL_PATIENCE)
 
     def kill_lost_attempts(self, ids: list[str]) -> None:
@@ -228,7 +170,7 @@ class AttemptTracker:
     def abandon_attempts(self, ids: list[str] | None = None) -> None:
         """Kill at once and report nothing: they are not ours any more (None: all of them)."""
         for attempt in self._select_live_attempts(list(self._attempts) if ids is None else ids):
-            log.warning("Attempt lost", **_log_fields(attempt))
+            log.warning("Attempt lost", **log_fields(attempt))
             if attempt.stage is AttemptStage.STARTING:
                 self._outbox.withdraw_reports(attempt.id)
                 del self._attempts[attempt.id]
@@ -239,7 +181,7 @@ class AttemptTracker:
         """Give back everything that is not over: kill it, then report RELEASED with `reason`."""
         for attempt in self._select_live_attempts(list(self._attempts)):
             if attempt.stage is not AttemptStage.KILLED:
-                log.warning("Job released", **_log_fields(attempt), reason=reason)
+                log.warning("Job released", **log_fields(attempt), reason=reason)
             self._stop_attempt(attempt, {"event": "RELEASED", "reason": reason}, patience)
 
     def block_starts(self, reason: str) -> None:
@@ -254,7 +196,7 @@ class AttemptTracker:
         now = time.monotonic()
         for attempt in self._attempts.values():
             if attempt.stage is AttemptStage.RUNNING and attempt.times_out_at and now >= attempt.times_out_at:
-                log.warning("Job exceeded its timeout", **_log_fields(attempt), timeout=attempt.timeout)
+                log.warning("Job exceeded its timeout", **log_fields(attempt), timeout=attempt.timeout)
                 message = f"exceeded its timeout of {attempt.timeout:g} s"
                 self._stop_attempt(attempt, failure_report("STEP_TIMEOUT", message), KILL_PATIENCE)
 
@@ -272,7 +214,7 @@ class AttemptTracker:
             if root and (size := memory.size_over_limit(root, limit)):
                 most = memory.format_size(limit)
                 message = f"had {memory.format_size(size)} of memory; a task of this worker may have {most}"
-                log.warning("Task killed: out of memory", **_log_fields(attempt), why=message)
+                log.warning("Task killed: out of memory", **log_fields(attempt), why=message)
                 self._stop_attempt(attempt, failure_report("OUT_OF_MEMORY", message), 0.0)
 
     def next_memory_look_at(self) -> float | None:
@@ -293,13 +235,13 @@ class AttemptTracker:
             command = attempt.runner.build_command(attempt.item, files, self._environment)
             self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk)
         except Exception as error:  # whatever a job is made of: it costs no other
-            log.warning("Job could not be started", **_log_fields(attempt), why=str(error))
+            log.warning("Job could not be started", **log_fields(attempt), why=str(error))
             self._end_attempt(attempt, failure_report("CANNOT_START", str(error)))
             return
         attempt.pid = self._supervisor.child_pid(attempt.id)
         attempt.stage = AttemptStage.RUNNING
         attempt.times_out_at = None if attempt.timeout is None else time.monotonic() + attempt.timeout
-        log.info("Job started", **_log_fields(attempt), number=attempt.item["number"], reaper=attempt.pid)
+        log.info("Job started", **log_fields(attempt), number=attempt.item["number"], reaper=attempt.pid)
 
     def _release_if_blocked(self, attempt: Attempt) -> bool:
         """Nothing may begin now, so it is given back."""
@@ -337,34 +279,3 @@ class AttemptTracker:
     def _select_live_attempts(self, ids: list[str]) -> list[Attempt]:
         attempts = [self._attempts[id] for id in ids if id in self._attempts]
         return [attempt for attempt in attempts if attempt.is_live]
-
-
-def _report_for(attempt: Attempt, ended: ChildExit) -> dict[str, Any]:
-    try:
-        return attempt.runner.build_report(ended)
-    except Exception as error:  # whatever the code handed back: it costs no other job
-        log.exception("Result not understood", **_log_fields(attempt))
-        return failure_report("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:MESSAGE_LIMIT])
-
-
-def explain_kill(report: dict[str, Any], child_exit: ChildExit, kernel_kills: memory.KernelKills) -> dict[str, Any]:
-    """The report of code that died of SIGKILL says so when the kernel had no memory left; it is lost all the same, for
-    it may have been another's doing."""
-    is_killed = child_exit.status == -signal.SIGKILL and report.get("error", {}).get("code") == "WORKER_CRASHED"
-    if is_killed and kernel_kills.has_killed():
-        report["error"]["message"] += ", when the kernel had run out of memory"
-    return report
-
-
-def _shrink_report(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:
-    """What to say instead of a report that was refused for its size; None: it was not, or it was short already."""
-    match result.get("code"):
-        case "output_too_large":
-            return failure_report("OUTPUT_TOO_LARGE", str(result.get("detail") or "the output is too large"))
-        case "error_too_large" if report["error"]["traceback"] or len(report["error"]["message"]) > MESSAGE_LIMIT:
-            return failure_report(report["error"]["code"], report["error"]["message"][:MESSAGE_LIMIT])
-    return None
-
-
-def _log_fields(attempt: Attempt) -> dict[str, str]:
-    return {"attempt": attempt.id, "job": str(attempt.item["job"]["id"])}

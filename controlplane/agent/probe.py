@@ -13,9 +13,10 @@ from typing import Any
 
 import structlog
 
+from controlplane.agent.child_process import ChildCommand, ChildExit
 from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.logs import decode_text
-from controlplane.agent.supervisor import ChildCommand, ChildExit, Supervisor
+from controlplane.agent.supervisor import Supervisor
 
 log = structlog.get_logger()
 KEY = "probe"  # among the supervisor's children, which are attempts otherwise

@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar
 
+from controlplane.agent.child_process import ChildCommand, ChildExit
 from controlplane.agent.environment import with_modules
 from controlplane.agent.logs import decode_text
 from controlplane.agent.outcomes import failure_report, report_of
-from controlplane.agent.supervisor import RESULT_KEPT, ChildCommand, ChildExit
+from controlplane.agent.supervisor import RESULT_KEPT
 
 PAYLOAD_IN_ENVIRONMENT = 64 * 1024
 

@@ -13,145 +13,36 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, cast
 
 import structlog
 
 from controlplane.agent import reaper
+from controlplane.agent.child_process import CHUNK, ChildCommand, ChildExit, ChildProcess, InputFeed, OutputTail
 
 OutputHandler = Callable[[str, bytes], None]  # with STDOUT or STDERR
 
+
 log = structlog.get_logger()
-CHUNK = 65536
+
+
 STDOUT_KEPT = 16 * 1024
+
+
 STDERR_KEPT = 4 * 1024
+
+
 RESULT_KEPT = 1024 * 1024  # bytes; whoever has more to say than that says too much
+
+
 AGAIN = 1.0  # seconds between two tries to kill what does not end
+
+
 INHERITED = {name: os.environ[name] for name in ["LD_LIBRARY_PATH"] if name in os.environ}  # our Python may need it
+
+
 LAST_MOMENT = 2.0  # seconds for what is killed as we end
-
-
-@dataclass(frozen=True)
-class ChildCommand:
-    """What to start. `with_result`: a file descriptor for a result is the last argument."""
-
-    argv: list[str]
-    env: dict[str, str]
-    stdin: bytes
-    cwd: str | None = None
-    with_result: bool = False
-
-
-@dataclass(frozen=True)
-class ChildExit:
-    """How the code ended; `status` as in subprocess: negative for a signal. `problem`: why it could not be started."""
-
-    key: str
-    pid: int
-    status: int
-    stdout: bytes
-    stderr: bytes
-    result: bytes = b""
-    problem: str = ""
-
-
-@dataclass
-class OutputTail:
-    """The last bytes of a pipe; the rest is heard and forgotten, so that the child never blocks."""
-
-    pipe: IO[bytes]
-    kept: int
-    on_output: Callable[[bytes], None]
-    data: bytearray = field(default_factory=bytearray)
-
-    def transfer_data(self) -> bool:
-        """False: at the end."""
-        return self.read_chunk() != 0
-
-    def read_chunk(self) -> int | None:
-        """Bytes read: 0 at the end, None when there is nothing yet."""
-        try:
-            chunk = os.read(self.pipe.fileno(), CHUNK)
-        except BlockingIOError:
-            return None
-        self.on_output(chunk)
-        self.data += chunk
-        del self.data[: -self.kept]
-        return len(chunk)
-
-
-@dataclass
-class InputFeed:
-    """What is still to be written to a pipe."""
-
-    pipe: IO[bytes]
-    rest: memoryview
-
-    def transfer_data(self) -> bool:
-        """False: all is written, or nobody reads it."""
-        try:
-            self.rest = self.rest[os.write(self.pipe.fileno(), self.rest) :]
-        except BlockingIOError:
-            return True
-        except BrokenPipeError:
-            return False
-        return bool(self.rest)
-
-
-@dataclass
-class ChildProcess:
-    key: str
-    process: subprocess.Popen[bytes]  # the reaper
-    control: IO[bytes]
-    feed: InputFeed
-    tails: tuple[OutputTail, OutputTail]
-    status: OutputTail  # what the reaper says
-    result: IO[bytes] | None
-    kill_at: float | None = None  # monotonic: when what was not enough becomes a SIGKILL, or another
-
-    @property
-    def pid(self) -> int:
-        """Of the code, or of its reaper as long as it has not said."""
-        line = bytes(self.status.data).partition(b"\n")[0]
-        return int(line) if line.isdigit() else self.process.pid
-
-    @property
-    def problem(self) -> str:
-        """Why the code could not be started."""
-        lines = bytes(self.status.data).decode(errors="replace").split("\n")
-        return next((line[1:] for line in lines if line.startswith("!")), "")
-
-    def has_exited_by_itself(self) -> bool:
-        """It has exited, and no signal did it. Leaves it to be reaped."""
-        status = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return status is not None and status.si_code == os.CLD_EXITED
-
-    def has_ended(self) -> bool:
-        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-    def report_state(self, line: bytes) -> None:
-        """To the reaper. One that does not listen guards nothing: it is ended, and what it guards with it."""
-        try:
-            sent = os.write(self.control.fileno(), line)
-        except BrokenPipeError:
-            return  # it has ended
-        except BlockingIOError:
-            sent = 0
-        if sent < len(line):
-            reaper.signal_tree(self.process.pid, signal.SIGKILL)
-            os.kill(self.process.pid, signal.SIGKILL)
-
-    def terminate(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process takes no SIGTERM
-            reaper.signal_tree(self.process.pid, number)
-
-    def kill_child(self) -> None:
-        """Until nothing is left is for the reaper to see to, which must not be stopped for that."""
-        self.report_state(b"!\n")
-        reaper.signal_tree(self.process.pid, signal.SIGKILL)
-        os.kill(self.process.pid, signal.SIGCONT)  # not by `process`, which would reap it
 
 
 class Supervisor:

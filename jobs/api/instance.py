@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import TimeField
-from jobs import selectors
+from jobs import selectors, server_selectors
 from jobs.api.serializers.jobs import ServerName
 from jobs.states import JobState
 from liveness import selectors as liveness
@@ -98,6 +98,6 @@ class Instance(RoleCall):
             "jobs": {state.value: figures["counts"].get(state, 0) for state in JobState},
             "brakes": figures["brakes"] or [],
             "servers": liveness.server_counts_by_state(),
-            "attention": selectors.servers_needing_attention(),
+            "attention": server_selectors.servers_needing_attention(),
         }
         return Response(InstanceAnswer(shown).data)

@@ -11,7 +11,7 @@ from django.db import DatabaseError, transaction
 from django.db.models import F
 
 from jobs.models import Trigger
-from jobs.services import triggers
+from jobs.services import evaluations
 from jobs.sql import sql
 from jobs.states import SlotOutcome
 
@@ -50,7 +50,7 @@ def follow_next_slot(trigger: Trigger, now: object, by: float) -> bool:
     if repeats_within_day(trigger) or by > CORRECTED_AFTER:
         # Those that were evaluated were so at these moments; the slots of their names come again.
         had.update(slot=F("slot") - timedelta(seconds=by))
-    was, trigger.next_slot_at = trigger.next_slot_at, next(triggers.schedule_slots(trigger, now), None)  # type: ignore[arg-type]
+    was, trigger.next_slot_at = trigger.next_slot_at, next(evaluations.schedule_slots(trigger, now), None)  # type: ignore[arg-type]
     trigger.save(update_fields=["next_slot_at"])
     return trigger.next_slot_at != was
 

@@ -10,7 +10,8 @@ from uuid import UUID
 import structlog
 
 from controlplane.core.transactions import isolate_row, retried_atomic
-from jobs.services import cancellation, executions, propagation, triggers
+from jobs.services import cancellation, executions, propagation
+from jobs.services.evaluations import follow_up_evaluations
 from jobs.sql import sql
 
 log = structlog.get_logger()
@@ -38,7 +39,7 @@ def repair_executions() -> dict[str, int]:
     while evaluations := [row.id for row in sql.find_torn_evaluations.fetch_rows(batch=BATCH, after=after)]:
         for evaluation in evaluations:
             with isolate_row("evaluations followed up", evaluation):
-                triggers.follow_up_evaluations([evaluation])
+                follow_up_evaluations([evaluation])
         after = evaluations[-1]
     return {"REPAIRED": count} if count else {}
 

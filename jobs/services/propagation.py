@@ -16,7 +16,8 @@ from uuid import UUID
 import structlog
 
 from controlplane.agent.limits import SIZE_LIMIT
-from jobs.services import executions, triggers
+from jobs.services import executions
+from jobs.services.evaluations import follow_up_evaluations
 from jobs.sql import sql
 from jobs.sql.rows import EndedAttempt, EndedAttempts, ExpiredJobs, LockedJob, UnmatchedJobs
 from jobs.states import JobKind
@@ -29,7 +30,7 @@ def propagate_ends(ended: Iterable[EndedAttempt | LockedJob]) -> None:
     rows = list(ended)
     advance_executions({row.execution for row in rows if row.execution})
     if evaluations := [row.job for row in rows if row.kind == JobKind.TRIGGER]:
-        triggers.follow_up_evaluations(evaluations)
+        follow_up_evaluations(evaluations)
 
 
 PROPAGATED_COLUMNS = ("executions", "evaluations")
@@ -40,7 +41,7 @@ def propagate_counted_ends(counts: Iterable[EndedAttempts | ExpiredJobs | Unmatc
     rows = list(counts)
     advance_executions({execution for row in rows for execution in row.executions or []})
     if evaluations := [job for row in rows for job in row.evaluations or []]:
-        triggers.follow_up_evaluations(evaluations)
+        follow_up_evaluations(evaluations)
 
 
 def advance_executions(execution_ids: Iterable[UUID]) -> None:

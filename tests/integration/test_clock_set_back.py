@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from jobs.models import Trigger, WorkerJob
-from jobs.services import triggers
+from jobs.services import evaluations
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Clock as ClockRow
 from liveness.models import ServerEvent
@@ -134,12 +134,12 @@ def trigger(api, clock):
     return trigger
 
 
-def evaluations(worker, live, seconds):
+def count_evaluations(worker, live, seconds):
     """How many evaluations there are in so many seconds, each done at once."""
     count = 0
     for _ in range(seconds // INTERVAL):
         live(INTERVAL, worker)
-        if triggers.evaluate_due_triggers():
+        if evaluations.evaluate_due_triggers():
             worker.complete(worker.hold(), {"fire": False})
             count += 1
     return count
@@ -150,18 +150,18 @@ def evaluations(worker, live, seconds):
 def test_what_is_evaluated_each_minute_goes_on_so(worker, clock, live, trigger, back, schedule):
     trigger("2030-06-02T12:00:00Z", **schedule)
     one = worker()
-    assert evaluations(one, live, 200) == 3
+    assert count_evaluations(one, live, 200) == 3
     clock.step(-back)
-    assert evaluations(one, live, 300) in (4, 5)
+    assert count_evaluations(one, live, 300) in (4, 5)
 
 
 @pytest.mark.exhaustive
 def test_a_time_of_day_does_not_come_twice_though_the_clock_does(worker, clock, live, trigger):
     trigger("2030-06-02T01:59:00Z", cron="0 2 * * *")
     one = worker()
-    assert evaluations(one, live, 100) == 1
+    assert count_evaluations(one, live, 100) == 1
     clock.step(-HOUR)
-    assert evaluations(one, live, HOUR + 60) == 0
+    assert count_evaluations(one, live, HOUR + 60) == 0
     assert Trigger.objects.get().next_slot_at.isoformat() == "2030-06-03T02:00:00+00:00"
 
 
@@ -169,6 +169,6 @@ def test_a_time_of_day_that_had_not_come_is_not_missed_when_the_clock_was_years_
     trigger("2030-06-02T01:59:00Z", cron="0 2 * * *")
     one = worker()
     clock.step(365 * 24 * HOUR)
-    assert evaluations(one, live, 30) == 1
+    assert count_evaluations(one, live, 30) == 1
     clock.step(-365 * 24 * HOUR)
-    assert evaluations(one, live, 120) == 1
+    assert count_evaluations(one, live, 120) == 1

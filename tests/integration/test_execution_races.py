@@ -9,7 +9,7 @@ from django.db import transaction
 
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Execution, Trigger, WorkerJob
-from jobs.services import cancellation, sweep, triggers
+from jobs.services import cancellation, evaluations, sweep
 from jobs.sql import sql
 from liveness.services import tokens
 from tests.integration import test_hot_paths as hot
@@ -119,8 +119,8 @@ def test_four_schedulers_at_the_same_moment_double_nothing(committed, threads):
     body = {"name": "t", "interval_seconds": 3600, "action": SCRIPT, "execution": template}
     trigger = operator.post("/triggers", body).json()
     Trigger.objects.update(next_slot_at=ClockTimestamp())
-    evaluations = [threads(triggers.evaluate_due_triggers) for _ in range(4)]
-    assert sorted(evaluation.result(30) for evaluation in evaluations) == [0, 0, 0, 1]
+    rounds = [threads(evaluations.evaluate_due_triggers) for _ in range(4)]
+    assert sorted(evaluation.result(30) for evaluation in rounds) == [0, 0, 0, 1]
     assert len(operator.get(f"/triggers/{trigger['id']}").json()["slots"]) == 1
 
 

@@ -14,7 +14,7 @@ from psycopg.errors import DeadlockDetected
 from controlplane.core import transactions
 from controlplane.core.problems import Problem
 from jobs.models import Trigger, WorkerJob
-from jobs.services import cancellation, execution_repair, recovery, retention, sweep, triggers
+from jobs.services import cancellation, evaluations, execution_repair, recovery, retention, sweep, triggers
 from jobs.services.liveness_check import retire_servers
 from liveness.services import detection, tokens
 from tests.integration import test_hot_paths as hot
@@ -168,7 +168,7 @@ class Scene:
 
     def evaluate(self):
         Trigger.objects.update(next_slot_at="2020-01-01T00:00:00Z")
-        triggers.evaluate_due_triggers()
+        evaluations.evaluate_due_triggers()
 
     def prune(self):
         WorkerJob.objects.filter(state__in=["COMPLETED", "FAILED"]).update(finished_at="2000-01-01T00:00:00Z")

@@ -9,7 +9,7 @@ from cronsim import CronSim
 from django.db import DataError, connection
 
 from jobs.models import Trigger, TriggerSlot
-from jobs.services import executions, liveness_check, sweep, triggers
+from jobs.services import evaluations, executions, liveness_check, sweep
 from tests.support.executions import SCRIPT, step
 
 pytestmark = pytest.mark.django_db
@@ -70,10 +70,10 @@ def answer(worker, output):
 def test_a_slot_that_has_come_is_evaluated_once_however_many_schedulers_there_are(create, read, at):
     trigger = create()
     at("2030-06-01T00:59:59Z")
-    assert triggers.evaluate_due_triggers() == 0
+    assert evaluations.evaluate_due_triggers() == 0
     at("2030-06-01T01:00:00Z")
-    assert triggers.evaluate_due_triggers() == 1
-    assert triggers.evaluate_due_triggers() == 0
+    assert evaluations.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 0
     seen = read(trigger)
     assert outcomes(seen) == [("01:00", "EVALUATING")]
     assert seen["next_slot_at"] == "2030-06-01T02:00:00Z"
@@ -83,7 +83,7 @@ def test_an_evaluation_that_says_fire_starts_the_execution_with_its_inputs(creat
     trigger = create(payload={"own": 1})
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     attempt = answer(crew, {"fire": True, "inputs": {"day": "monday"}})
     assert attempt["job"]["payload"] == {"own": 1, "trigger": "hourly", "slot": "2030-06-01T01:00:00+00:00"}
     [slot] = read(trigger)["slots"]
@@ -114,7 +114,7 @@ def test_an_evaluation_is_judged_by_its_output(create, read, at, worker, operato
     trigger = create()
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     answer(crew, output)
     [slot] = read(trigger)["slots"]
     assert slot["outcome"] == outcome
@@ -126,7 +126,7 @@ def test_a_trigger_with_a_number_beyond_64_bits_is_evaluated_and_fires(create, r
     trigger = create(payload={"large": 1e30}, execution=template)
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
     answer(crew, {"fire": True})
     assert outcomes(read(trigger)) == [("01:00", "FIRED")]
 
@@ -135,7 +135,7 @@ def test_an_answer_whose_inputs_are_too_large_for_so_many_steps_is_failed(create
     trigger = create()
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     monkeypatch.setattr(executions, "PAYLOAD_BYTES_LIMIT", 20)
     answer(crew, {"fire": True, "inputs": {"text": "x" * 20}})
     assert outcomes(read(trigger)) == [("01:00", "FAILED")]
@@ -145,16 +145,16 @@ def test_one_evaluation_is_in_flight_and_the_slots_that_pass_meanwhile_are_misse
     trigger = create()
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     attempt = crew.running().hold()
     at("2030-06-01T03:10:00Z")
     for _ in range(2):
-        assert triggers.evaluate_due_triggers() == 0
+        assert evaluations.evaluate_due_triggers() == 0
         seen = read(trigger)
         assert outcomes(seen) == [("03:00", "MISSED"), ("02:00", "MISSED"), ("01:00", "EVALUATING")]
         assert [slot["note"] for slot in seen["slots"]] == ["an evaluation was in flight"] * 2 + [""]
     crew.complete(attempt, {"fire": False})
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
     seen = read(trigger)
     assert outcomes(seen) == [("03:00", "EVALUATING"), ("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
     assert seen["next_slot_at"] == "2030-06-01T04:00:00Z"
@@ -166,25 +166,25 @@ def test_a_slot_that_passed_during_an_evaluation_stays_missed_where_it_is_too_la
     trigger = create(missed="skip")
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     attempt = crew.running().hold()
     at("2030-06-01T02:10:00Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     crew.complete(attempt, {"fire": False})
-    assert triggers.evaluate_due_triggers() == 0
+    assert evaluations.evaluate_due_triggers() == 0
     seen = read(trigger)
     assert outcomes(seen) == [("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
     assert seen["next_slot_at"] == "2030-06-01T03:00:00Z"
 
 
 def test_many_triggers_in_flight_do_not_keep_the_scheduler(create, read, at, monkeypatch):
-    monkeypatch.setattr(triggers, "BATCH", 1)
+    monkeypatch.setattr(evaluations, "BATCH", 1)
     for name in ("a", "b"):
         create(name=name)
     at("2030-06-01T01:00:01Z")
-    assert triggers.evaluate_due_triggers() == 2
+    assert evaluations.evaluate_due_triggers() == 2
     at("2030-06-01T02:00:01Z")
-    assert triggers.evaluate_due_triggers() == 0
+    assert evaluations.evaluate_due_triggers() == 0
 
 
 CHILD = step("child", action={"type": "execution", "name": "inner", "steps": [step("x"), step("y")]})
@@ -194,7 +194,7 @@ def test_the_execution_of_a_trigger_may_begin_with_steps_that_are_executions(cre
     trigger = create(execution={"name": "outer", "steps": [CHILD, {**CHILD, "key": "other"}, step("a")]})
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     answer(crew, {"fire": True})
     [slot] = read(trigger)["slots"]
     assert slot["outcome"] == "FIRED"
@@ -216,7 +216,7 @@ def test_an_execution_that_cannot_begin_fails_its_slot_and_not_the_workers_repor
 
     monkeypatch.setattr(executions, "begin_executions", broken)
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     answer(crew, {"fire": True})
     [slot] = read(trigger)["slots"]
     assert (slot["outcome"], slot["execution"]) == ("FAILED", None)
@@ -224,7 +224,7 @@ def test_an_execution_that_cannot_begin_fails_its_slot_and_not_the_workers_repor
     assert slot["note"] == f"its execution could not begin: {type(error).__name__}: {why}"
     assert "half_done" not in connection.introspection.table_names()
     at("2030-06-01T02:00:01Z")
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
 
 
 def test_an_evaluation_has_the_timeout_the_retries_and_the_priority_of_its_trigger(create, operator, read, at):
@@ -232,7 +232,7 @@ def test_an_evaluation_has_the_timeout_the_retries_and_the_priority_of_its_trigg
     assert (plain["timeout_seconds"], plain["max_retries"], plain["priority"]) == (300, 1, 0)
     own = create(name="own", timeout_seconds=20, max_retries=3, priority=7)
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     job = operator.get(f"/jobs/{read(own)['slots'][0]['job']}").json()
     assert (job["timeout_seconds"], job["max_retries"], job["priority"]) == (20, 3, 7)
 
@@ -241,7 +241,7 @@ def test_an_evaluation_that_hangs_ends_after_its_tries_and_the_trigger_goes_on(c
     trigger = create(timeout_seconds=20, max_retries=1)
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     for _ in range(2):
         crew.running().hold()
         clock.advance(100)  # its agent should have ended it long ago
@@ -252,20 +252,20 @@ def test_an_evaluation_that_hangs_ends_after_its_tries_and_the_trigger_goes_on(c
     [slot] = read(trigger)["slots"]
     assert (slot["outcome"], slot["note"]) == ("FAILED", "its job ended FAILED: exceeded its timeout of 20 s")
     at("2030-06-01T02:00:01Z")
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
 
 
 def test_an_evaluation_that_nobody_takes_up_gives_way_to_the_next_slot(create, read, at, settings):
     settings.JOBS = {"UNMATCHED_AFTER": None}
     trigger = create(tags=["nobody-has-this"])
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     at("2030-06-01T01:59:59Z")
     sweep.run_sweep()
     assert outcomes(read(trigger)) == [("01:00", "EVALUATING")]
     at("2030-06-01T02:00:01Z")
     sweep.run_sweep()
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
     assert outcomes(read(trigger)) == [("02:00", "EVALUATING"), ("01:00", "FAILED")]
 
 
@@ -289,7 +289,7 @@ def test_a_trigger_that_cannot_be_evaluated_can_be_changed(create, read, at, ope
 def test_after_an_outage_the_last_slot_fires_once_and_the_others_are_listed(create, read, at):
     trigger = create()
     at("2030-06-01T04:30:00Z")
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
     seen = read(trigger)
     assert outcomes(seen) == [
         ("04:00", "EVALUATING"), ("03:00", "MISSED"), ("02:00", "MISSED"), ("01:00", "MISSED"),
@@ -300,10 +300,10 @@ def test_after_an_outage_the_last_slot_fires_once_and_the_others_are_listed(crea
 def test_after_an_outage_a_trigger_that_skips_fires_nothing(create, read, at):
     trigger = create(missed="skip")
     at("2030-06-01T02:30:00Z")
-    assert triggers.evaluate_due_triggers() == 0
+    assert evaluations.evaluate_due_triggers() == 0
     assert outcomes(read(trigger)) == [("02:00", "MISSED"), ("01:00", "MISSED")]
     at("2030-06-01T03:00:05Z")
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
 
 
 @pytest.mark.parametrize(("late", "evaluated"), [(60, 1), (60.1, 0)])
@@ -311,39 +311,39 @@ def test_a_slot_is_missed_when_it_is_more_than_a_minute_late(create, at, clock, 
     create(missed="skip")
     at("2030-06-01T01:00:00Z")
     clock.advance(late)
-    assert triggers.evaluate_due_triggers() == evaluated
+    assert evaluations.evaluate_due_triggers() == evaluated
 
 
 def test_a_slot_that_comes_again_because_the_clock_was_set_back_is_evaluated_once(create, read, at, worker, operator):
     trigger = create()
     crew = worker()
     at("2030-06-01T01:00:00Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     answer(crew, {"fire": False})
     at("2030-06-01T00:59:00Z")
     assert operator.call("PATCH", f"/triggers/{trigger['id']}", {"payload": {}}).status_code == 200
     at("2030-06-01T01:00:00Z")
-    assert triggers.evaluate_due_triggers() == 0
+    assert evaluations.evaluate_due_triggers() == 0
     seen = read(trigger)
     assert outcomes(seen) == [("01:00", "NOT_FIRED")]
     assert seen["next_slot_at"] == "2030-06-01T02:00:00Z"
 
 
 def test_a_trigger_that_cannot_be_evaluated_delays_no_other(create, read, at, monkeypatch):
-    monkeypatch.setattr(triggers, "BATCH", 1)
+    monkeypatch.setattr(evaluations, "BATCH", 1)
     create(name="bad")
     Trigger.objects.update(timezone="Gone/Away")  # as after an update of the system's zones
     good = create(name="good", cron="1 1 * * *")
     at("2030-06-01T01:01:00Z")
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
     assert outcomes(read(good)) == [("01:01", "EVALUATING")]
 
 
 def test_of_a_long_outage_the_last_missed_slots_are_listed(create, at):
     create(interval_seconds=1)
     at("2031-06-01T00:00:00Z")
-    assert triggers.evaluate_due_triggers() == 1
-    assert TriggerSlot.objects.filter(outcome="MISSED").count() == triggers.LISTED_SLOTS
+    assert evaluations.evaluate_due_triggers() == 1
+    assert TriggerSlot.objects.filter(outcome="MISSED").count() == evaluations.LISTED_SLOTS
 
 
 def test_an_evaluation_lost_with_its_worker_is_done_by_another(create, read, at, worker, clock):
@@ -351,7 +351,7 @@ def test_an_evaluation_lost_with_its_worker_is_done_by_another(create, read, at,
     lost = worker()
     at("2030-06-01T01:00:01Z")
     lost.running()
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     lost.hold()
     for _ in range(2):
         clock.advance(1000)
@@ -363,18 +363,18 @@ def test_an_evaluation_lost_with_its_worker_is_done_by_another(create, read, at,
 def test_an_evaluation_that_ends_without_an_answer_is_failed_and_the_next_slot_is_evaluated(create, read, at, operator):
     trigger = create()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     [slot] = read(trigger)["slots"]
     operator.post(f"/jobs/{slot['job']}/cancel", {})
     assert outcomes(read(trigger)) == [("01:00", "FAILED")]
     at("2030-06-01T02:00:01Z")
-    assert triggers.evaluate_due_triggers() == 1
+    assert evaluations.evaluate_due_triggers() == 1
 
 
 def test_an_evaluation_that_ended_without_its_consequence_is_followed_up_by_the_sweep(create, read, at, worker):
     trigger = create()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     [slot] = read(trigger)["slots"]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -411,7 +411,7 @@ def test_with_a_key_what_a_trigger_started_is_run_again_once(create, operator, w
     create()
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     answer(crew, {"fire": True})
     [run] = operator.get("/executions").json()["items"]
     operator.post(f"/executions/{run['id']}/cancel", {})
@@ -425,7 +425,7 @@ def test_a_trigger_that_is_not_enabled_has_no_slots_until_it_is(create, operator
     trigger = create(enabled=False)
     assert trigger["next_slot_at"] is None
     at("2030-06-01T02:30:00Z")
-    assert triggers.evaluate_due_triggers() == 0
+    assert evaluations.evaluate_due_triggers() == 0
     changed = operator.call("PATCH", f"/triggers/{trigger['id']}", {"enabled": True}).json()
     assert changed["next_slot_at"] == "2030-06-01T03:00:00Z"
 
@@ -434,7 +434,7 @@ def test_a_trigger_is_changed_and_deleted_and_what_it_started_stays(create, oper
     trigger = create()
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     answer(crew, {"fire": True})
     path = f"/triggers/{trigger['id']}"
     changed = operator.call("PATCH", path, {"cron": None, "interval_seconds": 90})
@@ -490,7 +490,7 @@ def test_the_execution_of_a_trigger_may_name_times(create, operator, at, worker,
     trigger = create(execution=late)
     crew = worker()
     at("2030-06-01T01:00:01Z")
-    triggers.evaluate_due_triggers()
+    evaluations.evaluate_due_triggers()
     answer(crew, {"fire": True})
     [slot] = read(trigger)["slots"]
     [a] = operator.get(f"/executions/{slot['execution']}").json()["steps"]
@@ -514,7 +514,7 @@ def test_triggers_are_an_operators(create, api):
 
 
 def local(trigger, start, count):
-    found = triggers.schedule_slots(trigger, datetime.fromisoformat(start))
+    found = evaluations.schedule_slots(trigger, datetime.fromisoformat(start))
     return [next(found).astimezone(UTC).isoformat()[5:16] for _ in range(count)]
 
 
@@ -537,7 +537,7 @@ def test_every_slot_of_the_hour_that_comes_twice_is_evaluated_or_listed_once(cre
     crew = worker()
     for minute in range(step, 151, step):
         at((datetime(2030, 10, 26, 23, 10, tzinfo=UTC) + timedelta(minutes=minute)).isoformat())
-        if triggers.evaluate_due_triggers():
+        if evaluations.evaluate_due_triggers():
             answer(crew, {"fire": False})
     assert [slot[0] for slot in outcomes(read(trigger))] == ["01:30", "00:30", "23:30"]
 
@@ -570,14 +570,14 @@ def test_the_slots_of_a_year_are_in_order_and_the_same_wherever_one_begins_to_lo
     for cron in CRONS:
         trigger = Trigger(cron=cron, timezone=name)
         for start, end in spans or [(datetime(2030, 6, 1, tzinfo=UTC), datetime(2030, 6, 3, 12, tzinfo=UTC))]:
-            whole = list(takewhile(end.__ge__, triggers.schedule_slots(trigger, start)))
+            whole = list(takewhile(end.__ge__, evaluations.schedule_slots(trigger, start)))
             named = list(takewhile(end.__ge__, map(in_utc, CronSim(cron, start.astimezone(zone)))))
             assert whole == named
             assert all(one < other for one, other in pairwise([start, *whole]))
             # As a trigger that is due looks, and one that is made or changed, at any moment.
             moments = [start + timedelta(minutes=10 * n) for n in range(60 * 6)] if name not in BETWEEN_HOURS else []
             for moment in [*whole[:-1], *moments]:
-                following = next(triggers.schedule_slots(trigger, moment))
+                following = next(evaluations.schedule_slots(trigger, moment))
                 assert following == next(slot for slot in [*whole, following] if slot > moment), (cron, moment)
             if cron in ("*/15 * * * *", "30 * * * *") and moments:  # whatever the clocks do, by their hands
                 minutes = {0, 15, 30, 45} if "/" in cron else {30}
@@ -592,5 +592,5 @@ def in_utc(slot):
 def test_the_slots_of_an_interval_are_counted_from_the_creation():
     start = datetime(2026, 1, 1, tzinfo=UTC)
     trigger = Trigger(interval_seconds=40, created_at=start)
-    found = triggers.schedule_slots(trigger, start + timedelta(seconds=80))
+    found = evaluations.schedule_slots(trigger, start + timedelta(seconds=80))
     assert [(next(found) - start).total_seconds() for _ in range(2)] == [120, 160]

@@ -16,7 +16,7 @@ from controlplane.console.presenters.outlook import describe_concern, present_se
 from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.recent_activity import list_activity
 from controlplane.console.views.page import render_page, require_reader, viewable
-from jobs import selectors
+from jobs import selectors, server_selectors
 from jobs.states import Flag, JobState
 from liveness import selectors as liveness
 from liveness import states
@@ -56,7 +56,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
 def of_servers(figures: dict[str, Any]) -> dict[str, Any]:
     """What the first page tells of servers: the verdict, their number by type, those that need attention and others."""
     by_type = list(liveness.server_counts_by_type())
-    servers = list(liveness.servers_with_beats(selectors.instance_servers(SERVERS_SHOWN, ended=1), BEATS_SHOWN))
+    servers = list(liveness.servers_with_beats(server_selectors.instance_servers(SERVERS_SHOWN, ended=1), BEATS_SHOWN))
     present = sum(row["present"] for row in by_type)
     running = [server for server in servers if server.state != ServerState.INACTIVE]
     worries = {server.pk: worry for server in running if (worry := describe_concern(server))}

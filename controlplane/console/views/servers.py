@@ -22,7 +22,7 @@ from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import present_check, present_listed_server
 from controlplane.console.views.page import render_page, require_reader, sees
 from controlplane.core.model_fields import ClockTimestamp
-from jobs import selectors
+from jobs import server_selectors
 from jobs.models import Attempt, TaskTally
 from jobs.states import AttemptState
 from liveness import selectors as liveness
@@ -38,11 +38,11 @@ LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 def show_servers(request: HttpRequest) -> HttpResponse:
     """Servers, those that need attention first, a page at a time; those that ended fold under History."""
     chosen = ServerFilter(request.GET)
-    at = Paginator(chosen.filter_rows(selectors.servers_by_attention()), SERVERS_A_PAGE).get_page(
+    at = Paginator(chosen.filter_rows(server_selectors.servers_by_attention()), SERVERS_A_PAGE).get_page(
         request.GET.get("page")
     )
     of_page: Any = at.object_list
-    present = liveness.servers_with_beats(selectors.details_of_servers(of_page), BEATS_SHOWN)
+    present = liveness.servers_with_beats(server_selectors.details_of_servers(of_page), BEATS_SHOWN)
     facets = liveness.server_facets()
     versions = orjson.loads(facets.versions)
     usual = usual_versions(versions)
@@ -115,12 +115,12 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
     """One server: what it is, what happens to it next and why, what it holds and what it did."""
     tallies = TaskTally.objects.filter(server_id=OuterRef("pk"))
     fields = JSONObject(**{field: field for field in ("name", *TALLIED, "seconds")})
-    known: Any = selectors.servers_with_held_attempts().select_related("token")
+    known: Any = server_selectors.servers_with_held_attempts().select_related("token")
     details = known.annotate(tallies=ArraySubquery(tallies.values(fields=fields))).filter(pk=server).first()
     if details is None:
         return show_not_found(request, "server")
     beats = list(liveness.beats_of_server(server)[:BEATS_SHOWN])
-    attempts = list(selectors.attempts_of_server(server)) if sees(request, "job") else []
+    attempts = list(server_selectors.attempts_of_server(server)) if sees(request, "job") else []
     events = list(reversed(liveness.events_of_server(server).order_by("-id")[:50]))
     shown = {
         "title": details.name,

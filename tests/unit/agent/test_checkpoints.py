@@ -55,13 +55,13 @@ def test_a_script_writes_json_however_it_is_spaced(file, path):
 
 
 def test_what_an_earlier_attempt_kept_is_found_and_not_said_again(file, path):
-    file.write_found({"row": 1})
+    file.write_previous({"row": 1})
     assert json.loads(path.read_text()) == context.checkpoint == {"row": 1}
     assert file.take_reports() == file.close() == []
 
 
 def test_without_one_there_is_no_file_and_nothing_is_found(file, path):
-    file.write_found(None)
+    file.write_previous(None)
     assert not path.exists()
     assert context.checkpoint is None
 

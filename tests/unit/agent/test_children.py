@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from controlplane.agent.callable_child import run_callable
+from controlplane.agent.child_process import ChildCommand, ChildExit
 from controlplane.agent.fence import read_uptime
 from controlplane.agent.limits import SIZE_LIMIT
-from controlplane.agent.supervisor import ChildCommand, ChildExit, Supervisor
+from controlplane.agent.supervisor import Supervisor
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, alive, eventually
 
@@ -105,7 +106,8 @@ def test_a_child_that_reads_no_input_is_not_waited_for(supervisor):
 def test_no_code_of_a_job_runs_when_its_agent_dies_before_the_reaper_begins(tmp_path):
     code = f"""
 import os, selectors, subprocess
-from controlplane.agent.supervisor import ChildCommand, Supervisor
+from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.child_process import ChildCommand
 class Stopped(subprocess.Popen):
     def __init__(self, command, **options):
         super().__init__(["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh", *command], **options)
@@ -194,7 +196,8 @@ def test_the_reaper_takes_no_notice_of_polite_signals(supervisor, tmp_path, numb
 
 PARENT = """
 import os, selectors, sys
-from controlplane.agent.supervisor import ChildCommand, Supervisor
+from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.child_process import ChildCommand
 supervisor = Supervisor(selectors.DefaultSelector())
 supervisor.start_child("key", ChildCommand(["sh", "-c", sys.argv[1]], dict(os.environ), b""))
 """

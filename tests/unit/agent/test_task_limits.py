@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from controlplane.agent import memory
-from controlplane.agent.attempts import explain_kill
+from controlplane.agent.attempt import explain_kill
+from controlplane.agent.child_process import ChildExit
 from controlplane.agent.memory import KernelKills, parse_size
 from controlplane.agent.options import build_parser
 from controlplane.agent.runners import failure_of
-from controlplane.agent.supervisor import ChildExit
 from tests.support.standin import eventually
 
 GREEDY = "import time; held = bytearray(300 * 1024 * 1024); time.sleep(1000)"

@@ -1,0 +1,112 @@
+"""One attempt on this machine, and what is reported of its end."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import InitVar, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from controlplane.agent import memory
+from controlplane.agent.checkpoint_file import CheckpointFile
+from controlplane.agent.child_process import ChildExit
+from controlplane.agent.limits import MESSAGE_LIMIT
+from controlplane.agent.logs import AttemptLog
+from controlplane.agent.outbox import Report
+from controlplane.agent.outcomes import failure_report
+from controlplane.agent.progress_file import ProgressFile
+from controlplane.agent.reported_file import ReportedFile
+from controlplane.agent.runners import Runner
+
+log = structlog.get_logger()
+
+
+class AttemptStage(Enum):
+    STARTING = "its STARTED has not been answered"
+    RUNNING = "its code runs"
+    KILLED = "we are killing its code; `verdict` is what to report"
+    ENDED = "nothing of it runs; its last report has not been answered"
+
+
+@dataclass
+class Attempt:
+    item: dict[str, Any]
+    folder: InitVar[Path]
+    default_timeout: float | None = None
+    progress_file: ProgressFile = field(init=False)
+    checkpoint_file: CheckpointFile = field(init=False)
+    runner: Runner = field(init=False, repr=False)  # from when it is known to be allowed here
+    stage: AttemptStage = AttemptStage.STARTING
+    verdict: dict[str, Any] | None = None  # None while KILLED: lost, so there is nothing to report
+    pid: int | None = None
+    times_out_at: float | None = None  # monotonic
+    log: AttemptLog = field(default_factory=AttemptLog)
+
+    def __post_init__(self, folder: Path) -> None:
+        self.progress_file = ProgressFile(folder / self.id)
+        self.checkpoint_file = CheckpointFile(folder / f"{self.id}.checkpoint", self._record_refusal)
+
+    @property
+    def files(self) -> list[ReportedFile]:
+        """What its code says, beside what it writes."""
+        return [self.progress_file, self.checkpoint_file]
+
+    @property
+    def sources(self) -> dict[str, AttemptLog | ReportedFile]:
+        """What is reported while its code runs, by the event of its reports."""
+        return {"LOG": self.log, "PROGRESS": self.progress_file, "CHECKPOINT": self.checkpoint_file}
+
+    @property
+    def id(self) -> str:
+        return str(self.item["id"])
+
+    @property
+    def is_live(self) -> bool:
+        return self.stage is not AttemptStage.ENDED
+
+    @property
+    def timeout(self) -> float | None:
+        seconds = self.item["job"].get("timeout_seconds")
+        return self.default_timeout if seconds is None else float(seconds)
+
+    def close_files(self) -> list[dict[str, Any]]:
+        """The last of them."""
+        return [report for file in self.files for report in file.close()]
+
+    def _record_refusal(self, why: str) -> None:
+        log.warning("Checkpoint not kept", **log_fields(self), why=why)
+        self.log.write_chunk("STDERR", f"{why}: it is not kept\n".encode())
+
+
+def report_for(attempt: Attempt, ended: ChildExit) -> dict[str, Any]:
+    try:
+        return attempt.runner.build_report(ended)
+    except Exception as error:  # whatever the code handed back: it costs no other job
+        log.exception("Result not understood", **log_fields(attempt))
+        return failure_report("NO_RESULT", f"what the process handed back cannot be read: {error!r}"[:MESSAGE_LIMIT])
+
+
+def explain_kill(report: dict[str, Any], child_exit: ChildExit, kernel_kills: memory.KernelKills) -> dict[str, Any]:
+    """The report of code that died of SIGKILL says so when the kernel had no memory left; it is lost all the same, for
+    it may have been another's doing."""
+    is_killed = child_exit.status == -signal.SIGKILL and report.get("error", {}).get("code") == "WORKER_CRASHED"
+    if is_killed and kernel_kills.has_killed():
+        report["error"]["message"] += ", when the kernel had run out of memory"
+    return report
+
+
+def shrink_report(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:
+    """What to say instead of a report that was refused for its size; None: it was not, or it was short already."""
+    match result.get("code"):
+        case "output_too_large":
+            return failure_report("OUTPUT_TOO_LARGE", str(result.get("detail") or "the output is too large"))
+        case "error_too_large" if report["error"]["traceback"] or len(report["error"]["message"]) > MESSAGE_LIMIT:
+            return failure_report(report["error"]["code"], report["error"]["message"][:MESSAGE_LIMIT])
+    return None
+
+
+def log_fields(attempt: Attempt) -> dict[str, str]:
+    return {"attempt": attempt.id, "job": str(attempt.item["job"]["id"])}
