@@ -131,19 +131,28 @@ def do(worker):
 
 
 @pytest.fixture
-def committed(django_db_setup, django_db_blocker):
-    """Everything is committed, and emptied again afterwards; the clock stands still. Makes workers: `committed()`."""
+def transactional_db(django_db_setup, django_db_blocker):
+    """In place of pytest-django's, which makes no database unless a test wants a fixture of this name or `db`.
+
+    Everything is committed, and emptied again afterwards; the clock stands still.
+    """
     with django_db_blocker.unblock():
         try:
             Clock().freeze()
-            registrar = Caller(tokens.create_token("registrar", "worker"))
-            yield lambda **said: Worker.register(registrar, **said).running()
+            yield
         finally:
             empty_database()
             Clock().release()
             with connection.cursor() as cursor:
                 cursor.execute("drop function if exists broken() cascade")
             connection.close()
+
+
+@pytest.fixture
+def committed(transactional_db):
+    """Everything is committed. Makes workers: `committed()`."""
+    registrar = Caller(tokens.create_token("registrar", "worker"))
+    return lambda **said: Worker.register(registrar, **said).running()
 
 
 @pytest.fixture
