@@ -1,6 +1,13 @@
-"""The order of tests that mostly wait: the longer one may take, the sooner it begins, beside the others."""
+"""The order of tests that mostly wait: the longer one may take, the sooner it begins, beside the others.
+
+One that fails shows the logs of its processes.
+"""
+
+from collections.abc import Generator
 
 import pytest
+
+from tests.support.processes import Fleet
 
 
 @pytest.hookimpl(trylast=True)
@@ -10,3 +17,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return said.args[0] if said else 0
 
     items.sort(key=may_take, reverse=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        fleets = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Fleet)]
+        report.sections += [("The processes", running.logs()) for running in fleets]
+    return report

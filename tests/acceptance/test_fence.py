@@ -11,7 +11,7 @@ import psutil
 import psycopg
 import pytest
 
-from tests.support.processes import eventually, fleet
+from tests.support.processes import eventually, fleet, freeze, thaw
 
 pytestmark = pytest.mark.acceptance
 
@@ -84,7 +84,7 @@ def test_frozen_its_jobs_stop_before_they_are_given_away_and_thawed_it_ends_by_i
     ledger, job = working(name, strategy)
     agent = running.processes[name]
     frozen_at = time.time()
-    agent.send_signal(signal.SIGSTOP)
+    freeze(agent)
     given = eventually(lambda: given_away_at(running, job), why="the job is given away")
     stopped = last_line(ledger)
     # The reaper stops the code though the agent cannot; a moment after the agent would have.
@@ -94,7 +94,7 @@ def test_frozen_its_jobs_stop_before_they_are_given_away_and_thawed_it_ends_by_i
     while time.time() - frozen_at < 3 * TIMEOUT:
         time.sleep(0.1)  # a freeze has a length
     assert last_line(ledger) == stopped
-    agent.send_signal(signal.SIGCONT)
+    thaw(agent)
     assert agent.wait(15) != 0
     assert last_line(ledger) == stopped
 
@@ -106,10 +106,10 @@ def test_frozen_while_it_terminates_its_jobs_stop_before_they_are_given_away(run
     agent = running.processes[name]
     agent.send_signal(signal.SIGTERM)
     eventually(lambda: state_of(running, name) == "TERMINATING", why="it says so")
-    agent.send_signal(signal.SIGSTOP)
+    freeze(agent)
     given = eventually(lambda: given_away_at(running, job), why="the job is given away")
     margin = given - last_line(ledger)
-    agent.send_signal(signal.SIGCONT)
+    thaw(agent)
     agent.wait(15)
     assert margin > 0, f"the job was given away {-margin:.2f} s before its code stopped"
 
@@ -144,7 +144,7 @@ def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, w
             why="they were heard for longer than their timeout, so they count",
         )
     for name in names:
-        running.processes[name].send_signal(signal.SIGSTOP)
+        freeze(running.processes[name])
     frozen_at = time.time()
     with psycopg.connect(running.env["DATABASE_URL"], autocommit=True) as connection:
         eventually(
@@ -157,7 +157,7 @@ def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, w
     attempts = [attempt(running, job) for _, job in held.values()]
     assert [one["state"] for one in attempts] == ["RUNNING"] * 3, attempts
     for name in names:
-        running.processes[name].send_signal(signal.SIGCONT)
+        thaw(running.processes[name])
     for ledger, job in held.values():
         given = eventually(lambda job=job: given_away_at(running, job), why="it was fenced, and gives its job back")
         assert ledger.read_text(), given
@@ -170,14 +170,14 @@ def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, w
 def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_itself(running, working):
     ledger, job = working("frozen-never", NEVER)
     agent = running.processes["frozen-never"]
-    agent.send_signal(signal.SIGSTOP)
+    freeze(agent)
     frozen_at = time.time()
     eventually(lambda: state_of(running, "frozen-never") == "DISCONNECTED", why="the silence is seen")
     while time.time() - frozen_at < 3 * TIMEOUT:
         time.sleep(0.1)
     assert attempt(running, job)["state"] == "RUNNING"
     assert last_line(ledger) > frozen_at + TIMEOUT, "nothing is given away, so nothing has to stop"
-    agent.send_signal(signal.SIGCONT)
+    thaw(agent)
     assert agent.wait(15) != 0
     assert given_away_at(running, job) is None
 
@@ -185,11 +185,11 @@ def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_
 def test_a_freeze_shorter_than_the_fence_costs_no_work(running, working):
     ledger, job = working("nap", AT_ONCE)
     agent = running.processes["nap"]
-    agent.send_signal(signal.SIGSTOP)
+    freeze(agent)
     began = time.time()
     while time.time() - began < FENCE[AT_ONCE] * 0.5:
         time.sleep(0.05)
-    agent.send_signal(signal.SIGCONT)
+    thaw(agent)
     woke = time.time()
     eventually(lambda: last_line(ledger) > woke + 1.5 * TIMEOUT, why="the same code goes on")
     assert attempt(running, job)["state"] == "RUNNING"

@@ -1,14 +1,13 @@
 """Code that runs on a real agent: how it is cancelled, and what is heard of it while it runs and at its end."""
 
 import os
-import signal
 from contextlib import suppress
 
 import psutil
 import psycopg
 import pytest
 
-from tests.support.processes import eventually, fleet
+from tests.support.processes import eventually, fleet, freeze, thaw
 
 pytestmark = pytest.mark.acceptance
 
@@ -109,16 +108,16 @@ def test_a_cancelled_job_of_a_frozen_worker_is_cancelled_for_it_and_thawed_it_en
     one = job(FAMILY.format(running.folder / "frozen"))
     parent, _ = family(running.folder, "frozen")
     agent = running.processes["worker"]
-    agent.send_signal(signal.SIGSTOP)
+    freeze(agent)
     try:
         one.call("POST", "/cancel")
         ended = one.ended()
         assert (ended["state"], [attempt["state"] for attempt in ended["attempts"]]) == ("CANCELLED", ["CANCELLED"])
-        assert one.ended_by() == "liveness"
+        assert one.ended_by() == "liveness", ended
         assert "did not confirm" in ended["timeline"][-2]["reason"]
         assert not is_gone(parent), "nobody was there to end it"
     finally:
-        agent.send_signal(signal.SIGCONT)
+        thaw(agent)
     eventually(lambda: is_gone(parent), why="the worker hears that it is not its own any more")
     assert job("true").ended()["state"] == "COMPLETED"
     assert agent.poll() is None

@@ -80,6 +80,23 @@ def beside(name: str) -> str:
     return f"{place}/{name}"
 
 
+def freeze(process: subprocess.Popen[bytes]) -> None:
+    """Stop all its threads, and see that they stand: the signal is sent at once, and acted on when they next run."""
+
+    def stands() -> bool:
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends meanwhile
+            threads = Path(f"/proc/{process.pid}/task").glob("*/stat")
+            return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
+        return False
+
+    process.send_signal(signal.SIGSTOP)
+    eventually(stands, why="every thread stands")
+
+
+def thaw(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGCONT)
+
+
 class Fleet:
     """The processes of one control plane and its workers, and a client of its API."""
 
