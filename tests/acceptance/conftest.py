@@ -3,10 +3,11 @@
 One that fails shows the logs of its processes.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
+from tests.support.celery_plane import CeleryPlane
 from tests.support.processes import Fleet
 
 
@@ -26,3 +27,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         fleets = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Fleet)]
         report.sections += [("The processes", running.logs()) for running in fleets]
     return report
+
+
+@pytest.fixture
+def plane() -> Iterator[CeleryPlane]:
+    """The stand-in control plane of Celery workers; a module with a real one has a fixture of this name of its own."""
+    plane = CeleryPlane()
+    yield plane
+    plane.close()

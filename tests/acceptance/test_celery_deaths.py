@@ -8,13 +8,12 @@ import time
 import psutil
 import pytest
 
-from tests.support.celery_fleet import celery_fleet
-from tests.support.celery_plane import CeleryPlane
+from tests.support.celery_fleet import celery_fleet, ended, last_line, registered
+from tests.support.celery_plane import TIMEOUT, CeleryPlane
 from tests.support.processes import eventually
 from tests.support.services import Redis
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
-TIMEOUT = 3.0
 TICK = 0.1  # between the lines of `work`
 
 
@@ -25,34 +24,10 @@ def redis_server(tmp_path_factory):
 
 
 @pytest.fixture
-def plane():
-    plane = CeleryPlane(TIMEOUT)
-    yield plane
-    plane.close()
-
-
-@pytest.fixture
 def fleet(tmp_path, redis_server, plane):
     with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
         fleet.redis.flushall()
         yield fleet
-
-
-def registered(plane, *names):
-    for name in names:
-        eventually(lambda name=name: beats(plane, name) > 1, why=f"{name} beats")
-
-
-def beats(plane, name):
-    return next((server["beats"] for server in plane.servers.values() if server["name"] == f"{name}@host"), 0)
-
-
-def ended(fleet, *names, within=40):
-    eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
-
-
-def last_line(fleet, name, pid):
-    return max(entry.at for entry in fleet.entries() if entry.name == name and entry.pid == pid)
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
@@ -234,7 +209,7 @@ def test_code_that_holds_the_interpreter_for_long_costs_nothing(fleet, plane):
 
 
 def test_an_older_control_plane_refuses_the_question_and_hurts_nobody(tmp_path, redis_server):
-    plane = CeleryPlane(TIMEOUT, older=True)
+    plane = CeleryPlane(older=True)
     with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
         fleet.redis.flushall()
         fleet.worker("victim")

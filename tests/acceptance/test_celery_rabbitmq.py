@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from tests.support.celery_fleet import celery_fleet
-from tests.support.celery_plane import CeleryPlane
+from tests.support.celery_fleet import celery_fleet, ended, last_line, registered
 from tests.support.processes import eventually
 from tests.support.services import RabbitMQ, Redis
 
@@ -28,31 +27,11 @@ def results(tmp_path_factory):
 
 
 @pytest.fixture
-def plane():
-    plane = CeleryPlane(3.0)
-    yield plane
-    plane.close()
-
-
-@pytest.fixture
 def fleet(tmp_path, rabbitmq, results, plane):
     with celery_fleet(tmp_path, rabbitmq.url, plane.url, BACKEND=results.url) as fleet:
         with fleet.app.connection_for_write() as connection:
             connection.default_channel.queue_delete("orders")
         yield fleet
-
-
-def registered(plane, *names):
-    for name in names:
-        eventually(lambda name=name: plane.servers and plane.server(f"{name}@host")["beats"] > 1, why=f"{name} beats")
-
-
-def ended(fleet, *names, within=60):
-    eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
-
-
-def last_line(fleet, pid):
-    return max(entry.at for entry in fleet.entries() if entry.pid == pid)
 
 
 def test_killed_with_its_group_its_tasks_run_elsewhere_at_once_and_it_says_error(fleet, plane):
@@ -82,7 +61,7 @@ def test_with_only_its_main_process_frozen_the_children_stop_before_the_task_beg
     frozen_at = time.time()
     os.kill(fleet.processes["victim"].pid, signal.SIGSTOP)
     second = fleet.begun("running", 2, within=60)
-    assert last_line(fleet, first.pid) < second.at, "it ran in two places"
+    assert last_line(fleet, "running", first.pid) < second.at, "it ran in two places"
     assert second.at - frozen_at < 120, "Celery's own setting"
 
 

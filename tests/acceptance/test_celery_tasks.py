@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from celery import chain, chord, signature
 
-from tests.support.celery_fleet import celery_fleet
-from tests.support.celery_plane import CeleryPlane
+from tests.support.celery_fleet import celery_fleet, ended, registered
 from tests.support.processes import ROOT, eventually
 from tests.support.services import Redis
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(150)]
-TIMEOUT = 3.0
 
 
 class DurableRedis(Redis):
@@ -52,30 +50,10 @@ def redis_server(tmp_path_factory):
 
 
 @pytest.fixture
-def plane():
-    plane = CeleryPlane(TIMEOUT)
-    yield plane
-    plane.close()
-
-
-@pytest.fixture
 def fleet(tmp_path, redis_server, plane):
     with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
         fleet.redis.flushall()
         yield fleet
-
-
-def registered(plane, *names):
-    for name in names:
-        eventually(lambda name=name: beats(plane, name) > 1, why=f"{name} beats")
-
-
-def beats(plane, name):
-    return next((server["beats"] for server in plane.servers.values() if server["name"] == f"{name}@host"), 0)
-
-
-def ended(fleet, *names, within=40):
-    eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
 
 
 def work(*arguments, **options):

@@ -17,6 +17,7 @@ import psutil
 import redis
 from celery import Celery
 
+from tests.support.celery_plane import CeleryPlane
 from tests.support.processes import ROOT, eventually
 
 
@@ -150,3 +151,19 @@ def celery_fleet(folder: Path, broker: str, url: str, *token: str, **env: str) -
         yield running
     finally:
         running.stop()
+
+
+def registered(plane: CeleryPlane, *names: str) -> None:
+    """Waits until these workers beat."""
+    for name in names:
+        eventually(lambda name=name: plane.beats_of(name) > 1, why=f"{name} beats")
+
+
+def ended(fleet: CeleryFleet, *names: str, within: float = 60) -> None:
+    """Waits until the tasks of these names have ended."""
+    eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
+
+
+def last_line(fleet: CeleryFleet, name: str, pid: int) -> float:
+    """When this process last wrote for the task of that name."""
+    return max(entry.at for entry in fleet.entries() if entry.name == name and entry.pid == pid)

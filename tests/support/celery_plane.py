@@ -8,13 +8,14 @@ from typing import Any
 
 from tests.support.standin import ControlPlane, Refuse
 
+TIMEOUT = 3.0
 ALIVE = ("CREATED", "RUNNING", "MAINTENANCE", "TERMINATING")
 
 
 class CeleryPlane(ControlPlane):
     """`older`: it refuses `holders` and takes no records, as those before did."""
 
-    def __init__(self, timeout: float = 3.0, *, older: bool = False) -> None:
+    def __init__(self, timeout: float = TIMEOUT, *, older: bool = False) -> None:
         super().__init__()
         self.older = older
         self.config = {"heartbeat_interval_seconds": 0.5, "timeout_seconds": timeout}
@@ -28,6 +29,10 @@ class CeleryPlane(ControlPlane):
         """The latest that registered under that name; raises StopIteration."""
         with self.lock:
             return next(server for server in reversed(self.servers.values()) if server["name"] == name)
+
+    def beats_of(self, name: str) -> int:
+        with self.lock:
+            return next((server["beats"] for server in self.servers.values() if server["name"] == f"{name}@host"), 0)
 
     def states_of(self, task: str) -> list[str]:
         with self.lock:
