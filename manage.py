@@ -1,7 +1,7 @@
 #!/usr/bin/env python
-"""The command line of a clone; `controlplane` where it is installed."""
+"""The commands of the control plane itself; `controlplane` where it is installed."""
 
-from controlplane.__main__ import main
+from controlplane.__main__ import manage
 
 if __name__ == "__main__":
-    main()
+    manage()

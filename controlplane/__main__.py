@@ -1,26 +1,40 @@
-"""The command line, `controlplane` and `manage.py` alike. Without DATABASE_URL a command uses the embedded PostgreSQL
-of the data directory."""
+"""The program `controlplane`: what asks a control plane over its API anywhere, and, where `[server]` is installed, the
+commands of the control plane itself. `manage.py` has the latter alone. Without DATABASE_URL these use the embedded
+PostgreSQL of the data directory."""
 
 import os
 import sys
 from collections.abc import Sequence
 
+from controlplane.client.__main__ import main as run_client
+from controlplane.client.parser import is_client_command
+
 NOT_INSTALLED = (
-    "This is an agent's installation: it has no Django. Start an agent with `controlplane-agent`; "
-    "for a control plane run `pip install 'controlplane[server]'`."
+    "{words} is a command of a control plane, and this is an agent's installation, without Django: "
+    "run `pip install 'controlplane[server]'`."
 )
 
 
 def main() -> None:
+    """`controlplane COMMAND`; `controlplane manage COMMAND` is the one of the same name of the control plane itself."""
+    words = sys.argv[1:]
+    if not words or is_client_command(words[0]):
+        sys.exit(run_client(words or ["--help"], prog="controlplane"))
+    manage([sys.argv[0], *words[words[0] == "manage" :]])
+
+
+def manage(argv: Sequence[str] | None = None) -> None:
+    """A command of Django's management."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+    argv = sys.argv if argv is None else argv
     try:
         from django.core.management import execute_from_command_line
     except ModuleNotFoundError:
-        sys.exit(NOT_INSTALLED)
+        sys.exit(NOT_INSTALLED.format(words=f"`{' '.join(argv[1:2]) or 'manage'}`"))
 
     from controlplane.embedded import data_dir, postgres
 
-    argv = data_dir.take_option(sys.argv)
+    argv = data_dir.take_option(argv)
     with postgres.database_for_command(argv):
         if postgres.needs_database(argv):
             run_on_database(argv)

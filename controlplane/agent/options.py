@@ -62,7 +62,7 @@ class Options:
 def build_parser() -> argparse.ArgumentParser:
     env = os.environ.get
     parser = argparse.ArgumentParser(
-        prog="python -m controlplane.agent",
+        prog="controlplane-agent",
         description="Runs a worker of a control plane.",
         epilog=EXIT_STATUSES,
     )

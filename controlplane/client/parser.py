@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from controlplane.client import commands, top
 
 EXITS = """exit codes: 0 done, 1 what was waited for ended without success, 2 not understood, 3 refused,
 4 no usable answer, 5 what was waited for has not ended in time, 130 interrupted"""
+PROGRAM = "controlplane"
+OF_SERVERS = """On the machine of a control plane `controlplane` has its commands too: standalone, migrate, check ...
+(`controlplane help` lists them; one that has the name of another here is `controlplane manage NAME`)."""
 
 
 def build_parser(prog: str) -> argparse.ArgumentParser:
+    return _build(prog)[0]
+
+
+def is_client_command(word: str) -> bool:
+    """Whether a command line that begins so is the client's: with one of its commands, or its options."""
+    return word.partition("=")[0] in ("-h", "--help", "--url", "--token-file", "--retry-for", "--json") or (
+        word in _build("")[1]
+    )
+
+
+def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
+    """The parser, and the names of its commands."""
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument("--url", help="of the control plane (or CONTROLPLANE_URL)")
     common.add_argument("--token-file", metavar="FILE", help="holds the token (or CONTROLPLANE_TOKEN holds it)")
@@ -21,7 +36,10 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
     )
     common.add_argument("--json", action="store_true", help="JSON, of a list a document in each line")
     parser = argparse.ArgumentParser(
-        prog=prog, description="A control plane from the command line.", epilog=EXITS, parents=[common]
+        prog=prog,
+        description="A control plane from the command line.",
+        epilog=f"{OF_SERVERS} {EXITS}" if prog == PROGRAM else EXITS,
+        parents=[common],
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
@@ -87,7 +105,7 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
     add("--note", required=True, help="why; kept with who and when")
     add = command("release-brake", commands.release_brake, "let the servers be disconnected that the brake holds")
     add("--note", required=True, help="why; kept with who and when")
-    return parser
+    return parser, subparsers.choices
 
 
 def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
