@@ -46,12 +46,12 @@ class Demo:
         assert answer.status == 200, answer.data
         return answer.json()
 
-    def said(self, pattern: str, within: float = 90) -> str:
-        def found() -> Any:
+    def wait_for(self, pattern: str, within: float = 90) -> str:
+        def search() -> Any:
             assert self.process.poll() is None, self.log.read_text()
             return re.search(pattern, self.log.read_text())
 
-        return str(eventually(found, within=within, why=pattern)[1])
+        return str(eventually(search, within=within, why=pattern)[1])
 
     def go(self, path: str) -> None:
         self.page.goto(f"{self.url}/admin/instance/{path}")
@@ -80,8 +80,8 @@ def demo() -> Iterator[Demo]:
             page = browser.new_page(viewport={"width": WIDTH, "height": 1600})
             page.add_init_script("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
             one = Demo(process, f"http://127.0.0.1:{port}", log, page)
-            password = one.said(r"user admin, password (\S+)")
-            one.said(r"(Open) http")
+            password = one.wait_for(r"user admin, password (\S+)")
+            one.wait_for(r"(Open) http")
             one.token = (data_dir / "tokens" / "operator").read_text().strip()
             page.goto(f"{one.url}/admin/login/?next=/admin/instance/")
             page.fill("#id_username", "admin")
@@ -101,8 +101,8 @@ def demo() -> Iterator[Demo]:
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with demo() as one:
-        job = one.said(r"/admin/instance/jobs/([0-9a-f-]{36})/")
-        run = one.said(r"/admin/instance/executions/([0-9a-f-]{36})/")
+        job = one.wait_for(r"/admin/instance/jobs/([0-9a-f-]{36})/")
+        run = one.wait_for(r"/admin/instance/executions/([0-9a-f-]{36})/")
         one.page.locator(".says", has_text="silent for").wait_for()
         one.take("overview", 900)
         eventually(lambda: one.get(f"jobs/{job}")["finished_at"], within=90, why="its second attempt has ended")

@@ -14,8 +14,8 @@ from tests.support.processes import Fleet
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def may_take(item: pytest.Item) -> float:
-        said = item.get_closest_marker("timeout")
-        return said.args[0] if said else 0
+        marker = item.get_closest_marker("timeout")
+        return marker.args[0] if marker else 0
 
     items.sort(key=may_take, reverse=True)
 

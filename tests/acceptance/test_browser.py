@@ -304,7 +304,7 @@ def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site):
     server = site.server_page(page, name)
     in_the_dark = page.context.new_page()
     in_the_dark.emulate_media(color_scheme="dark")
-    found: list[str] = []
+    violations: list[str] = []
     paths = (
         "", "servers/", "servers/?attention=1&q=nobody", server, "jobs/", f"jobs/{job}/", f"jobs/{waiting}/",
         f"jobs/resubmit/?pick={job}", "jobs/cancel/?all=1", "servers/drain/?all=1", "activity/", "quarantine/",
@@ -316,15 +316,15 @@ def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site):
         for reader, rules in ((page, ()), (in_the_dark, ("color-contrast",))):
             answer = reader.goto(f"{site.url}/admin/instance/{path}")
             assert answer.status in (200, 404), path
-            found += browser.findings(reader, *rules)
-    assert found == []
+            violations += browser.findings(reader, *rules)
+    assert violations == []
     page.set_viewport_size({"width": 360, "height": 800})
     for path in paths:
         site.go(page, path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
         assert page.evaluate(HIDDEN_AT_THE_SIDE) == [], path
     # An unknown job is a 404, of which the browser tells its console.
-    site.complaints[:] = [said for said in site.complaints if "404" not in said]
+    site.complaints[:] = [complaint for complaint in site.complaints if "404" not in complaint]
     page.context.close()
 
 

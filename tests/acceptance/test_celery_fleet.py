@@ -34,8 +34,8 @@ def test_it_is_seen_registers_dies_and_leaves_as_it_says_and_its_task_runs_on(tm
             sent = workers.send("work", "running", 3)
 
             def job():
-                [found] = running.call("GET", f"{url}/api/v1/jobs?key={sent.id}", viewer)["items"]
-                return found
+                [item] = running.call("GET", f"{url}/api/v1/jobs?key={sent.id}", viewer)["items"]
+                return item
 
             workers.begun("running")
             eventually(lambda: running.call("GET", f"{url}/api/v1/jobs?key={sent.id}", viewer)["items"], why="a job")

@@ -294,8 +294,8 @@ def test_disconnected_by_an_operator_its_code_stops_and_its_tasks_run_elsewhere(
 
 
 def test_a_worker_that_lives_and_consumes_nothing_is_flagged_cordoned_and_fails_its_check(fleet, plane):
-    said = {"CONTROLPLANE_CELERY_STUCK_AFTER": "2", "CONTROLPLANE_CELERY_WHEN_STUCK": "cordon"}
-    fleet.worker("one", "-Q", "orders", **said)
+    environment = {"CONTROLPLANE_CELERY_STUCK_AFTER": "2", "CONTROLPLANE_CELERY_WHEN_STUCK": "cordon"}
+    fleet.worker("one", "-Q", "orders", **environment)
     fleet.ready("one")
     registered(plane, "one")
     check = [sys.executable, "-m", "controlplane.agent", "--check", "--name", "one@host"]

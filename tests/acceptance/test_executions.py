@@ -26,9 +26,9 @@ def plane(tmp_path_factory):
 def example(start: str) -> dict:
     """The JSON of the README that begins like this."""
     text = (ROOT / "README.md").read_text()
-    found = re.search(re.escape(start) + r".*?\n(?=JSON\n|'\n|```)", text, re.DOTALL)
-    assert found, f"the README has no {start}"
-    return json.loads(found[0].rstrip().removesuffix("'"))
+    match = re.search(re.escape(start) + r".*?\n(?=JSON\n|'\n|```)", text, re.DOTALL)
+    assert match, f"the README has no {start}"
+    return json.loads(match[0].rstrip().removesuffix("'"))
 
 
 def server_lines(plane: Fleet, api: str, run: str, token: str) -> list[str]:
@@ -54,8 +54,8 @@ def test_the_example_of_the_readme_a_worker_dies_a_step_fails_and_a_hook_reports
     seen = one.call("GET", f"{api}/executions/{run}", client)
     assert (seen["state"], seen["error"]["code"]) == ("FAILED", "STEPS_FAILED")
     assert server_lines(one, api, run, client) == ["JOB_RESUBMITTED", "STEP_SKIPPED"]
-    told = one.call("GET", f"{api}/executions/{run}/steps/tell/logs", client)["items"]
-    payload = json.loads("".join(line["line"] for line in told))
+    lines = one.call("GET", f"{api}/executions/{run}/steps/tell/logs", client)["items"]
+    payload = json.loads("".join(line["line"] for line in lines))
     assert [failed["step"] for failed in payload["failed"]] == ["check"]
     assert payload["execution"]["id"] == run
 
@@ -68,8 +68,8 @@ def test_a_schedule_starts_an_execution_each_time_its_evaluation_says_so(plane):
     trigger = one.call("POST", f"{api}/triggers", operator, body)["id"]
 
     def runs():
-        found = one.call("GET", f"{api}/executions?trigger={trigger}&state=COMPLETED", operator)["items"]
-        return len(found) >= 2 and found
+        executions = one.call("GET", f"{api}/executions?trigger={trigger}&state=COMPLETED", operator)["items"]
+        return len(executions) >= 2 and executions
 
     first = eventually(runs, within=60, why="two executions have run")[-1]
     seen = one.call("GET", f"{api}/executions/{first['id']}", operator)

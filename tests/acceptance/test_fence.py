@@ -41,8 +41,8 @@ def working(running):
     """A worker of a strategy that runs a job: `ledger, job = working(name, strategy)`."""
 
     def working(name, strategy, *options):
-        said = ["--restart-strategy", strategy, "--tags", name, "--concurrency", "1", *options]
-        running.agent(name, running.url, *said)
+        arguments = ["--restart-strategy", strategy, "--tags", name, "--concurrency", "1", *options]
+        running.agent(name, running.url, *arguments)
         ledger = running.folder / f"{name}.ledger"
         script = f"while true; do date +%s.%N >> {ledger}; sleep 0.05; done"
         action = {"type": "script", "command": script}
@@ -138,9 +138,11 @@ def test_while_the_brake_holds_them_nothing_moves_from_silent_workers(running, w
     names = [f"braked-{number}" for number in range(3)]
     held = {name: working(name, AT_ONCE) for name in names}
     with psycopg.connect(running.env["DATABASE_URL"], autocommit=True) as connection:
-        heard = "select from liveness_server where name = any(%s) and heard_observed - created_observed > timeout"
+        heard_long_enough = (
+            "select from liveness_server where name = any(%s) and heard_observed - created_observed > timeout"
+        )
         eventually(
-            lambda: len(connection.execute(heard, [names]).fetchall()) == len(names),
+            lambda: len(connection.execute(heard_long_enough, [names]).fetchall()) == len(names),
             why="they were heard for longer than their timeout, so they count",
         )
     for name in names:

@@ -186,8 +186,8 @@ def test_a_project_with_users_rest_settings_and_celery_of_its_own_runs_the_main_
         states = [entry["state"] for entry in seen["timeline"] if entry["attempt"] is not None]
         assert states == ["CLAIMED", "RUNNING", "RESUBMITTED", "CLAIMED", "RUNNING", "COMPLETED"]
         assert seen["timeline"][0]["at"].endswith("Z"), "in UTC, whatever their zone and their format of dates"
-        told = project.http.request("GET", f"{project.url}/api/v1/jobs")
-        assert told.status == 401 and told.headers["Content-Type"] == "application/problem+json"
+        answer = project.http.request("GET", f"{project.url}/api/v1/jobs")
+        assert answer.status == 401 and answer.headers["Content-Type"] == "application/problem+json"
         look = json.loads(project.run("manage.py", "shell", "--verbosity", "0", "--command", LOOK.replace("%s", job)))
     assert set(look["pages"].values()) == {200}, look["pages"]
     assert look["styled"] and look["session"] == look["table"] == 200
@@ -205,7 +205,7 @@ def reachable(project: Project) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ('DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "x"}}', "needs PostgreSQL 15"),
         ("USE_TZ = False", "USE_TZ is False"),
@@ -214,7 +214,7 @@ def reachable(project: Project) -> bool:
         ('TEMPLATES[0]["APP_DIRS"] = False', "templates of the pages are not found"),
     ],
 )
-def test_what_a_project_lacks_is_named_by_a_check(project, changed, said):
+def test_what_a_project_lacks_is_named_by_a_check(project, changed, message):
     (project.work / "bare.py").write_text("urlpatterns = []\n")
     file = project.work / "mysite" / "settings.py"
     file.write_text(f"{file.read_text()}\n{changed}\n")
@@ -222,7 +222,7 @@ def test_what_a_project_lacks_is_named_by_a_check(project, changed, said):
         [project.programs / "python", "manage.py", "check"], cwd=project.work, capture_output=True, text=True,
         env=wheel.environment(project.home, **project.more),
     )  # fmt: skip
-    assert done.returncode == 1 and said in done.stderr, done.stderr
+    assert done.returncode == 1 and message in done.stderr, done.stderr
 
 
 def test_a_project_with_a_package_of_the_same_name_is_told_so(project):

@@ -93,8 +93,8 @@ def test_a_submission_cut_off_says_what_is_known_and_is_safe_to_send_again(
 
 
 def test_a_claim_cut_off_is_unknown_and_the_same_request_finds_what_was_claimed(running, call, cut):
-    said = {"type": "WORKER", "name": "one", "tags": ["own", "script"], "instance_id": str(uuid4())}
-    server = call("worker", "/servers", said)[1]
+    registration = {"type": "WORKER", "name": "one", "tags": ["own", "script"], "instance_id": str(uuid4())}
+    server = call("worker", "/servers", registration)[1]
     at, token = f"/servers/{server['id']}", server["token"]
     assert call(token, f"{at}/heartbeat", {"state": "RUNNING"})[0] == 200
     assert call("client", "/jobs", {"action": SCRIPT, "tags": ["own"]})[0] == 201

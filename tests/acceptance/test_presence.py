@@ -31,8 +31,8 @@ class Servers:
 
     def running(self, like, count=1):
         """The servers of this name, all of them RUNNING."""
-        found = self.named(like)
-        return len(found) == count and all(server.state == "RUNNING" for server in found) and found
+        servers = self.named(like)
+        return len(servers) == count and all(server.state == "RUNNING" for server in servers) and servers
 
     def cut_off(self):
         """End every connection but ours, as a restart of the database does; when that was."""

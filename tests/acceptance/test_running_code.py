@@ -67,12 +67,12 @@ def job(running):
                 ]
 
         def lines(self):
-            found, cursor = [], "0"
+            lines, cursor = [], "0"
             while cursor:
                 page = self.call("GET", f"/logs?cursor={cursor}")
-                found += [(item["stream"], item["line"]) for item in page["items"]]
+                lines += [(item["stream"], item["line"]) for item in page["items"]]
                 cursor = page["next"]
-            return found
+            return lines
 
     return Job
 

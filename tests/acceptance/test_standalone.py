@@ -59,24 +59,24 @@ class Standalone:
             self.lines.extend(iter(output.readline, ""))
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return "".join(self.lines)
 
     def wait_for(self, pattern: str, within: float = 60) -> re.Match[str]:
-        found = eventually(
-            lambda: re.search(pattern, self.said) or (self.process.poll() is not None and self.said),
+        match = eventually(
+            lambda: re.search(pattern, self.output) or (self.process.poll() is not None and self.output),
             within=within,
-            why=f"it says {pattern!r}; it said:\n{self.said}",
+            why=f"it says {pattern!r}; it said:\n{self.output}",
         )
-        assert isinstance(found, re.Match), found
-        return found
+        assert isinstance(match, re.Match), match
+        return match
 
     def processes(self) -> list[psutil.Process]:
         """All that were ever started, with the database, which is nobody's child."""
-        found = psutil.Process(self.process.pid).children(recursive=True)
+        descendants = psutil.Process(self.process.pid).children(recursive=True)
         if server := postgres.PostgresServer(self.data_dir).pid():
-            found += [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
-        self.seen |= {process.pid: process for process in found}
+            descendants += [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
+        self.seen |= {process.pid: process for process in descendants}
         return list(self.seen.values())
 
     def end(self, signum: int = signal.SIGINT, within: float = 15) -> int:
@@ -123,18 +123,18 @@ def start(data_dir: Path) -> Iterator[object]:
 
 def running(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that have not ended; a zombie has."""
-    found = []
+    still_running = []
     for process in processes:
         try:
             if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                still_running.append(process)
         except psutil.NoSuchProcess:
             pass
-    return found
+    return still_running
 
 
 def registered(one: Standalone, workers: int) -> None:
-    eventually(lambda: one.said.count("Worker registered with ID") >= workers, within=60, why=one.said)
+    eventually(lambda: one.output.count("Worker registered with ID") >= workers, within=60, why=one.output)
 
 
 @pytest.mark.first_run
@@ -165,16 +165,16 @@ def test_the_first_run_keeps_its_secrets_and_leaves_nothing_behind_and_the_next_
     assert data_dir.stat().st_mode & 0o777 == 0o700
     assert not [path for path in data_dir.rglob("*") if path.stat().st_mode & 0o077]
 
-    assert first.end(signal.SIGINT) == 0, first.said
+    assert first.end(signal.SIGINT) == 0, first.output
     assert running(processes) == []
 
     second = start("--workers", "1", port=first.port)
     second.wait_for(r"An administrator exists; .*changepassword admin")
-    assert password not in first.said + second.said, "a journal would keep it"
+    assert password not in first.output + second.output, "a journal would keep it"
     assert not kept.exists()
     registered(second, 1)
     processes = second.processes()
-    assert second.end(signal.SIGTERM) == 0, second.said
+    assert second.end(signal.SIGTERM) == 0, second.output
     assert running(processes) == []
 
 
@@ -213,8 +213,8 @@ def test_of_root_the_workers_are_a_user_of_their_own_who_sees_nothing_of_the_con
     agents = [process for process in one.processes() if process.cmdline()[1:3] == ["-m", "controlplane.agent"]]
     assert [process.username() for process in agents] == [worker_home.USER]
     assert not {"SECRET_KEY", "DATABASE_URL", "OTHER"} & set(agents[0].environ())
-    assert "Workers run as root" not in one.said
-    assert one.end() == 0, one.said
+    assert "Workers run as root" not in one.output
+    assert one.end() == 0, one.output
 
 
 def test_where_that_user_cannot_run_our_python_it_is_said_once_and_workers_go_on_as_we(start, data_dir, tmp_path):
@@ -226,8 +226,8 @@ def test_where_that_user_cannot_run_our_python_it_is_said_once_and_workers_go_on
     registered(one, 2)
     user, _, settings, mine, _ = looked_around(one, data_dir)
     assert (user, settings, mine) == (ME, "0", "handed on")
-    assert one.said.count("Workers run as root") == (os.geteuid() == 0), one.said
-    assert one.end() == 0, one.said
+    assert one.output.count("Workers run as root") == (os.geteuid() == 0), one.output
+    assert one.end() == 0, one.output
 
 
 def test_a_port_in_use_is_an_error_that_says_what_to_do(start):
@@ -238,8 +238,8 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do(start):
         one = start(port=port)
         assert one.process.wait(60) == 1
         one.reader.join(5)
-    assert f"Port {port} is in use; choose another with --port." in one.said
-    assert "Traceback" not in one.said
+    assert f"Port {port} is in use; choose another with --port." in one.output
+    assert "Traceback" not in one.output
 
 
 def test_a_second_one_on_the_same_data_directory_is_refused(start, data_dir):
@@ -248,9 +248,9 @@ def test_a_second_one_on_the_same_data_directory_is_refused(start, data_dir):
     second = start("--workers", "0")
     assert second.process.wait(60) == 1
     second.reader.join(5)
-    assert f"A control plane is already running on {data_dir}." in second.said
+    assert f"A control plane is already running on {data_dir}." in second.output
     assert first.get("/livez").status == 200
-    assert first.end() == 0, first.said
+    assert first.end() == 0, first.output
 
 
 def test_a_worker_that_is_killed_is_started_again(start):
@@ -259,7 +259,7 @@ def test_a_worker_that_is_killed_is_started_again(start):
     agent = next(process for process in one.processes() if process.cmdline()[1:3] == ["-m", "controlplane.agent"])
     agent.kill()
     registered(one, 2)
-    assert one.end() == 0, one.said
+    assert one.end() == 0, one.output
 
 
 def test_when_the_web_server_dies_everything_ends_and_the_status_tells(start):
@@ -269,7 +269,7 @@ def test_when_the_web_server_dies_everything_ends_and_the_status_tells(start):
     next(process for process in processes if "granian" in process.cmdline()).kill()
     assert one.process.wait(30) == 1
     one.reader.join(5)
-    assert "web has ended, so everything is stopped" in one.said
+    assert "web has ended, so everything is stopped" in one.output
     assert running(processes) == []
 
 
@@ -286,7 +286,7 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(star
     second = start("--workers", "1", port=one.port)
     registered(second, 1)
     assert postgres.PostgresServer(one.data_dir).pid() == database
-    assert second.end() == 0, second.said
+    assert second.end() == 0, second.output
     assert running(processes) == []
 
 
@@ -302,5 +302,5 @@ def test_the_demo_kills_a_worker_and_tells_how_its_job_is_completed_and_its_trig
         failed = "select count(*) from jobs_execution where state = 'FAILED' and parent_step_id is null"
         for some in (fired, failed):
             eventually(lambda some=some: database.execute(some).fetchone()[0], within=60, why=some)
-        assert one.end() == 0, one.said
+        assert one.end() == 0, one.output
         assert database.execute("select enabled from jobs_trigger").fetchall() == [(False,)]

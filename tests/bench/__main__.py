@@ -48,10 +48,10 @@ def main() -> None:
         for name in names:
             task = bar.add_task(name, total=None)
             measure = getattr(import_module(f"tests.bench.{BENCHES[name]}"), name)
-            found = measure(data_dir, lambda task=task: bar.advance(task))
+            measured = measure(data_dir, lambda task=task: bar.advance(task))
             bar.remove_task(task)
-            for row in found if isinstance(found, list) else [found]:
-                print(orjson.dumps(row.said()).decode(), flush=True)  # noqa: T201
+            for row in measured if isinstance(measured, list) else [measured]:
+                print(orjson.dumps(row.as_dict()).decode(), flush=True)  # noqa: T201
                 rows.append(row)
     screen.print(table(rows))
 

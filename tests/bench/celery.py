@@ -37,9 +37,9 @@ def celery(data_dir: Path, step: Step) -> list[Row]:
 def _fleet(*, protected: bool, visibility: int | None = None) -> Iterator[tuple[CeleryFleet, CeleryPlane]]:
     folder = Path(tempfile.mkdtemp(prefix="controlplane-bench-celery-"))
     plane = CeleryPlane(timeout=45.0)
-    said = {"PROTECTED": str(int(protected)), "ACKS_LATE": "1", "VISIBILITY": str(visibility or "")}
+    environment = {"PROTECTED": str(int(protected)), "ACKS_LATE": "1", "VISIBILITY": str(visibility or "")}
     try:
-        with Redis(folder) as broker, celery_fleet(folder, broker.url, plane.url, **said) as fleet:
+        with Redis(folder) as broker, celery_fleet(folder, broker.url, plane.url, **environment) as fleet:
             yield fleet, plane
     finally:
         plane.close()

@@ -59,8 +59,8 @@ def claim(data_dir: Path, step: Step) -> Row:
         add_jobs(in_front, ["other"], priority=5)
         add_jobs(200, ["script"])
         settle_down()
-        said = tokens.read_server_token(token)
-        took = [seconds(lambda: claiming.claim_jobs(said, 1)) for _ in range(200)]
+        server_token = tokens.read_server_token(token)
+        took = [seconds(lambda: claiming.claim_jobs(server_token, 1)) for _ in range(200)]
         assert Attempt.objects.count() == 200
         return statistics.median(took) * 1000
 

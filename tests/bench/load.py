@@ -13,12 +13,12 @@ Talk = Generator[bytes, Any, None]
 
 
 def request(path: str, token: str, body: Any) -> bytes:
-    said = orjson.dumps(body)
+    content = orjson.dumps(body)
     lines = [
         f"POST {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}", "Content-Type: application/json",
-        f"Content-Length: {len(said)}", "", "",
+        f"Content-Length: {len(content)}", "", "",
     ]  # fmt: skip
-    return "\r\n".join(lines).encode() + said
+    return "\r\n".join(lines).encode() + content
 
 
 @dataclass

@@ -52,10 +52,10 @@ def heartbeats(data_dir: Path, step: Step) -> Row:
     servers = begin(32)
     bare_copy("liveness_server", "bare_server")
     settle_down()
-    said = {"state": "RUNNING"}
+    body = {"state": "RUNNING"}
     with web.control_plane(data_dir) as own, web.plain_view(data_dir) as plain:
-        beats = [request(f"{API}/servers/{server.pk}/heartbeat", token, said) for server, token in servers]
-        updates = [request(f"/{server.pk}", token, said) for server, token in servers]
+        beats = [request(f"{API}/servers/{server.pk}/heartbeat", token, body) for server, token in servers]
+        updates = [request(f"/{server.pk}", token, body) for server, token in servers]
         value, reference = alternate(step, lambda: rate(own, beats), lambda: rate(plain, updates))
     return Row("heartbeats", value, "/s", reference, "a plain DRF view: one UPDATE by key", "≥ 1.5")
 
@@ -65,10 +65,10 @@ def rate(port: int, requests: list[bytes]) -> float:
     until = time.perf_counter() + SECONDS
     answered = 0
 
-    def over_and_over(said: bytes) -> Talk:
+    def over_and_over(message: bytes) -> Talk:
         nonlocal answered
         while time.perf_counter() < until:
-            yield said
+            yield message
             answered += 1
 
     took = drive(port, map(over_and_over, requests))
@@ -131,14 +131,14 @@ def submission(data_dir: Path, step: Step) -> Row:
     def over_http() -> float:
         begin()
         clients = [tokens.create_token(f"client {number}", "client") for number in range(2)]
-        said = [request(f"{API}/jobs", client, [JOB] * 1000) for client in clients]
+        requests = [request(f"{API}/jobs", client, [JOB] * 1000) for client in clients]
         settle_down()
 
         def submits(body: bytes) -> Talk:
-            for _ in range(lists // len(said)):
+            for _ in range(lists // len(requests)):
                 yield body
 
-        took = drive(port, map(submits, said))
+        took = drive(port, map(submits, requests))
         assert WorkerJob.objects.count() == lists * 1000
         return lists * 1000 / took
 

@@ -33,7 +33,7 @@ from rest_framework.response import Response  # noqa: E402
 from rest_framework.views import APIView  # noqa: E402
 
 
-class Said(serializers.Serializer):
+class HeartbeatSerializer(serializers.Serializer):
     state = serializers.CharField()
 
 
@@ -42,12 +42,12 @@ class Plain(APIView):
         return Response({})
 
     def post(self, request: Request, server: Any) -> Response:
-        said = Said(data=request.data)
-        said.is_valid(raise_exception=True)
+        serializer = HeartbeatSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
         with connection.cursor() as cursor:
             cursor.execute("update bare_server set last_heartbeat_at = clock_timestamp() where id = %s", [server])
             assert cursor.rowcount == 1
-        return Response({"state": said.validated_data["state"]})
+        return Response({"state": serializer.validated_data["state"]})
 
 
 urlpatterns = [path("", Plain.as_view()), path("<uuid:server>", Plain.as_view())]

@@ -23,7 +23,7 @@ class Row:
     def ratio(self) -> float:
         return self.value / self.reference
 
-    def said(self) -> dict[str, str | float]:
+    def as_dict(self) -> dict[str, str | float]:
         return {
             "bench": self.bench,
             "value": round(self.value, 4),
@@ -39,9 +39,9 @@ Step = Callable[[], None]
 
 def alternate(step: Step, *measured: Callable[[], float], rounds: int = ROUNDS) -> list[float]:
     """The median of each over the rounds; in turns, so that whatever else the machine does befalls all of them."""
-    found: list[list[float]] = [[] for _ in measured]
+    results: list[list[float]] = [[] for _ in measured]
     for _ in range(rounds):
-        for figures, measure in zip(found, measured, strict=True):
+        for figures, measure in zip(results, measured, strict=True):
             figures.append(measure())
             step()
-    return [statistics.median(figures) for figures in found]
+    return [statistics.median(figures) for figures in results]

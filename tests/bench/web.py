@@ -32,8 +32,14 @@ def plain_view(data_dir: Path) -> Iterator[int]:
 @contextmanager
 def processes(data_dir: Path, **env: str) -> Iterator[Fleet]:
     """Processes of an installation whose data directory is `data_dir`; logs go to a folder of their own."""
-    said = {"CONTROLPLANE_DATA_DIR": str(data_dir), "DATABASE_URL": os.environ["DATABASE_URL"], **CALM, **SEATS, **env}
-    with TemporaryDirectory() as logs, fleet(Path(logs), **said) as started:
+    environment = {
+        "CONTROLPLANE_DATA_DIR": str(data_dir),
+        "DATABASE_URL": os.environ["DATABASE_URL"],
+        **CALM,
+        **SEATS,
+        **env,
+    }
+    with TemporaryDirectory() as logs, fleet(Path(logs), **environment) as started:
         yield started
 
 

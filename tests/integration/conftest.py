@@ -4,9 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import F
 from django.db.models.signals import pre_migrate
+from django.test import Client
 
 from jobs.models import WorkerJob
 from liveness.models import Server
@@ -17,6 +19,7 @@ from tests.support.emptying import empty_database
 from tests.support.executions import Crew, Run
 from tests.support.http import Caller, Worker
 from tests.support.operators import Operator
+from tests.support.people import viewing
 
 
 def install_clock(**_: object) -> None:
@@ -72,8 +75,8 @@ def worker(api, clock):
     """Registers workers: `worker(tags=["script"])`, RUNNING and fresh; `old`: heard for longer than its timeout."""
     registrar = api("worker")
 
-    def make(old=False, **said):
-        made = Worker.register(registrar, **said).running()
+    def make(old=False, **fields):
+        made = Worker.register(registrar, **fields).running()
         if old:
             Server.objects.filter(pk=made.id).update(created_observed=F("heard_observed") - F("timeout") - 1)
         return made
@@ -86,8 +89,8 @@ def celery_worker(api, clock):
     """Registers Celery workers whose tasks move at once, all with one token unless it is another's."""
     own = api("worker")
     config = {"worker_task_restart_strategy": "IMMEDIATELY"}
-    return lambda name="one", registrar=own, **said: CeleryWorker.register(
-        registrar, name=name, **{"tags": TAGS, "config": config, **said}
+    return lambda name="one", registrar=own, **fields: CeleryWorker.register(
+        registrar, name=name, **{"tags": TAGS, "config": config, **fields}
     ).running()
 
 
@@ -109,6 +112,20 @@ def seen(api):
 
 
 @pytest.fixture
+def staff(db):
+    """Signs in staff with permissions: `staff("cordon_server")`."""
+
+    def sign_in(*codenames, checks_csrf=True):
+        user = User.objects.create_user("ann", is_staff=True)
+        user.user_permissions.set(viewing(*codenames))
+        client = Client(enforce_csrf_checks=checks_csrf)
+        client.force_login(user)
+        return client
+
+    return sign_in
+
+
+@pytest.fixture
 def submitter(api):
     return api("client")
 
@@ -117,8 +134,8 @@ def submitter(api):
 def begin(submitter):
     """Begins an execution of some steps."""
 
-    def begin(*steps, **said):
-        answer = submitter.post("/executions", {"name": "nightly", "steps": list(steps), **said})
+    def begin(*steps, **fields):
+        answer = submitter.post("/executions", {"name": "nightly", "steps": list(steps), **fields})
         assert answer.status_code == 201, answer.json()
         return Run(submitter, answer.json()["id"])
 
@@ -152,7 +169,7 @@ def transactional_db(django_db_setup, django_db_blocker):
 def committed(transactional_db):
     """Everything is committed. Makes workers: `committed()`."""
     registrar = Caller(tokens.create_token("registrar", "worker"))
-    return lambda **said: Worker.register(registrar, **said).running()
+    return lambda **fields: Worker.register(registrar, **fields).running()
 
 
 @pytest.fixture

@@ -55,9 +55,9 @@ class Line(NamedTuple):
 
 def lines():
     table = Path(__file__).with_name("access.txt").read_text()
-    for said in table.splitlines():
-        if said and not said.startswith("#"):
-            address, methods, who = re.fullmatch(r"(\S+) +((?:[A-Z]+ )+|any ) *(.+)", said).groups()
+    for line in table.splitlines():
+        if line and not line.startswith("#"):
+            address, methods, who = re.fullmatch(r"(\S+) +((?:[A-Z]+ )+|any ) *(.+)", line).groups()
             yield Line(address, frozenset(methods.split()), who)
 
 
@@ -124,8 +124,8 @@ class Things:
 
     @cached_property
     def all_permissions(self):
-        found = Permission.objects.values_list("content_type__app_label", "codename")
-        return {f"{app}.{name}" for app, name in found}
+        rows = Permission.objects.values_list("content_type__app_label", "codename")
+        return {f"{app}.{name}" for app, name in rows}
 
     def path(self, address):
         """An address with the ids of what is there."""
@@ -211,9 +211,9 @@ def test_each_call_lets_in_whom_the_table_names_and_nobody_else(things, group):
     wrong = []
     for line in GROUPS[group]:
         path = things.path(line.address)
-        for name, said, may in credentials(line, things):
+        for name, identity, may in credentials(line, things):
             for method in sorted(line.tried):
-                answer = things.answer(method, path, **said)
+                answer = things.answer(method, path, **identity)
                 is_so = is_let_in(answer) == may or (may and line.is_of_django and answer.status_code == 405)
                 if not is_so:
                     wrong.append(f"{method} {path} as {name}: {answer.status_code}")
@@ -235,10 +235,10 @@ def test_a_method_that_the_table_does_not_name_is_refused_and_no_fault(things, g
         callers = [{}, {"session": things.root}]
         callers += [{"bearer": things.bearers[name]} for name in ("operator", "itself") if path.startswith("/api/")]
         for method in {"OPTIONS", "TRACE", "PUT"} if line.is_of_django else set(METHODS) - named[line.address]:
-            for said in callers:
-                answer = things.answer(method, path, **said)
-                if is_let_in(answer) and not (line.is_of_django and (said or line.who == "everybody")):
-                    wrong.append(f"{method} {path} as {said}: {answer.status_code}")
+            for identity in callers:
+                answer = things.answer(method, path, **identity)
+                if is_let_in(answer) and not (line.is_of_django and (identity or line.who == "everybody")):
+                    wrong.append(f"{method} {path} as {identity}: {answer.status_code}")
     assert wrong == []
 
 
@@ -284,7 +284,7 @@ def test_what_a_form_of_the_admin_picks_that_is_no_id_is_said(things):
 
 @pytest.mark.parametrize("path", ["/admin/login/", "/livez", "/admin/instance/poll/", "/api/v1/jobs", "/api/nowhere"])
 def test_a_file_that_a_stranger_uploads_is_refused_before_it_is_kept_anywhere(monkeypatch, path):
-    def no_file(*args, **said):
+    def no_file(*args, **kwargs):
         raise AssertionError("a file was begun")
 
     monkeypatch.setattr("django.core.files.uploadhandler.TemporaryFileUploadHandler.new_file", no_file)

@@ -112,12 +112,12 @@ def live(clock, workers, seconds):
             one.beat()
 
 
-@pytest.mark.parametrize("heard", [0, 45])
-def test_servers_that_were_heard_for_no_longer_than_their_timeout_engage_no_brake(clock, fleet, worker, heard):
+@pytest.mark.parametrize("heard_for", [0, 45])
+def test_servers_that_were_heard_for_no_longer_than_their_timeout_engage_no_brake(clock, fleet, worker, heard_for):
     """Whoever has a worker token makes as many as he likes: nothing of others is held up for that."""
     dead, *living = fleet(6)
     fakes = [worker(name=f"fake-{number}") for number in range(3)]
-    live(clock, [dead, *fakes, *living], heard)
+    live(clock, [dead, *fakes, *living], heard_for)
     silence(clock, [dead, *fakes, *living], 4)
     assert not Brake.objects.exists()
     assert disconnected() == 4

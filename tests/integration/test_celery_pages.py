@@ -77,12 +77,12 @@ def test_a_task_in_quarantine_can_be_dismissed(one, boss, page):
 
 
 def test_a_running_task_is_cancelled_and_neither_resubmitted_nor_failed_from_its_page(one, boss):
-    said = task()
-    one.say(said)
+    report = task()
+    one.say(report)
     for action in "resubmit", "fail":
         answer = boss.get(f"{PAGES}jobs/{action}/?pick={job()}")
         assert "its broker that gives it out" in answer.content.decode()
     act(boss, f"jobs/cancel/?pick={job()}")
-    assert one.beat().json()["cancel"] == [said["attempt"]]
-    one.say(then(said, "REVOKED"))
+    assert one.beat().json()["cancel"] == [report["attempt"]]
+    one.say(then(report, "REVOKED"))
     assert WorkerJob.objects.get().state == "CANCELLED"

@@ -37,16 +37,16 @@ def test_a_task_that_is_held_is_a_claimed_job_with_what_is_known_of_it(one, seen
 
 
 def test_arguments_and_results_are_shown_where_they_are_said(one, seen):
-    said = task(args="('ann',) {}")
-    one.say(said, then(said, "COMPLETED", result="'sent'"))
+    report = task(args="('ann',) {}")
+    one.say(report, then(report, "COMPLETED", result="'sent'"))
     assert (seen()["payload"], seen()["output"], seen()["state"]) == ("('ann',) {}", "'sent'", "COMPLETED")
 
 
 def test_a_task_goes_from_held_to_its_end_in_three_words(one, seen):
-    said = task(state="HELD")
-    one.say(said)
-    one.say(then(said, "RUNNING"))
-    one.say(then(said, "COMPLETED"))
+    report = task(state="HELD")
+    one.say(report)
+    one.say(then(report, "RUNNING"))
+    one.say(then(report, "COMPLETED"))
     assert states(seen()) == ["CLAIMED", "RUNNING", "COMPLETED"] and seen()["state"] == "COMPLETED"
 
 
@@ -81,21 +81,21 @@ def test_several_words_on_one_task_in_a_call_are_taken_in_order(one, seen):
 
 
 def test_the_same_again_changes_nothing(one, seen):
-    said = [task("a", "HELD"), task("b"), task("c", "COMPLETED"), task("d", "FAILED", error={"code": "E"}),
+    reports = [task("a", "HELD"), task("b"), task("c", "COMPLETED"), task("d", "FAILED", error={"code": "E"}),
             task("e", "RETRIED"), task("f", "LOST", running_seconds=1), task("g", "REVOKED")]  # fmt: skip
-    one.say(*said)
+    one.say(*reports)
     before = list(WorkerJob.objects.order_by("pk").values()), list(Attempt.objects.order_by("pk").values())
-    assert one.say(*said) == {"cancel": [], "late": []}
+    assert one.say(*reports) == {"cancel": [], "late": []}
     assert before == (list(WorkerJob.objects.order_by("pk").values()), list(Attempt.objects.order_by("pk").values()))
 
 
 def test_a_call_is_one_round_trip(one, two):
     two.say(*[task(f"moved {nth}") for nth in range(10)])
     every = ["HELD", "RUNNING", "COMPLETED", "FAILED", "RETRIED", "LOST", "RETURNED", "REVOKED", "QUARANTINED", "SENT"]
-    said = [task(f"{state} {nth}", state) for state in every for nth in range(10)]
+    reports = [task(f"{state} {nth}", state) for state in every for nth in range(10)]
     sums = [{"name": "orders.send", "completed": 3}]
     with CaptureQueriesContext(connection) as queries:
-        one.say(*said, *[task(f"moved {nth}") for nth in range(10)], counter=str(uuid.uuid4()), tally=sums)
+        one.say(*reports, *[task(f"moved {nth}") for nth in range(10)], counter=str(uuid.uuid4()), tally=sums)
     assert len(queries) == 1
 
 
@@ -107,9 +107,9 @@ def test_a_task_of_a_lost_worker_is_resubmitted_and_goes_on_with_whoever_has_the
     one.lose()
     assert recovery.recover_attempts() == {"RESUBMITTED": 1}
     assert (seen()["state"], seen()["resubmissions"]) == ("PENDING", 1)
-    said = task()
-    two.say(said)
-    two.say(then(said, "COMPLETED"))
+    report = task()
+    two.say(report)
+    two.say(then(report, "COMPLETED"))
     job = seen()
     assert job["state"] == "COMPLETED" and ends(job) == [
         ("CLAIMED", ""), ("RUNNING", ""), ("RESUBMITTED", "server one is ERROR"),
@@ -118,9 +118,9 @@ def test_a_task_of_a_lost_worker_is_resubmitted_and_goes_on_with_whoever_has_the
 
 
 def test_the_worker_says_itself_why_a_task_was_lost(one, seen):
-    said = task()
-    one.say(said)
-    one.say(then(said, "LOST", reason="signal 9; restored", error={"code": "WORKER_CRASHED", "message": "signal 9"}))
+    report = task()
+    one.say(report)
+    one.say(then(report, "LOST", reason="signal 9; restored", error={"code": "WORKER_CRASHED", "message": "signal 9"}))
     assert (seen()["state"], ends(seen())[-1]) == ("PENDING", ("RESUBMITTED", "signal 9; restored"))
 
 
@@ -172,14 +172,14 @@ def test_who_is_lost_takes_no_task_from_who_lives_and_its_last_words_count(one, 
 
 
 def test_a_task_that_ended_and_is_delivered_anew_is_another_job_that_says_whose_place_it_takes(one, seen):
-    said = task()
-    one.say(then(said, "COMPLETED"))
+    report = task()
+    one.say(then(report, "COMPLETED"))
     first = seen()["id"]
     again = task()
     one.say(again)
     assert (seen()["state"], WorkerJob.objects.get(key="t").resubmission_of_id) == ("RUNNING", uuid.UUID(first))
     one.say(then(again, "COMPLETED"))
-    one.say(then(said, "COMPLETED"))
+    one.say(then(report, "COMPLETED"))
     assert WorkerJob.objects.count() == 2
 
 
@@ -222,19 +222,19 @@ def test_a_task_that_is_never_heard_of_again_expires_once_it_would_be_forgotten(
 
 
 def test_cancelling_a_task_asks_its_worker_to_revoke_it(one, seen, api):
-    said = task()
-    one.say(said)
+    report = task()
+    one.say(report)
     assert api("operator").post(f"/jobs/{seen()['id']}/cancel", {"note": "wrong"}).status_code == 200
-    assert one.beat().json()["cancel"] == [said["attempt"]]
-    one.say(then(said, "REVOKED"))
+    assert one.beat().json()["cancel"] == [report["attempt"]]
+    one.say(then(report, "REVOKED"))
     assert (seen()["state"], states(seen())[-1]) == ("CANCELLED", "CANCELLED")
 
 
 def test_a_waiting_task_that_is_cancelled_is_revoked_wherever_it_turns_up_within_three_hours(one, seen, api, clock):
     one.say(task(state="RETRIED"))
     api("operator").post(f"/jobs/{seen()['id']}/cancel", {"note": "wrong"})
-    said = task(state="HELD")
-    assert one.say(said) == {"cancel": [said["attempt"]], "late": []}
+    report = task(state="HELD")
+    assert one.say(report) == {"cancel": [report["attempt"]], "late": []}
     assert WorkerJob.objects.get().state == "CANCELLED"
     clock.advance(3 * 3600 + 1)
     one.beat()

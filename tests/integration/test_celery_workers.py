@@ -35,9 +35,9 @@ def test_nobody_puts_a_task_into_quarantine_that_a_living_worker_runs(one, two, 
 
 
 def test_a_worker_quarantines_what_it_runs_itself(one, seen):
-    said = task()
-    one.say(said)
-    one.say(then(said, "QUARANTINED", reason="lost 4 times"))
+    report = task()
+    one.say(report)
+    one.say(then(report, "QUARANTINED", reason="lost 4 times"))
     assert (seen()["state"], seen()["attempts"][0]["state"]) == ("FAILED", "FAILED")
 
 
@@ -81,19 +81,19 @@ def test_workers_of_other_tokens_hear_nothing_of_it_and_say_nothing_of_it(one, c
 
 def test_a_worker_of_another_token_touches_no_task(one, celery_worker, api):
     other = celery_worker("other", api("worker"))
-    said = task()
-    one.say(said)
+    report = task()
+    one.say(report)
     before = WorkerJob.objects.values().get(), Attempt.objects.values().get()
-    assert other.say(then(said, "COMPLETED"))["late"] == [said["attempt"]]
+    assert other.say(then(report, "COMPLETED"))["late"] == [report["attempt"]]
     other.say(quarantined("other's"))
     assert before == (WorkerJob.objects.values().get(key="t"), Attempt.objects.values().get())
     assert not LateReport.objects.exists()
 
 
 def test_nor_does_another_of_the_same_token_speak_of_its_attempts(one, two, seen):
-    said = task()
-    one.say(said)
-    assert two.say(then(said, "COMPLETED"))["late"] == [said["attempt"]]
+    report = task()
+    one.say(report)
+    assert two.say(then(report, "COMPLETED"))["late"] == [report["attempt"]]
     assert seen()["state"] == "RUNNING" and not LateReport.objects.exists()
 
 

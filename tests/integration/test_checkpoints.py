@@ -10,7 +10,7 @@ from jobs.models import LateReport, WorkerJob
 from jobs.services import claiming
 from jobs.services.liveness_check import check_liveness
 from tests.integration.test_hot_paths import IMMEDIATELY, round_trips
-from tests.integration.test_reports import brief, held, said  # noqa: F401
+from tests.integration.test_reports import brief, build_report, held  # noqa: F401
 from tests.support.people import employ
 
 ROW = {"row": 40_000, "file": "é"}
@@ -19,10 +19,10 @@ ERROR = {"code": "ValueError", "message": "no"}
 
 def kept(one, value=ROW, attempt=None):
     """What is answered to a checkpoint."""
-    return brief(one.worker.report(said(attempt or one.attempt, "CHECKPOINT", value=value)))[0]
+    return brief(one.worker.report(build_report(attempt or one.attempt, "CHECKPOINT", value=value)))[0]
 
 
-def found(worker):
+def claimed_checkpoint(worker):
     """The checkpoint that the next attempt is given."""
     (attempt,) = worker.claim(limit=1)
     return attempt["job"]["checkpoint"]
@@ -31,7 +31,7 @@ def found(worker):
 def test_a_job_without_a_checkpoint_says_so(worker, submit):
     job = submit()
     assert (job["checkpoint"], job["checkpoint_at"]) == (None, None)
-    assert found(worker()) is None
+    assert claimed_checkpoint(worker()) is None
 
 
 def test_the_last_checkpoint_stays_with_the_job(held):
@@ -59,18 +59,20 @@ def test_null_drops_it(held):
 
 def test_a_report_without_a_value_is_refused(held):
     one = held()
-    answer = one.worker.post(f"/servers/{one.worker.id}/reports", {"reports": [said(one.attempt, "CHECKPOINT")]})
+    answer = one.worker.post(
+        f"/servers/{one.worker.id}/reports", {"reports": [build_report(one.attempt, "CHECKPOINT")]}
+    )
     assert answer.status_code == 400
 
 
 def test_it_is_stored_in_one_round_trip_with_all_that_is_said_at_once(held):
     one = held(running=False)
     reports = [
-        said(one.attempt, "STARTED"),
-        said(one.attempt, "CHECKPOINT", value=1),
-        said(one.attempt, "PROGRESS", progress=1),
-        said(one.attempt, "CHECKPOINT", value=ROW),
-        said(one.attempt, "COMPLETED", output=1),
+        build_report(one.attempt, "STARTED"),
+        build_report(one.attempt, "CHECKPOINT", value=1),
+        build_report(one.attempt, "PROGRESS", progress=1),
+        build_report(one.attempt, "CHECKPOINT", value=ROW),
+        build_report(one.attempt, "COMPLETED", output=1),
     ]
     assert round_trips(one.worker, f"/servers/{one.worker.id}/reports", {"reports": reports}) == 1
     assert (one.seen()["state"], one.seen()["checkpoint"]) == ("COMPLETED", ROW)
@@ -81,7 +83,7 @@ def test_up_to_64_kib_are_kept_and_what_is_larger_is_refused_for_itself(held):
     most = "x" * (CHECKPOINT_LIMIT - size_of(""))
     assert kept(one, most) == (True, False, "RUNNING", None)
     results = one.worker.report(
-        said(one.attempt, "CHECKPOINT", value=most + "x"), said(one.attempt, "PROGRESS", progress=0.5)
+        build_report(one.attempt, "CHECKPOINT", value=most + "x"), build_report(one.attempt, "PROGRESS", progress=0.5)
     )
     assert brief(results) == [
         (False, False, "RUNNING", "checkpoint_too_large"),
@@ -121,7 +123,7 @@ def test_the_next_attempt_finds_it_and_the_last_one_changes_it_no_more(held, wor
     kept(one)
     end(one, worker, clock, api)
     other = worker()
-    assert found(other) == ROW
+    assert claimed_checkpoint(other) == ROW
     accepted, _, _, code = kept(one, {"row": 1})
     assert (accepted, code) == (False, "attempt_superseded")
     assert one.seen()["checkpoint"] == ROW
@@ -161,7 +163,7 @@ def test_a_job_that_is_resubmitted_by_hand_goes_on_where_it_was_unless_told_to_b
     one.worker.obey()
     assert answer.json()["checkpoint"] == (None if keep is False else ROW)
     assert (answer.json()["checkpoint_at"] is None) == (keep is False)
-    assert found(worker()) == (None if keep is False else ROW)
+    assert claimed_checkpoint(worker()) == (None if keep is False else ROW)
     assert state == "RUNNING" or one.seen()["checkpoint"] == ROW
 
 

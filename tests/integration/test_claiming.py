@@ -12,16 +12,16 @@ from tests.support.http import Worker
 from tests.support.transitions import put
 
 
-def script(**said):
-    return {"action": {"type": "script", "command": "true"}, **said}
+def script(**fields):
+    return {"action": {"type": "script", "command": "true"}, **fields}
 
 
 def jobs(attempts):
     return [attempt["job"]["id"] for attempt in attempts]
 
 
-def refusal(worker, **said):
-    answer = worker.post(f"/servers/{worker.id}/claims", {"limit": 1, **said})
+def refusal(worker, **fields):
+    answer = worker.post(f"/servers/{worker.id}/claims", {"limit": 1, **fields})
     return answer.status_code, answer.json()["code"]
 
 

@@ -39,10 +39,10 @@ def test_tokens_differ(run):
 
 
 @pytest.mark.parametrize(
-    ("written", "seconds"), [("30d", 30 * 86400), ("24h", 86400), ("5m", 300), ("45s", 45), ("45", 45)]
+    ("duration", "seconds"), [("30d", 30 * 86400), ("24h", 86400), ("5m", 300), ("45s", 45), ("45", 45)]
 )
-def test_a_token_ends_when_it_expires_and_not_before(run, clock, written, seconds):
-    client = Caller(run("create_token", "--role", "client", "--expires-in", written, "x").strip())
+def test_a_token_ends_when_it_expires_and_not_before(run, clock, duration, seconds):
+    client = Caller(run("create_token", "--role", "client", "--expires-in", duration, "x").strip())
     clock.advance(seconds - 5)
     assert client.post("/jobs", JOB).status_code == 201
     clock.advance(5)
@@ -112,9 +112,9 @@ def test_check_liveness_says_what_it_did(run, worker, submit, clock):
     one = worker(config={"worker_task_restart_strategy": "IMMEDIATELY"})
     one.hold(), one.hold(running=False)
     clock.advance(46)
-    said = run("check_liveness")
-    assert "disconnected: 1" in said
-    assert "1 REQUEUED" in said and "1 RESUBMITTED" in said
+    output = run("check_liveness")
+    assert "disconnected: 1" in output
+    assert "1 REQUEUED" in output and "1 RESUBMITTED" in output
 
 
 def test_check_liveness_fails_when_a_step_does(run, monkeypatch):

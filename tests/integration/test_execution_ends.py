@@ -154,11 +154,11 @@ def test_the_timeout_of_an_execution_runs_its_hooks_which_are_told_of_it(begin, 
     assert (run.state, run.step("tell")["state"]) == ("CANCELLING", "BLOCKED")
     do.crew.report({"attempt": attempt["id"], "event": "CANCELLED"})
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "PENDING")
-    told = do.take()["tell"]["job"]["payload"]
-    assert told["to"] == "ops"
-    assert told["error"] == {"code": "EXECUTION_TIMEOUT", "message": "exceeded its timeout of 100 s"}
-    assert {(row["step"], row["state"]) for row in told["failed"]} == {("a", "CANCELLED"), ("b", "CANCELLED")}
-    assert told["execution"]["id"] == run.id
+    payload = do.take()["tell"]["job"]["payload"]
+    assert payload["to"] == "ops"
+    assert payload["error"] == {"code": "EXECUTION_TIMEOUT", "message": "exceeded its timeout of 100 s"}
+    assert {(row["step"], row["state"]) for row in payload["failed"]} == {("a", "CANCELLED"), ("b", "CANCELLED")}
+    assert payload["execution"]["id"] == run.id
     do("tell")
     assert (run.state, run.step("tell")["state"]) == ("CANCELLED", "COMPLETED")
 
@@ -375,8 +375,8 @@ def test_ten_thousand_steps_are_taken_and_one_more_is_not(submitter):
 
 
 def test_a_hook_is_no_execution_and_depends_on_nothing(submitter):
-    for said in ({"action": {"type": "execution", "name": "x", "steps": [step("a")]}}, {"depends_on": ["a"]}):
-        hook = {"key": "tell", "action": SCRIPT, **said}
+    for fields in ({"action": {"type": "execution", "name": "x", "steps": [step("a")]}}, {"depends_on": ["a"]}):
+        hook = {"key": "tell", "action": SCRIPT, **fields}
         answer = submitter.post("/executions", {"name": "bad", "steps": [step("a")], "on_error": [hook]})
         assert answer.status_code == 400
 

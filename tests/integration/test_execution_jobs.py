@@ -11,8 +11,8 @@ from tests.support.executions import SCRIPT, Run, step
 pytestmark = pytest.mark.django_db
 
 
-def action(*steps, **said):
-    return {"type": "execution", "name": "nightly", "steps": list(steps), **said}
+def action(*steps, **fields):
+    return {"type": "execution", "name": "nightly", "steps": list(steps), **fields}
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def job(submitter):
     """A job by what it is to be, read anew each time."""
 
     class Job:
-        def __init__(self, *steps, payload=None, on_error=(), **said):
-            what = action(*steps, **({"on_error": list(on_error)} if on_error else {}), **said.pop("action", {}))
-            answer = submitter.post("/jobs", {"action": what, **({"payload": payload} if payload else {}), **said})
+        def __init__(self, *steps, payload=None, on_error=(), **fields):
+            what = action(*steps, **({"on_error": list(on_error)} if on_error else {}), **fields.pop("action", {}))
+            answer = submitter.post("/jobs", {"action": what, **({"payload": payload} if payload else {}), **fields})
             assert answer.status_code in (200, 201), answer.json()
             self.id = answer.json()["id"]
 
@@ -147,7 +147,7 @@ def test_a_worker_may_be_required_for_its_steps(submitter, worker):
 
 
 @pytest.mark.parametrize(
-    ("said", "where"),
+    ("fields", "where"),
     [
         ({"timeout_seconds": 5}, "timeout_seconds"),
         ({"max_retries": 1}, "max_retries"),
@@ -158,8 +158,8 @@ def test_a_worker_may_be_required_for_its_steps(submitter, worker):
         ({"action": action(step("a", "b"), step("b", "a"))}, "action"),
     ],
 )
-def test_what_makes_no_sense_of_an_execution_is_a_400(submitter, said, where):
-    answer = submitter.post("/jobs", {"action": action(step("a")), **said})
+def test_what_makes_no_sense_of_an_execution_is_a_400(submitter, fields, where):
+    answer = submitter.post("/jobs", {"action": action(step("a")), **fields})
     assert answer.status_code == 400
     assert where in answer.json()["errors"]
 

@@ -21,8 +21,8 @@ from tests.support.http import Caller, Worker
 def begin(committed):
     client = Caller(tokens.create_token("a client", "client"))
 
-    def begin(*steps, **said):
-        answer = client.post("/executions", {"name": "race", "steps": list(steps), **said})
+    def begin(*steps, **fields):
+        answer = client.post("/executions", {"name": "race", "steps": list(steps), **fields})
         assert answer.status_code == 201, answer.json()
         return Run(client, answer.json()["id"])
 

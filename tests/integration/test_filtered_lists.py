@@ -34,28 +34,30 @@ def pages(admin_client):
             answer = admin_client.get(f"{AT}{folder}/{query}")
             assert answer.status_code == 200
             shown = answer.content.decode()
-            said = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", shown))
-            yield re.findall(r'<tr role="row" id="\w+-([^"]+)"', shown), said
+            text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", shown))
+            yield re.findall(r'<tr role="row" id="\w+-([^"]+)"', shown), text
             older = re.search(r'<a href="([^"]*)">(?:Search older ones|Older)</a>', shown)
             query = older and html.unescape(older[1])
 
     return lambda *address: list(follow(*address))
 
 
-def ids(found):
-    return [id for rows, _ in found for id in rows]
+def ids(shown_pages):
+    return [id for rows, _ in shown_pages for id in rows]
 
 
-def events(*servers, actor="liveness", **said):
+def events(*servers, actor="liveness", **fields):
     """One event of each of these names, in this order."""
     for name in servers:
         subject = {"subject_type": "server", "subject_id": uuid.uuid4(), "subject_name": name}
-        ServerEvent.objects.create(**subject, server_name=name, action="cordon_server", actor=actor, reason="", **said)
+        ServerEvent.objects.create(
+            **subject, server_name=name, action="cordon_server", actor=actor, reason="", **fields
+        )
 
 
-def happened(found):
+def happened(shown_pages):
     """What the pages of activity say happened, and how often in all, by server."""
-    return [re.findall(r"cordon_server (\S+)", said) for _, said in found]
+    return [re.findall(r"cordon_server (\S+)", text) for _, text in shown_pages]
 
 
 def test_what_is_found_no_further_than_a_list_looks_is_found_by_going_on(pages, submit, looked):
@@ -96,9 +98,9 @@ def test_a_state_is_looked_through_alone(pages, submit, worker, looked):
     worker().hold()
     for _ in range(3):
         submit()
-    ((rows, said),) = pages("jobs", "?state=RUNNING&q=make")
+    ((rows, text),) = pages("jobs", "?state=RUNNING&q=make")
     assert rows == [held]
-    assert "Searched" not in said
+    assert "Searched" not in text
 
 
 @pytest.mark.parametrize("limit", [1, 50])
@@ -109,9 +111,9 @@ def test_a_job_is_found_by_its_id_and_its_key_wherever_it_is(pages, submit, look
     for _ in range(3):
         submit()
     for word in (job, "mine"):
-        rows, said = pages("jobs", f"?q={word}")[0]
+        rows, text = pages("jobs", f"?q={word}")[0]
         assert rows == [job]
-        assert "Searched the newest 1 jobs; one with exactly this key or id is always found." in said
+        assert "Searched the newest 1 jobs; one with exactly this key or id is always found." in text
     assert pages("jobs", "?q=mine&state=RUNNING")[0][0] == []
     assert pages("jobs", f"?q={job}&tag=gpu")[0][0] == []
     WorkerJob.objects.filter(pk=job).update(owner=None)
@@ -193,12 +195,12 @@ def test_executions_are_searched_so_far_at_once_and_found_by_key_wherever_they_a
 
 def listed(caller, path):
     """Every page of a list call: the ids of each."""
-    found, query = [], path
+    ids_by_page, query = [], path
     while True:
         page = caller.get(query).json()
-        found.append([item["id"] for item in page["items"]])
+        ids_by_page.append([item["id"] for item in page["items"]])
         if page["next"] is None:
-            return found
+            return ids_by_page
         query = f"{path}&cursor={page['next']}"
 
 
@@ -262,9 +264,9 @@ def test_the_pages_of_activity_hold_everything_once(pages, db, looked, monkeypat
 def test_the_activity_of_a_server_is_found_though_others_are_busy_and_though_it_has_gone(pages, db, looked):
     looked(2)
     events("gone", "other", "busy", "busy", "busy")
-    ((_, said),) = pages("activity", "?server=gone")
-    assert happened([(None, said)]) == [["gone"]]
-    assert "Searched" not in said
+    ((_, text),) = pages("activity", "?server=gone")
+    assert happened([(None, text)]) == [["gone"]]
+    assert "Searched" not in text
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -285,10 +287,10 @@ def test_interrupted_attempts_and_refused_reports_are_found_by_server_however_ma
         ("attempt", r"attempt 1 of a job on"),
         ("refusal", "superseded report COMPLETED of attempt 1 of a job from"),
     ):
-        found = pages("activity", f"?server=one&kind={kind}")
-        said = [name for _, text in found for name in re.findall(rf"{word} (\w+)", text)]
-        assert said == ["one", "one"], kind
-        assert ("Searched" in found[0][1]) == (number == 1), kind
+        shown_pages = pages("activity", f"?server=one&kind={kind}")
+        names = [name for _, text in shown_pages for name in re.findall(rf"{word} (\w+)", text)]
+        assert names == ["one", "one"], kind
+        assert ("Searched" in shown_pages[0][1]) == (number == 1), kind
 
 
 def test_a_filtered_page_is_at_most_eight_queries(admin_client, db, looked):

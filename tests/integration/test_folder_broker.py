@@ -19,21 +19,21 @@ def channel(kind, folder):
 
 
 def drained(consumer, wanted):
-    found = []
-    while len(found) < wanted:
+    numbers = []
+    while len(numbers) < wanted:
         try:
-            found.append(consumer._get("q")["n"])
+            numbers.append(consumer._get("q")["n"])
         except Empty:
             continue
-    return found
+    return numbers
 
 
 def test_no_consumer_ever_sees_half_a_message_and_each_is_taken_once_in_order(tmp_path):
     producer, consumer = (channel(folder_broker.Transport, tmp_path) for _ in range(2))
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: [producer._put("q", {"n": n, "body": "x" * 2000}) for n in range(MESSAGES)])
-        found = drained(consumer, MESSAGES)
-    assert found == list(range(MESSAGES))
+        numbers = drained(consumer, MESSAGES)
+    assert numbers == list(range(MESSAGES))
     assert not list(tmp_path.glob("*.msg")) + list(tmp_path.glob(".*.msg"))
 
 

@@ -23,13 +23,13 @@ RUNNING_STALE, CANCEL, TIMEOUT, GRACE = 300, 60, 45, 100
 ANN = "operator:ann"
 
 
-def pass_time(clock, seconds, *workers, **said):
+def pass_time(clock, seconds, *workers, **fields):
     """Time passes in which these servers beat; every ten seconds there is a check."""
     while seconds > 0:
         clock.advance(min(10, seconds))
         seconds -= 10
         for one in workers:
-            one.beat(**said)
+            one.beat(**fields)
         check_liveness()
 
 
@@ -97,9 +97,9 @@ MOVES = [moved_by_an_operator, moved_as_stale, timed_out, failed_and_submitted_a
 def taken(worker, submit, api, clock):
     """A worker whose running job is taken from it, and another that waits: `one, heir, attempt = taken(move)`."""
 
-    def taken(move=moved_by_an_operator, **said):
+    def taken(move=moved_by_an_operator, **fields):
         job = submit()
-        one = worker(name="one", **said)
+        one = worker(name="one", **fields)
         attempt = one.hold()
         one.beat()
         move(job, api, clock)
@@ -188,8 +188,8 @@ def test_a_worker_that_beats_but_does_not_obey_delays_the_job_for_the_cancel_tim
     assert heir.claim() == []
     pass_time(clock, CANCEL - 50 + 1, one, heir, stopped=[])
     assert len(heir.claim()) == 1
-    said = ServerEvent.objects.get(action="does_not_stop")
-    assert (str(said.server_id), attempt in said.reason) == (one.id, True)
+    event = ServerEvent.objects.get(action="does_not_stop")
+    assert (str(event.server_id), attempt in event.reason) == (one.id, True)
 
 
 @pytest.mark.parametrize("end", ["ERROR", "TERMINATED_FORCED", "TERMINATED_GRACEFULLY"])
@@ -243,14 +243,14 @@ class Agent:
         answer = self.one.beat(state=self.state, stopped=[self.attempt] if self.has_stopped else [])
         if not is_answered:
             return
-        said = answer.json()
+        body = answer.json()
         if answer.status_code == 200:
-            self.fence.renew_deadline(self.now, said["fence_after_seconds"], lifts=said["state"] == "TERMINATING")
-            if self.attempt in said["lost"]:
+            self.fence.renew_deadline(self.now, body["fence_after_seconds"], lifts=body["state"] == "TERMINATING")
+            if self.attempt in body["lost"]:
                 self.stop(self.now)
-        elif said["code"] == "server_not_running":
+        elif body["code"] == "server_not_running":
             self.stop(self.now)
-        elif said["code"] == "server_disconnected":
+        elif body["code"] == "server_disconnected":
             self.terminate()
 
     def terminate(self):

@@ -46,10 +46,10 @@ def test_the_answer_tells_a_server_all_it_has_to_know(worker):
 
 def test_a_beat_moves_the_heartbeat_clock_and_no_other(worker, clock):
     one = worker()
-    heard, changed, created = clocks(one)
+    heard_at, changed, created = clocks(one)
     clock.advance(5)
     one.beat()
-    assert clocks(one)[0] > heard
+    assert clocks(one)[0] > heard_at
     assert clocks(one)[1:] == (changed, created)
 
 
@@ -94,8 +94,8 @@ def test_attempts_that_are_not_its_own_any_more_are_lost_and_not_heard(worker, s
     one, other = worker(name="one"), worker(name="other")
     ended, others, unknown = one.hold(), other.hold()["id"], str(uuid.uuid4())
     one.complete(ended)
-    said = one.beat(claimed=[others], running=[{"attempt": ended["id"]}, {"attempt": unknown}]).json()
-    assert sorted(said["lost"]) == sorted([ended["id"], others, unknown])
+    body = one.beat(claimed=[others], running=[{"attempt": ended["id"]}, {"attempt": unknown}]).json()
+    assert sorted(body["lost"]) == sorted([ended["id"], others, unknown])
     assert Attempt.objects.get(pk=others).heartbeat_at is None
 
 
@@ -115,8 +115,8 @@ def test_that_a_server_cordons_itself_and_lifts_it_is_an_event_each_with_its_rea
     for schedulable, reason in (
         (True, "well"), (False, "disk full"), (False, "disk fuller"), (True, "well again"), (True, ""), (None, ""),
     ):  # fmt: skip
-        said = {} if schedulable is None else {"schedulable": schedulable, "reason": reason}
-        assert one.beat(**said, **more).status_code == 200
+        cordon = {} if schedulable is None else {"schedulable": schedulable, "reason": reason}
+        assert one.beat(**cordon, **more).status_code == 200
     events = ServerEvent.objects.exclude(action="").values_list("action", "actor", "reason", "server_name", "to_state")
     assert list(events) == [
         ("cordon", "server", "disk full", "worker-1", "RUNNING"),
@@ -150,10 +150,10 @@ def test_a_state_is_taken_once_with_the_reason_said(worker):
 def test_the_beat_of_an_illegal_transition_still_counts(worker, clock):
     one = worker()
     one.beat(state="TERMINATING")
-    heard, changed, _ = clocks(one)
+    heard_at, changed, _ = clocks(one)
     clock.advance(5)
     assert refusal(one.beat(state="RUNNING")) == (409, "illegal_transition")
-    assert clocks(one)[0] > heard
+    assert clocks(one)[0] > heard_at
     assert (row(one).state, clocks(one)[1]) == ("TERMINATING", changed)
 
 
@@ -162,8 +162,8 @@ def test_a_disconnected_server_is_told_so_and_its_beat_moves_no_clock(worker, cl
     put(row(one), "DISCONNECTED")
     before = clocks(one)
     clock.advance(5)
-    for said in ({}, {"state": "RUNNING"}, {"state": "DISCONNECTED"}, {"metrics": {"load": 1}}):
-        assert refusal(one.beat(**said)) == (409, "server_disconnected")
+    for fields in ({}, {"state": "RUNNING"}, {"state": "DISCONNECTED"}, {"metrics": {"load": 1}}):
+        assert refusal(one.beat(**fields)) == (409, "server_disconnected")
     assert clocks(one) == before
     assert row(one).state == "DISCONNECTED"
 
@@ -171,10 +171,10 @@ def test_a_disconnected_server_is_told_so_and_its_beat_moves_no_clock(worker, cl
 def test_a_disconnected_server_may_end_in_order_and_beats_until_then(worker, clock):
     one = worker()
     put(row(one), "DISCONNECTED")
-    heard = clocks(one)[0]
+    heard_at = clocks(one)[0]
     clock.advance(5)
     assert one.beat(state="TERMINATING").json()["state"] == "TERMINATING"
-    assert clocks(one)[0] > heard
+    assert clocks(one)[0] > heard_at
     assert one.beat().status_code == 200
     assert one.beat(state="TERMINATED_FORCED").json()["state"] == "TERMINATED_FORCED"
 
@@ -199,11 +199,11 @@ def test_a_repeated_final_beat_is_a_200_ever_after_and_changes_nothing(worker, c
     one.beat(state=final)
     if later in GONE:
         put(row(one), later)
-    before, told = clocks(one), moves(one)
+    before, moves_before = clocks(one), moves(one)
     clock.advance(5)
     for _ in range(2):
         assert one.beat(state=final).status_code == 200
-    assert (clocks(one), moves(one)) == (before, told)
+    assert (clocks(one), moves(one)) == (before, moves_before)
 
 
 def test_a_server_that_has_ended_one_way_cannot_end_another_way(worker):
@@ -215,16 +215,19 @@ def test_a_server_that_has_ended_one_way_cannot_end_another_way(worker):
     assert refusal(one.beat(state="TERMINATED_FORCED")) == (409, "server_not_running")
 
 
-@pytest.mark.parametrize("said", [None, "CREATED", "RUNNING", "TERMINATING", *ENDED, *GONE])
+@pytest.mark.parametrize("reported_state", [None, "CREATED", "RUNNING", "TERMINATING", *ENDED, *GONE])
 @pytest.mark.parametrize("state", GONE)
-def test_no_server_comes_back_from_the_dead(worker, clock, state, said):
+def test_no_server_comes_back_from_the_dead(worker, clock, state, reported_state):
     one = worker()
     put(row(one), "ERROR")
     put(row(one), state)
-    before, told = clocks(one), moves(one)
+    before, moves_before = clocks(one), moves(one)
     clock.advance(5)
-    assert refusal(one.beat(**({} if said is None else {"state": said}))) == (409, "server_not_running")
-    assert (clocks(one), moves(one)) == (before, told)
+    assert refusal(one.beat(**({} if reported_state is None else {"state": reported_state}))) == (
+        409,
+        "server_not_running",
+    )
+    assert (clocks(one), moves(one)) == (before, moves_before)
 
 
 def test_beats_after_the_end_move_no_clock(worker, clock):
@@ -237,11 +240,11 @@ def test_beats_after_the_end_move_no_clock(worker, clock):
     assert clocks(one) == before
 
 
-@pytest.mark.parametrize("said", [{}, {"state": "RUNNING"}, {"state": "TERMINATED_GRACEFULLY"}])
-def test_a_purged_server_is_a_410_for_each_of_its_calls(worker, said):
+@pytest.mark.parametrize("fields", [{}, {"state": "RUNNING"}, {"state": "TERMINATED_GRACEFULLY"}])
+def test_a_purged_server_is_a_410_for_each_of_its_calls(worker, fields):
     one = worker()
     Server.objects.all().delete()
-    assert refusal(one.beat(**said)) == (410, "server_unknown")
+    assert refusal(one.beat(**fields)) == (410, "server_unknown")
     assert refusal(one.post(f"/servers/{one.id}/claims", {"limit": 1})) == (410, "server_unknown")
     reports = {"reports": [{"attempt": str(uuid.uuid4()), "event": "STARTED"}]}
     assert refusal(one.post(f"/servers/{one.id}/reports", reports)) == (410, "server_unknown")
@@ -260,13 +263,13 @@ def test_a_revoked_server_token_is_a_401(worker, call):
 @pytest.mark.parametrize("call", ["heartbeat", "claims", "reports"])
 def test_a_call_is_its_own_servers_only(worker, api, call):
     one, other = worker(name="one"), worker(name="other")
-    heard = clocks(one)
+    before = clocks(one)
     body = {"reports": []} if call == "reports" else {}
     callers = [other, *(api(role) for role in ("worker", "client", "viewer", "operator"))]
     for caller in callers:
         assert refusal(caller.post(f"/servers/{one.id}/{call}", body)) == (403, "not_your_server")
         assert refusal(caller.post(f"/servers/{uuid.uuid4()}/{call}", body)) == (403, "not_your_server")
-    assert clocks(one) == heard
+    assert clocks(one) == before
     assert Caller(one.token).post(f"/servers/{one.id}/{call}", body).status_code == 200
 
 

@@ -33,9 +33,9 @@ def run(statement, params=None):
         return cursor.fetchone()[0] if cursor.description else None
 
 
-def submit_many(number, **said):
+def submit_many(number, **fields):
     owner = ApiToken.objects.filter(role="client").first() or tokens.find_token(tokens.create_token("owner", "client"))
-    return [job for job, _ in submission.submit_jobs(owner, [{"action": SCRIPT, **said}] * number)]
+    return [job for job, _ in submission.submit_jobs(owner, [{"action": SCRIPT, **fields}] * number)]
 
 
 def someone_waits(deadline=10):
@@ -112,8 +112,8 @@ def test_the_search_for_torn_executions_reads_no_table_as_a_whole(db):
     submit_many(40_000)  # a step among many, as after a month
     run("update jobs_workerjob set state = 'CANCELLED', finished_at = clock_timestamp() where execution_id is null")
     run("analyze jobs_execution, jobs_workerjob, jobs_stepdependency")
-    said = {"batch": 100, "after": uuid.UUID(int=0)}
-    (plan,) = run("explain (format json) " + compose_statement("jobs", "find_torn_executions"), said)
+    parameters = {"batch": 100, "after": uuid.UUID(int=0)}
+    (plan,) = run("explain (format json) " + compose_statement("jobs", "find_torn_executions"), parameters)
     whole = [node["Relation Name"] for node in nodes(plan["Plan"]) if "Seq Scan" in node["Node Type"]]
     assert not {"jobs_workerjob", "jobs_stepdependency"} & set(whole)
 

@@ -132,11 +132,11 @@ def test_a_terminating_worker_is_told_to_stop_its_code_before_its_jobs_move(work
     one.beat(state="TERMINATING")
     for _ in range(29):
         clock.advance(10)
-        told = one.beat(state="TERMINATING").json()["fence_after_seconds"]
+        fence_after = one.beat(state="TERMINATING").json()["fence_after_seconds"]
     clock.advance(46)
     check_liveness()
     assert Attempt.objects.get().state == "RESUBMITTED"
-    assert told < 46
+    assert fence_after < 46
 
 
 def test_a_clock_that_was_set_back_makes_no_silent_worker_fresh(worker, submit, clock, api):
@@ -282,16 +282,16 @@ def test_a_completion_between_search_and_write_wins(committed, threads, monkeypa
     run(SLOW)
     try:
         run("select pg_advisory_lock(42)")
-        found = threads(
+        future = threads(
             slowly, recovery.recover_attempts if step == "recovery of the lost" else sweep.end_overdue_attempts
         )
         waiting()
         assert not completed or one.complete(attempt, 42)["accepted"]
     finally:
         run("select pg_advisory_unlock_all()")
-        wait([found])
+        wait([future])
         run("drop schema slow cascade")
-    assert found.result() == ({} if completed else {"RESUBMITTED": 1})
+    assert future.result() == ({} if completed else {"RESUBMITTED": 1})
     expected = ("COMPLETED", 42, 0) if completed else ("PENDING", None, 1)
     assert WorkerJob.objects.values_list("state", "output", "resubmissions").get() == expected
     assert Attempt.objects.get().state == ("COMPLETED" if completed else "RESUBMITTED")
@@ -318,17 +318,17 @@ def test_8_connections_claim_20_000_jobs_and_none_twice(committed, threads):
         [pattern],
     )
     # They are heard once, and are fresh for as long as a slow machine may take.
-    said = {"max_concurrent": 20_000, "config": {"heartbeat_interval_seconds": 60, "timeout_seconds": 300}}
-    workers = [tokens.read_server_token(committed(name=f"w{n}", **said).token) for n in range(8)]
+    fields = {"max_concurrent": 20_000, "config": {"heartbeat_interval_seconds": 60, "timeout_seconds": 300}}
+    workers = [tokens.read_server_token(committed(name=f"w{n}", **fields).token) for n in range(8)]
     start = threading.Barrier(8)
 
     def drain(token):
         start.wait(10)
         taken, empty = [], 0
         while empty < 3:
-            found = [attempt.job for attempt in claiming.claim_jobs(token, 200)]
-            taken += found
-            empty = 0 if found else empty + 1
+            jobs = [attempt.job for attempt in claiming.claim_jobs(token, 200)]
+            taken += jobs
+            empty = 0 if jobs else empty + 1
         return taken
 
     connection.close()  # the pool has eight, and all are needed

@@ -14,64 +14,64 @@ from tests.support.transitions import put
 
 
 @pytest.fixture
-def told(api):
+def read_instance(api):
     viewer = api("viewer")
 
-    def told():
+    def read_instance():
         answer = viewer.get("/instance")
         assert answer.status_code == 200, answer.json()
         return answer.json()
 
-    return told
+    return read_instance
 
 
-def test_before_anything_is_there_all_is_nought(told):
-    seen = told()
+def test_before_anything_is_there_all_is_nought(read_instance):
+    seen = read_instance()
     assert seen["servers"] == seen["attention"] == seen["brakes"] == seen["about"] == []
     assert seen["jobs"] == dict.fromkeys(JobState, 0)
     assert seen["last_check"] == {"age_seconds": None, "took_seconds": None}
     assert seen["maintenance"] is seen["oldest_pending_seconds"] is None
 
 
-def test_servers_are_counted_by_cluster_type_and_state(told, worker, clock):
+def test_servers_are_counted_by_cluster_type_and_state(read_instance, worker, clock):
     for name in ("a", "b"):
         worker(name=name, cluster="north")
     clock.advance(10)
     worker(name="c")
-    assert told()["servers"] == [
+    assert read_instance()["servers"] == [
         {"cluster": "default", "type": "WORKER", "state": "RUNNING", "servers": 1, "heard": 1},
         {"cluster": "north", "type": "WORKER", "state": "RUNNING", "servers": 2, "heard": 0},
     ]
 
 
-def test_jobs_are_counted_and_the_oldest_that_could_be_claimed_is_timed(told, worker, submit, clock):
+def test_jobs_are_counted_and_the_oldest_that_could_be_claimed_is_timed(read_instance, worker, submit, clock):
     submit(available_at="2100-01-01T00:00:00Z")
     submit()
     clock.advance(70)
     submit()
     one = worker()
-    assert told()["oldest_pending_seconds"] == 70
+    assert read_instance()["oldest_pending_seconds"] == 70
     one.hold()
-    seen = told()
+    seen = read_instance()
     assert {state: number for state, number in seen["jobs"].items() if number} == {"PENDING": 2, "RUNNING": 1}
     assert seen["oldest_pending_seconds"] == 0
 
 
-def test_the_clock_that_stands_still_shows_by_its_lag(told, worker, clock):
+def test_the_clock_that_stands_still_shows_by_its_lag(read_instance, worker, clock):
     conf_interval = conf().interval
     worker()
     check_liveness()
     clock.step(conf_interval)
     check_liveness()
-    assert told()["observed_clock"]["moves"] is False
+    assert read_instance()["observed_clock"]["moves"] is False
     clock.step(100)
-    seen = told()
+    seen = read_instance()
     assert seen["observed_clock"]["lag_seconds"] >= 100
     assert seen["last_check"]["age_seconds"] == 100
     assert 0 <= seen["last_check"]["took_seconds"] < 60
 
 
-def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(told, worker, submit, clock):
+def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(read_instance, worker, submit, clock):
     submit()
     first, second, well = worker(name="z-first"), worker(name="a-second"), worker(name="well")
     first.hold()
@@ -79,7 +79,7 @@ def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(told, 
     second.beat()
     clock.advance(20)
     well.beat()
-    seen = told()["attention"]
+    seen = read_instance()["attention"]
     assert [(row["server"]["name"], row["late"], row["held"]) for row in seen] == [
         ("z-first", True, 1),
         ("a-second", True, 0),
@@ -91,7 +91,9 @@ def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(told, 
 
 @pytest.mark.parametrize("state", sorted(set(ServerState) - {INITIAL}))
 @pytest.mark.parametrize("silent", [False, True])
-def test_the_same_servers_need_attention_in_the_api_and_on_the_pages(told, worker, clock, client, state, silent):
+def test_the_same_servers_need_attention_in_the_api_and_on_the_pages(
+    read_instance, worker, clock, client, state, silent
+):
     user = employ()
     user.user_permissions.set(viewing())
     client.force_login(user)
@@ -100,16 +102,16 @@ def test_the_same_servers_need_attention_in_the_api_and_on_the_pages(told, worke
     clock.advance(7 if silent else 1)
     listed = client.get("/admin/instance/servers/?attention=1").content.decode().partition('id="history"')[0]
     first = client.get("/admin/instance/").content.decode()
-    named = [row["server"]["name"] for row in told()["attention"]] == ["one"]
+    named = [row["server"]["name"] for row in read_instance()["attention"]] == ["one"]
     assert (">one</a>" in listed, "<h2>Needs attention</h2>" in first) == (named, named)
 
 
-def test_maintenance_and_brake_are_told(told, api, worker, clock):
+def test_maintenance_and_brake_are_told(read_instance, api, worker, clock):
     silent = [worker(name=name, old=True) for name in "abc"]
     api("operator").post("/maintenance/enter", {"note": "a new switch"})
     clock.advance(60)
     check_liveness()
-    seen = told()
+    seen = read_instance()
     assert seen["maintenance"]["note"] == "a new switch"
     assert [(brake["type"], brake["silent"], brake["alive"]) for brake in seen["brakes"]] == [
         ("WORKER", 3, len(silent))

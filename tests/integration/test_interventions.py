@@ -32,9 +32,9 @@ def put(worker):
     """Makes a job that is in a state: `put("RUNNING")`; its worker, attempt and client are there too."""
 
     class Put:
-        def __init__(self, state, config=None, **said):
+        def __init__(self, state, config=None, **fields):
             self.client, owner = submitter()
-            ((self.id, _),) = submission.submit_jobs(owner, [{"action": {**SCRIPT, "runner": "local"}, **said}])
+            ((self.id, _),) = submission.submit_jobs(owner, [{"action": {**SCRIPT, "runner": "local"}, **fields}])
             self.worker = worker(config=config or {})
             self.attempt = None
             if state in ("CLAIMED", "RUNNING", "COMPLETED", "FAILED"):
@@ -132,9 +132,9 @@ def test_each_call_is_one_round_trip_whatever_the_job_is(put, call, state):
 def test_a_waiting_job_is_cancelled_at_once(put):
     job = put("PENDING")
     answer = job.call("cancel")
-    said = answer.json()
-    assert (answer.status_code, said["state"], said["error"]) == (200, "CANCELLED", None)
-    assert said["finished_at"] and said["cancel_requested_at"] is None
+    body = answer.json()
+    assert (answer.status_code, body["state"], body["error"]) == (200, "CANCELLED", None)
+    assert body["finished_at"] and body["cancel_requested_at"] is None
     assert not job.worker.claim()
 
 
@@ -143,9 +143,9 @@ def test_a_live_job_is_asked_to_end_and_its_worker_hears_it(put, state):
     job = put(state)
     assert job.worker.beat().json()["cancel"] == []
     answer = job.call("cancel")
-    said = answer.json()
-    assert (answer.status_code, said["state"], said["finished_at"]) == (200, state, None)
-    assert said["cancel_requested_at"]
+    body = answer.json()
+    assert (answer.status_code, body["state"], body["finished_at"]) == (200, state, None)
+    assert body["cancel_requested_at"]
     assert WorkerJob.objects.get(pk=job.id).cancel_requested_observed is not None
     assert job.worker.beat().json()["cancel"] == [job.attempt["id"]]
     assert job.report("CANCELLED")["accepted"]
@@ -213,12 +213,12 @@ def test_after_a_cancel_a_completion_still_wins(put):
 def test_a_live_job_moves_now_and_its_old_worker_is_told(put, state, end, role):
     job = put(state)
     answer = job.call("resubmit", None if role == "client" else Caller(tokens.create_token("olaf", "operator")))
-    said = answer.json()
+    body = answer.json()
     name = {"client": "ann", "operator": "olaf"}[role]
-    assert (answer.status_code, said["id"], said["state"]) == (200, str(job.id), "PENDING")
+    assert (answer.status_code, body["id"], body["state"]) == (200, str(job.id), "PENDING")
     assert ends(job) == ("PENDING", end, f"{role}:{name}", f"resubmitted by {name}")
-    assert (said["resubmissions"], said["retries"], said["error"], said["finished_at"]) == (0, 0, None, None)
-    assert said["timeline"][-1]["reason"] == f"resubmitted by {name}"
+    assert (body["resubmissions"], body["retries"], body["error"], body["finished_at"]) == (0, 0, None, None)
+    assert body["timeline"][-1]["reason"] == f"resubmitted by {name}"
     beat = job.worker.beat(running=[{"attempt": job.attempt["id"]}]).json()
     assert beat["lost"] == [job.attempt["id"]]
     if state == "RUNNING":
@@ -378,17 +378,17 @@ def test_a_job_that_has_not_ended_is_failed_for_good(put, state, role):
     job = put(state, max_retries=5, retry_on=["FAILED_BY_OPERATOR"])
     caller = None if role == "client" else Caller(tokens.create_token("olaf", "operator"))
     answer = job.call("fail", caller, reason="it is wrong")
-    said = answer.json()
+    body = answer.json()
     name = {"client": "ann", "operator": "olaf"}[role]
-    assert (answer.status_code, said["state"], said["retries"]) == (200, "FAILED", 0)
-    assert said["error"] == {"code": "FAILED_BY_OPERATOR", "message": "it is wrong", "by": f"{role}:{name}"}
-    assert said["finished_at"]
+    assert (answer.status_code, body["state"], body["retries"]) == (200, "FAILED", 0)
+    assert body["error"] == {"code": "FAILED_BY_OPERATOR", "message": "it is wrong", "by": f"{role}:{name}"}
+    assert body["finished_at"]
     assert not job.worker.claim()
     if state == "PENDING":
-        assert said["attempts"] == []
+        assert body["attempts"] == []
     else:
         assert ends(job) == ("FAILED", "FAILED", f"{role}:{name}", f"failed by {name}")
-        assert said["attempts"][0]["error"] == said["error"]
+        assert body["attempts"][0]["error"] == body["error"]
         assert job.worker.beat(running=[{"attempt": job.attempt["id"]}]).json()["lost"] == [job.attempt["id"]]
         assert job.report("COMPLETED" if state == "RUNNING" else "STARTED")["code"] == "attempt_superseded"
 

@@ -57,9 +57,9 @@ def test_a_list_is_filtered(submit, worker, query, names):
         submit(key=key, **more)
     submit(key="e", tags=["gpu"], action={"type": "callable", "path": "a:b"})
     worker().hold()
-    found = "".join(job["key"] for job in listed(submit.client, query)["items"])
-    assert sorted(found) == sorted(names)
-    assert found == "".join(sorted(found, reverse=True))
+    keys = "".join(job["key"] for job in listed(submit.client, query)["items"])
+    assert sorted(keys) == sorted(names)
+    assert keys == "".join(sorted(keys, reverse=True))
 
 
 @pytest.mark.parametrize("query", [

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from jobs.models import LateReport
 from jobs.services.rejected_reports import KEPT
 from liveness.models import Tally
-from tests.integration.test_reports import brief, held, said  # noqa: F401 - held is a fixture
+from tests.integration.test_reports import brief, build_report, held  # noqa: F401 - held is a fixture
 
 MANY = 300
 QUERIES = 60
@@ -19,7 +19,7 @@ def kept():
 
 
 def ends(attempt, numbers):
-    return [said(attempt, "COMPLETED", output=number) for number in numbers]
+    return [build_report(attempt, "COMPLETED", output=number) for number in numbers]
 
 
 def test_of_an_attempt_so_many_late_reports_are_kept_and_the_last_says_that_more_came(held):  # noqa: F811
@@ -71,7 +71,7 @@ CALLS = {**{event: [event] for event in EVENTS}, "all in turn": list(EVENTS)}
 def test_a_call_with_hundreds_of_reports_of_one_attempt_takes_a_few_statements(held, events, running):  # noqa: F811
     one = held(running=running)
     reports = [
-        said(one.attempt, event, **EVENTS[event](number))
+        build_report(one.attempt, event, **EVENTS[event](number))
         for number in range(MANY // len(events))
         for event in events
     ]  # fmt: skip
@@ -85,7 +85,8 @@ def test_a_call_with_hundreds_of_reports_of_one_attempt_takes_a_few_statements(h
 def test_of_progress_that_is_said_often_in_a_call_the_last_counts(held):  # noqa: F811
     one = held()
     reports = [
-        said(one.attempt, "PROGRESS", progress=n / 10, **({"message": str(n)} if n < 5 else {})) for n in range(9)
+        build_report(one.attempt, "PROGRESS", progress=n / 10, **({"message": str(n)} if n < 5 else {}))
+        for n in range(9)
     ]
     assert set(brief(one.worker.report(*reports))) == {(True, False, "RUNNING", None)}
     attempt = one.seen()["attempts"][0]
@@ -95,11 +96,17 @@ def test_of_progress_that_is_said_often_in_a_call_the_last_counts(held):  # noqa
 def test_what_is_said_in_turn_of_one_attempt_is_applied_in_turn(held):  # noqa: F811
     one = held(running=False)
     results = one.worker.report(
-        said(one.attempt, "COMPLETED", output=1), said(one.attempt, "CANCELLED"), said(one.attempt, "STARTED"),
-        said(one.attempt, "STARTED"), said(one.attempt, "CANCELLED"), said(one.attempt, "PROGRESS", progress=0.5),
-        said(one.attempt, "COMPLETED", output=2), said(one.attempt, "COMPLETED", output=2),
-        said(one.attempt, "STARTED"), said(one.attempt, "RELEASED", reason="x"),
-    )  # fmt: skip
+        build_report(one.attempt, "COMPLETED", output=1),
+        build_report(one.attempt, "CANCELLED"),
+        build_report(one.attempt, "STARTED"),
+        build_report(one.attempt, "STARTED"),
+        build_report(one.attempt, "CANCELLED"),
+        build_report(one.attempt, "PROGRESS", progress=0.5),
+        build_report(one.attempt, "COMPLETED", output=2),
+        build_report(one.attempt, "COMPLETED", output=2),
+        build_report(one.attempt, "STARTED"),
+        build_report(one.attempt, "RELEASED", reason="x"),
+    )
     assert brief(results) == [
         (False, False, "CLAIMED", "not_started"),
         (False, False, "CLAIMED", "cancel_not_requested"),

@@ -36,7 +36,7 @@ def reported(one, *reports):
     return [(result["accepted"], result["code"]) for result in results]
 
 
-def said(event, *attempts, **more):
+def build_reports(event, *attempts, **more):
     return [{"attempt": attempt["id"], "event": event, **more} for attempt in attempts]
 
 
@@ -50,11 +50,11 @@ def test_of_a_call_of_reports_only_the_one_that_cannot_be_written_is_to_be_said_
     held = one.claim(limit=4)
     bad = held[1]
     break_row(table, bad["id"] if table == "jobs_attempt" else bad["job"]["id"])
-    started = reported(one, *said("STARTED", *held), *said("COMPLETED", *held, output=1))
+    started = reported(one, *build_reports("STARTED", *held), *build_reports("COMPLETED", *held, output=1))
     assert started == [STORED, NOT_STORED, STORED, STORED] * 2
     assert dict(LeftOut.objects.values_list("row", "step")) == {bad["id"]: "reports"}
     mend_rows()
-    assert reported(one, *said("STARTED", bad), *said("COMPLETED", bad, output=1)) == [STORED, STORED]
+    assert reported(one, *build_reports("STARTED", bad), *build_reports("COMPLETED", bad, output=1)) == [STORED, STORED]
     assert set(WorkerJob.objects.values_list("state", flat=True)) == {"COMPLETED"}
 
 
@@ -62,10 +62,10 @@ def test_lines_that_were_stored_before_one_could_not_be_are_stored_once(committe
     submit_many(2)
     one = committed()
     held = one.claim(limit=2)
-    one.report(*said("STARTED", *held))
+    one.report(*build_reports("STARTED", *held))
     break_row("jobs_workerjob", held[1]["job"]["id"])
-    lines = said("LOG", held[0], stream="STDOUT", lines=["x"])
-    assert reported(one, *lines, *said("COMPLETED", *held)) == [STORED, STORED, NOT_STORED]
+    lines = build_reports("LOG", held[0], stream="STDOUT", lines=["x"])
+    assert reported(one, *lines, *build_reports("COMPLETED", *held)) == [STORED, STORED, NOT_STORED]
     assert run("select count(*) from jobs_logline") == 1
 
 
@@ -86,12 +86,12 @@ def test_a_torn_execution_delays_only_the_reports_on_its_steps(committed, begin)
     submit_many(1)
     one = committed()
     held = {attempt["job"]["step"]: attempt for attempt in one.claim(limit=3)}
-    one.report(*said("STARTED", *held.values()))
+    one.report(*build_reports("STARTED", *held.values()))
     break_row("jobs_execution", torn.id)
-    assert reported(one, *said("COMPLETED", held["a"], held["b"], held[None])) == [NOT_STORED, STORED, STORED]
+    assert reported(one, *build_reports("COMPLETED", held["a"], held["b"], held[None])) == [NOT_STORED, STORED, STORED]
     assert (torn.state, sound.state, torn.states()) == ("RUNNING", "COMPLETED", {"a": "RUNNING"})
     mend_rows()
-    assert reported(one, *said("COMPLETED", held["a"])) == [STORED]
+    assert reported(one, *build_reports("COMPLETED", held["a"])) == [STORED]
     assert torn.state == "COMPLETED"
 
 
@@ -99,10 +99,10 @@ def test_a_late_report_that_cannot_be_kept_delays_no_other(committed):
     submit_many(2)
     one = committed()
     late, good = one.claim(limit=2)
-    one.report(*said("STARTED", late, good), *said("COMPLETED", late, output=1))
+    one.report(*build_reports("STARTED", late, good), *build_reports("COMPLETED", late, output=1))
     run("create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$;"
         " create trigger broken before insert on jobs_latereport for each row execute function broken()")  # fmt: skip
-    again = said("COMPLETED", late, output=2) + said("COMPLETED", good)
+    again = build_reports("COMPLETED", late, output=2) + build_reports("COMPLETED", good)
     assert reported(one, *again) == [NOT_STORED, STORED]
 
 
@@ -267,7 +267,7 @@ def test_nothing_of_an_execution_that_is_being_cancelled_is_given_out_or_begins(
     held = one.hold(running=False)
     cancellation.stop_executions([it.id], "CANCELLED", "by hand")
     assert one.claim() == []
-    assert reported(one, *said("STARTED", held)) == [(False, "execution_stopped")]
+    assert reported(one, *build_reports("STARTED", held)) == [(False, "execution_stopped")]
     assert it.states()[held["job"]["step"]] == "CANCELLED"
     assert Attempt.objects.get().state == "CANCELLED"
     cancellation.halt_all_trees()
@@ -278,7 +278,7 @@ def test_a_table_that_is_locked_is_no_fault_of_its_rows(committed, threads):
     """Who builds an index keeps the table for minutes: to wait as long again for each row would stop all checks."""
     submit_many(50)
     one = committed(max_concurrent=50)
-    one.report(*said("STARTED", *one.claim(limit=50)))
+    one.report(*build_reports("STARTED", *one.claim(limit=50)))
     one.beat(state="TERMINATED_GRACEFULLY")
     Clock().advance(1)
 
@@ -301,7 +301,7 @@ def test_a_taken_attempt_that_cannot_be_let_go_keeps_no_other_job_waiting(commit
     submit_many(3)
     one = committed()
     held = one.claim(limit=3)
-    one.report(*said("STARTED", *held))
+    one.report(*build_reports("STARTED", *held))
     operator = Caller(tokens.create_token("an operator", "operator"))
     for attempt in held:
         assert operator.post(f"/jobs/{attempt['job']['id']}/resubmit", {}).status_code == 200

@@ -106,8 +106,8 @@ def test_a_transaction_that_was_suspended_for_too_long_is_a_lost_connection_like
 def later_operations(app):
     """(name, migration, operation) of each operation after the first set."""
     loader = MigrationLoader(None, ignore_no_migrations=True)
-    found = sorted((name, m) for (label, name), m in loader.disk_migrations.items() if label == app)
-    for name, migration in found[FIRST_SET:]:
+    in_order = sorted((name, m) for (label, name), m in loader.disk_migrations.items() if label == app)
+    for name, migration in in_order[FIRST_SET:]:
         made = {op.name_lower for op in migration.operations if isinstance(op, migrations.CreateModel)}
         for operation in migration.operations:
             if getattr(operation, "model_name_lower", None) not in made:

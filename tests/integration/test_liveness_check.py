@@ -127,7 +127,7 @@ def test_a_lost_server_goes_one_step_per_check_by_its_strategy(worker, submit, l
 
 
 @pytest.mark.parametrize(
-    ("said", "holds", "checks"),
+    ("final_state", "holds", "checks"),
     [
         ("TERMINATED_GRACEFULLY", True, 2),
         ("TERMINATED_FORCED", True, 3),
@@ -137,15 +137,15 @@ def test_a_lost_server_goes_one_step_per_check_by_its_strategy(worker, submit, l
     ],
 )
 def test_a_server_that_said_its_end_is_retired_after_its_grace_period_and_at_once_if_it_holds_nothing(
-    worker, submit, later, said, holds, checks
+    worker, submit, later, final_state, holds, checks
 ):
     one = configured(worker, termination_grace_period_seconds=15)
     if holds:
         submit()
         one.hold()
-    one.beat(state=said)
+    one.beat(state=final_state)
     count = 0
-    while state(one) == said:
+    while state(one) == final_state:
         later()
         count += 1
     assert (state(one), count) == ("NOT_RUNNING", checks)

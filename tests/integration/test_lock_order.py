@@ -57,8 +57,8 @@ class Scene:
         child = {"type": "execution", "name": "inner", "steps": [step("x")]}
         steps = [step("a"), step("b"), step("c", "a", "b"), step("k", action=child), step("e", tags=["nobody"])]
         hooks = [{"key": "h", "action": SCRIPT}]
-        said = client.post("/executions", {"name": "stepped", "steps": steps, "on_error": hooks}).json()
-        self.run = Run(client, said["id"])
+        execution = client.post("/executions", {"name": "stepped", "steps": steps, "on_error": hooks}).json()
+        self.run = Run(client, execution["id"])
         client.post("/jobs", [{"action": SCRIPT}] * 3)
         body = {
             "name": "t",
@@ -94,9 +94,9 @@ class Scene:
         self.say("STARTED", "p3", "b")
 
     def progress_and_completed(self):
-        told = [(name, {"event": "PROGRESS", "progress": 0.5}) for name in ("p2", "a")]
-        told += [(name, {"event": "COMPLETED"}) for name in ("p1", "x")]
-        reports = [{"attempt": self.held[name]["id"], **said} for name, said in told]
+        events = [(name, {"event": "PROGRESS", "progress": 0.5}) for name in ("p2", "a")]
+        events += [(name, {"event": "COMPLETED"}) for name in ("p1", "x")]
+        reports = [{"attempt": self.held[name]["id"], **fields} for name, fields in events]
         self.worker.post(f"/servers/{self.worker.id}/reports", {"reports": reports})
 
     def log(self):
@@ -236,19 +236,19 @@ def test_no_two_transactions_ever_wait_for_each_other_in_a_ring(scene, threads, 
     if first in ("start", "progress_and_completed"):  # these met in rings once
         pairs = [(second, row) for second in ALL for row in (1, 3)]
     for second, row in pairs:
-        set_up, found = scene(), []
+        set_up, errors = scene(), []
         run("select pg_advisory_lock(42)")
         try:
-            one = threads(stepped, getattr(set_up, first), str(row), found)
+            one = threads(stepped, getattr(set_up, first), str(row), errors)
             until_done_or_waiting(one, 1)
-            other = threads(stepped, getattr(set_up, second), "", found)
+            other = threads(stepped, getattr(set_up, second), "", errors)
             until_done_or_waiting(other, 2)
         finally:
             run("select pg_advisory_unlock_all()")
         one.result(60)
         other.result(60)
-        if found:
-            rings[second, row] = found[0].split("\n")[0]
+        if errors:
+            rings[second, row] = errors[0].split("\n")[0]
     assert rings == {}
 
 

@@ -24,9 +24,9 @@ def test_a_refused_claim_is_a_line(worker, api):
 
 
 def test_a_refused_registration_is_a_line(api):
-    said = {"type": "WORKER", "name": "w", "instance_id": str(uuid4())}
+    registration = {"type": "WORKER", "name": "w", "instance_id": str(uuid4())}
     with capture_logs() as logs:
-        assert api("client").post("/servers", said).status_code == 403
+        assert api("client").post("/servers", registration).status_code == 403
     [line] = lines(logs, "Registration refused")
     assert line["reason"] == "wrong_role"
 
@@ -48,15 +48,15 @@ def test_a_refused_report_is_a_line_with_its_job(worker, submit):
     with capture_logs() as logs:
         assert not one.complete(attempt, 2)["accepted"]
     [line] = lines(logs, "Report refused")
-    told = [line[name] for name in ("server", "job", "attempt", "reason")]
-    assert told == [one.id, attempt["job"]["id"], attempt["id"], "conflicting_report"]
+    values = [line[name] for name in ("server", "job", "attempt", "reason")]
+    assert values == [one.id, attempt["job"]["id"], attempt["id"], "conflicting_report"]
 
 
 @pytest.mark.parametrize("call", ["/jobs", "/executions"])
 def test_a_submission_for_which_no_worker_is_there_is_a_line(api, call):
     job = {"action": {"type": "script", "command": "true"}}
-    said = job if call == "/jobs" else {"name": "e", "steps": [{"key": "a", **job}]}
+    body = job if call == "/jobs" else {"name": "e", "steps": [{"key": "a", **job}]}
     with capture_logs() as logs:
-        assert api("client").post(call, {**said, "require_worker": True}).status_code == 503
+        assert api("client").post(call, {**body, "require_worker": True}).status_code == 503
     [line] = lines(logs, "No workers with fresh heartbeats available")
     assert line["reason"] == "no_fresh_workers"

@@ -64,7 +64,7 @@ def test_lines_are_read_as_they_were_written(held):
 
 def test_one_call_starts_writes_in_order_and_ends_in_one_round_trip(held):
     one = held(running=False)
-    said = [
+    reports = [
         {"attempt": one.attempt["id"], "event": "STARTED"},
         wrote(one.attempt, "1", "2"),
         {"attempt": one.attempt["id"], "event": "PROGRESS", "progress": 0.5},
@@ -73,7 +73,7 @@ def test_one_call_starts_writes_in_order_and_ends_in_one_round_trip(held):
         {"attempt": one.attempt["id"], "event": "COMPLETED", "output": 1},
     ]
     with CaptureQueriesContext(connection) as queries:
-        results = one.worker.report(*said)
+        results = one.worker.report(*reports)
     assert len(queries) == 1
     assert [result["accepted"] for result in results] == [True] * 6
     assert one.lines() == ["1", "2", "3", "4"]
@@ -83,8 +83,8 @@ def test_lines_of_several_attempts_are_stored_in_one_call(worker, submit):
     jobs = [submit()["id"] for _ in range(2)]
     one = worker()
     attempts = [one.hold(), one.hold()]
-    said = [wrote(attempt, f"{number} of {attempt['job']['id']}") for number in (1, 2) for attempt in attempts]
-    assert brief(one.report(*said)) == [ACCEPTED] * 4
+    reports = [wrote(attempt, f"{number} of {attempt['job']['id']}") for number in (1, 2) for attempt in attempts]
+    assert brief(one.report(*reports)) == [ACCEPTED] * 4
     for job in jobs:
         items = submit.client.get(f"/jobs/{job}/logs").json()["items"]
         assert [item["line"] for item in items] == [f"1 of {job}", f"2 of {job}"]
@@ -145,9 +145,9 @@ def test_a_report_that_comes_again_stores_its_lines_once(held):
 
 def test_a_whole_call_that_comes_again_is_a_replay(held):
     one = held()
-    said = [wrote(one.attempt, "a", sequence=0), {"attempt": one.attempt["id"], "event": "COMPLETED", "output": 1}]
-    one.worker.report(*said)
-    assert brief(one.worker.report(*said)) == [(True, True, "COMPLETED", None)] * 2
+    reports = [wrote(one.attempt, "a", sequence=0), {"attempt": one.attempt["id"], "event": "COMPLETED", "output": 1}]
+    one.worker.report(*reports)
+    assert brief(one.worker.report(*reports)) == [(True, True, "COMPLETED", None)] * 2
     assert one.lines() == ["a"]
 
 

@@ -68,10 +68,10 @@ def test_the_commands_count_show_and_do_it(silent, capsys):
     assert (state(silent["CLAIMED"]), state(silent["RUNNING"])) == ("REQUEUED", "FAILED")
 
 
-@pytest.mark.parametrize("written", ["soon", "none"])
-def test_a_command_says_what_is_wrong_with_its_threshold(db, written):
+@pytest.mark.parametrize("threshold", ["soon", "none"])
+def test_a_command_says_what_is_wrong_with_its_threshold(db, threshold):
     with pytest.raises(CommandError, match="--older-than"):
-        call_command("fail_stale_running", "--older-than", written)
+        call_command("fail_stale_running", "--older-than", threshold)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_who_recovers_by_hand_and_why_is_kept(api, silent):
     api("operator").post("/recovery/requeue-stale-claimed", {"older_than_seconds": 90, "note": "the rack burns"})
     call_command("fail_stale_running", "--older-than", "90s", "--note", "it does")
     events = ServerEvent.objects.filter(subject_type="attempts").order_by("pk")
-    told = [(event.action, event.subject_name, event.actor, event.note) for event in events]
+    recorded = [(event.action, event.subject_name, event.actor, event.note) for event in events]
     which = "attempts silent for more than 90 s"
-    assert told[0] == ("requeue_stale_claimed", f"claimed {which}", "operator:a operator", "the rack burns")
-    assert (*told[1][:2], told[1][3]) == ("fail_stale_running", f"running {which}", "it does")
+    assert recorded[0] == ("requeue_stale_claimed", f"claimed {which}", "operator:a operator", "the rack burns")
+    assert (*recorded[1][:2], recorded[1][3]) == ("fail_stale_running", f"running {which}", "it does")

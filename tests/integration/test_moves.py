@@ -31,9 +31,9 @@ def page(client, db):
 def holding(worker, submit):
     """A worker under a strategy that runs a job."""
 
-    def holding(strategy, **said):
+    def holding(strategy, **fields):
         submit()
-        one = worker(name=said.pop("name", strategy), config={"worker_task_restart_strategy": strategy, **said})
+        one = worker(name=fields.pop("name", strategy), config={"worker_task_restart_strategy": strategy, **fields})
         one.hold()
         return one
 

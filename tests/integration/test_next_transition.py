@@ -51,8 +51,8 @@ def test_the_attempts_it_holds_are_told(worker, submit, seen, api):
     submit(), submit()
     one = worker()
     running, claimed = one.hold(), one.hold(running=False)
-    told = {attempt["id"]: attempt["state"] for attempt in seen(one)["attempts"]}
-    assert told == {running["id"]: "RUNNING", claimed["id"]: "CLAIMED"}
+    states = {attempt["id"]: attempt["state"] for attempt in seen(one)["attempts"]}
+    assert states == {running["id"]: "RUNNING", claimed["id"]: "CLAIMED"}
     one.complete(running)
     assert [attempt["id"] for attempt in seen(one)["attempts"]] == [claimed["id"]]
     (listed,) = api("operator").get("/servers?type=WORKER").json()["items"]
@@ -60,8 +60,8 @@ def test_the_attempts_it_holds_are_told(worker, submit, seen, api):
 
 
 def late(server):
-    found = selectors.servers_with_silence().get(pk=server.id)
-    return found.silent, found.fresh
+    row = selectors.servers_with_silence().get(pk=server.id)
+    return row.silent, row.fresh
 
 
 @pytest.mark.parametrize(("silent", "is_late", "fresh"), [(5.9, False, True), (6, True, True), (9, True, False)])

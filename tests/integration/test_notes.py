@@ -10,7 +10,7 @@ from tests.support.executions import SCRIPT, step
 pytestmark = pytest.mark.django_db
 
 
-def told():
+def recorded_events():
     """What was done by hand: (action, to what, by whom, why)."""
     events = ServerEvent.objects.exclude(action="").order_by("pk")
     return [(e.action, f"{e.subject_type} {e.subject_id}", e.actor, e.note) for e in events]
@@ -26,30 +26,30 @@ def test_an_operators_action_on_a_job_has_an_event(api, submit, worker, verb, wh
     worker().hold()
     answer = api("operator").post(f"/jobs/{job['id']}/{verb}", {"note": why} if why else {})
     assert answer.status_code == 200, answer.json()
-    assert told() == [(f"{verb}_job", f"job {job['id']}", WHO, why or "")]
+    assert recorded_events() == [(f"{verb}_job", f"job {job['id']}", WHO, why or "")]
 
 
 def test_what_is_refused_has_none(api, submit):
     job = submit()
     assert api("operator").post(f"/jobs/{job['id']}/resubmit", {"note": "again"}).status_code == 409
-    assert told() == []
+    assert recorded_events() == []
 
 
 def test_the_reason_of_a_failure_is_the_note_unless_it_is_given(api, submit):
-    for said, reason, why in (
+    for body, reason, why in (
         ({"note": "n"}, "n", "n"), ({"reason": "r"}, "r", "r"), ({"reason": "r", "note": "n"}, "r", "n"),
     ):  # fmt: skip
         job = submit()
-        api("operator").post(f"/jobs/{job['id']}/fail", said)
+        api("operator").post(f"/jobs/{job['id']}/fail", body)
         assert WorkerJob.objects.get(pk=job["id"]).error["message"] == reason
-        assert told()[-1][3] == why
+        assert recorded_events()[-1][3] == why
 
 
 def test_an_operators_action_on_an_execution_has_an_event(api, begin):
     run, operator = begin(step("a")), api("operator")
     operator.post(f"/executions/{run.id}/cancel", {"note": "wrong day"})
     assert operator.post(f"/executions/{run.id}/rerun", {"note": "right day"}).status_code == 201
-    assert told() == [
+    assert recorded_events() == [
         ("cancel_execution", f"execution {run.id}", WHO, "wrong day"),
         ("rerun_execution", f"execution {run.id}", WHO, "right day"),
     ]
@@ -58,7 +58,7 @@ def test_an_operators_action_on_an_execution_has_an_event(api, begin):
 def test_a_client_may_say_why_too_and_his_own_jobs_fill_no_log_of_operators(submit, caplog):
     job = submit()
     assert submit.client.post(f"/jobs/{job['id']}/cancel", {"note": "not needed"}).status_code == 200
-    assert told() == []
+    assert recorded_events() == []
     assert "not needed" in caplog.text
 
 
@@ -72,23 +72,23 @@ def test_what_is_done_to_a_trigger_has_an_event(api):
     assert operator.call("PATCH", at, {"enabled": False, "note": "too much"}).status_code == 200
     assert operator.post(f"{at}/evaluate", {"note": "once"}).status_code == 201
     assert operator.call("DELETE", f"{at}?note=gone", b"").status_code == 204
-    assert told() == [
+    assert recorded_events() == [
         (f"{verb}_trigger", f"trigger {trigger['id']}", WHO, why)
         for verb, why in (("create", "new"), ("change", "too much"), ("evaluate", "once"), ("delete", "gone"))
     ]
 
 
 def test_the_release_of_a_brake_takes_a_note_as_its_reason(api):
-    for said in ({"reason": "they are gone"}, {"note": "they are gone"}):
+    for body in ({"reason": "they are gone"}, {"note": "they are gone"}):
         Brake.objects.all().delete()
         Brake.objects.create(type="WORKER", engaged_observed=0, silent=3, alive=3)
-        assert api("operator").post("/brake/release", said).json() == {"released": ["WORKER"]}
-        assert told()[-1][3] == "they are gone"
+        assert api("operator").post("/brake/release", body).json() == {"released": ["WORKER"]}
+        assert recorded_events()[-1][3] == "they are gone"
     assert api("operator").post("/brake/release", {}).status_code == 400
     Brake.objects.all().delete()
     Brake.objects.create(type="WORKER", engaged_observed=0, silent=3, alive=3)
     call_command("release_brake", "--note", "gone")
-    assert told()[-1][3] == "gone"
+    assert recorded_events()[-1][3] == "gone"
 
 
 def test_a_note_is_a_text(api, submit):

@@ -26,7 +26,7 @@ def states():
     return dict(Server.objects.exclude(name="web").values_list("name", "state"))
 
 
-def heard(*workers):
+def beat_all(*workers):
     for worker in workers:
         worker.beat()
     heartbeats_get_in()
@@ -39,7 +39,7 @@ def live(clock, seconds, beating=(), every=INTERVAL):
         clock.step(min(every, seconds - passed))
         passed += every
         if beating:
-            heard(*beating)
+            beat_all(*beating)
         check_liveness()
 
 
@@ -69,7 +69,7 @@ def test_an_outage_of_the_web_tier_of_ten_timeouts_disconnects_nobody(worker, cl
     # They come back one after the other, the last after the cap of its back-off.
     for one in fleet:
         clock.step(timeout / 4 / len(fleet))
-        heard(one)
+        beat_all(one)
         check_liveness()
     live(clock, 60, fleet, every)
     assert set(states().values()) == {"RUNNING"}
@@ -81,11 +81,11 @@ def test_an_outage_of_the_database_or_of_the_executor_disconnects_nobody(worker,
     fleet = [worker(name=f"w{number}", config={"timeout_seconds": timeout}) for number in range(5)]
     live(clock, 60, fleet)
     clock.step(10 * timeout)  # no beat is stored and no check runs
-    heard(fleet[0])
+    beat_all(fleet[0])
     check_liveness()
     for one in fleet:
         clock.step(timeout / 4 / len(fleet))
-        heard(one)
+        beat_all(one)
     check_liveness()
     live(clock, 60, fleet)
     assert set(states().values()) == {"RUNNING"}
@@ -118,7 +118,7 @@ def test_late_checks_count_no_more_than_one_and_a_half_intervals(worker, clock):
     one = worker(name="one")
     began = reading()
     clock.step(10 * INTERVAL)
-    heard(one)
+    beat_all(one)
     check_liveness()
     assert reading() - began == pytest.approx(1.5 * INTERVAL)
 
@@ -159,11 +159,11 @@ def test_the_clock_never_goes_back_for_a_server(worker, clock):
     one = worker(name="one")
     live(clock, 30, [one])
     clock.step(5)
-    heard(one)
+    beat_all(one)
     before = Server.objects.get(name="one").heard_observed
     clock.step(20)
     check_liveness()  # no heartbeat got in: the reading is still what it was before that beat
-    heard(one)
+    beat_all(one)
     assert Server.objects.get(name="one").heard_observed == before > reading()
 
 
@@ -173,15 +173,15 @@ def test_the_first_check_after_an_outage_counts_nothing_against_those_who_are_no
     last = worker(name="last", config={"timeout_seconds": 3 + 2 * INTERVAL})
     live(clock, 60, [first, last])
     clock.step(3)
-    heard(first)
+    beat_all(first)
     clock.step(9.9)
     check_liveness()
     live(clock, 10 * TIMEOUT, every=1.5 * INTERVAL)
     clock.step(1.5 * INTERVAL)
-    heard(first)
+    beat_all(first)
     check_liveness()
     assert states() == {"first": "RUNNING", "last": "RUNNING"}
     clock.step(23 / 4)  # the cap of its back-off
-    heard(last)
+    beat_all(last)
     live(clock, 60, [first, last])
     assert states() == {"first": "RUNNING", "last": "RUNNING"}

@@ -15,8 +15,8 @@ def jobs(submit, begin, worker, api):
     """A job in each situation that is another to a guard, by name."""
     one = worker(max_concurrent=50)
 
-    def hold(*, running=True, **said):
-        job = submit(priority=10, **said)["id"]
+    def hold(*, running=True, **fields):
+        job = submit(priority=10, **fields)["id"]
         attempt = one.hold(running=running)
         assert attempt["job"]["id"] == job
         return job, attempt

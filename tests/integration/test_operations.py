@@ -252,23 +252,23 @@ def test_a_cordoned_server_can_be_drained_and_undrain_lifts_both(operator, worke
 def test_a_worker_hears_it_in_its_next_heartbeat_in_one_statement(operator, worker, submit):
     one = worker()
 
-    def heard():
+    def read_flags():
         with CaptureQueriesContext(connection) as queries:
             answer = one.beat().json()
         assert len(queries) == 1
         return answer["cordoned"], answer["maintenance"], answer["drain"]
 
-    assert heard() == (False, False, None)
+    assert read_flags() == (False, False, None)
     operator("maintenance_enter")
-    assert heard() == (False, True, None)
+    assert read_flags() == (False, True, None)
     operator("maintenance_exit")
     operator("cordon", one)
-    assert heard() == (True, False, None)
+    assert read_flags() == (True, False, None)
     shown = operator("drain", one)
-    assert heard() == (True, False, {"deadline": shown["drain"]["deadline"]})
+    assert read_flags() == (True, False, {"deadline": shown["drain"]["deadline"]})
     assert shown["drain"]["deadline"].endswith("Z")
     operator("undrain", one)
-    assert heard() == (False, False, None)
+    assert read_flags() == (False, False, None)
 
 
 @pytest.mark.parametrize("state", ["TERMINATING", "TERMINATED_GRACEFULLY"])
@@ -281,12 +281,14 @@ def test_a_drained_worker_that_ends_is_answered(operator, worker, state):
     assert one.beat(state=state).status_code == 200
 
 
-@pytest.mark.parametrize(("said", "seconds"), [({}, 300), ({"deadline_seconds": 60}, 60), ({"deadline_seconds": 0}, 0)])
-def test_a_drain_lasts_as_long_as_it_was_given_or_the_grace_period(operator, worker, submit, said, seconds):
+@pytest.mark.parametrize(
+    ("options", "seconds"), [({}, 300), ({"deadline_seconds": 60}, 60), ({"deadline_seconds": 0}, 0)]
+)
+def test_a_drain_lasts_as_long_as_it_was_given_or_the_grace_period(operator, worker, submit, options, seconds):
     submit(), submit()
     one = worker()
     one.hold(), one.hold(running=False)
-    shown = operator("drain", one, **said)
+    shown = operator("drain", one, **options)
     assert (shown["cordoned"], shown["drain"]["held_at_start"]) == (True, 2)
     with connection.cursor() as cursor:
         cursor.execute(

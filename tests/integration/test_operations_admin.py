@@ -4,13 +4,10 @@ import re
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
-from django.test import Client
 
 from controlplane.console.actions.servers import SERVER_ACTIONS
 from liveness.models import Server, ServerEvent
 from tests.support.operators import ACTIONS, BEFORE, actions, engage
-from tests.support.people import viewing
 
 PERMISSIONS = {
     **{"cordon": "cordon_server", "uncordon": "cordon_server", "drain": "drain_server", "undrain": "drain_server"},
@@ -18,20 +15,6 @@ PERMISSIONS = {
 }
 SERVERS = "/admin/liveness/server/"
 INSTANCE = "/admin/liveness/instance/"
-
-
-@pytest.fixture
-def staff(db):
-    """Signs in staff with permissions: `staff("cordon_server")`; CSRF is enforced."""
-
-    def sign_in(*codenames):
-        user = User.objects.create_user("ann", is_staff=True)
-        user.user_permissions.set(viewing(*codenames))
-        client = Client(enforce_csrf_checks=True)
-        client.force_login(user)
-        return client
-
-    return sign_in
 
 
 def token_in(page):
@@ -53,7 +36,7 @@ def choose(client, name, *servers):
     return address, answer.content.decode(), form
 
 
-def said(answer):
+def messages_of(answer):
     return re.findall(r'<li class="(success|warning|error)">([^<]+)</li>', answer.content.decode())
 
 
@@ -71,7 +54,7 @@ def test_the_admin_shows_what_would_happen_and_does_it_when_confirmed(staff, ope
     assert (ServerEvent.objects.count(), LogEntry.objects.count()) == (before, 0)
 
     answer = client.post(address, {**form, "note": "a new disk"}, follow=True)
-    assert [level for level, _ in said(answer)] == ["success"]
+    assert [level for level, _ in messages_of(answer)] == ["success"]
     events = ServerEvent.objects.order_by("-id")[:2]
     assert ServerEvent.objects.count() == before + 2
     assert {(event.actor, event.reason) for event in events} == {("operator:ann", "a new disk")}
@@ -120,7 +103,7 @@ def test_the_admin_acts_on_each_server_for_itself_and_says_what_was_refused(staf
     assert "This server is cordoned already" in page
     third.beat(state="TERMINATING")
     answer = client.post(address, {**form, "note": "x"}, follow=True)
-    assert sorted(said(answer)) == [
+    assert sorted(messages_of(answer)) == [
         ("success", "Cordon: done to 1 server."),
         ("warning", "Not done: one: This server is cordoned already, by operator:a operator."),
         ("warning", "Not done: third: It was RUNNING when you looked and is TERMINATING now: look again."),
@@ -160,11 +143,11 @@ def test_the_admin_has_a_page_for_maintenance_and_the_brake(staff, operator, nam
     assert "errorlist" in client.post(f"{INSTANCE}{name}/", {**form, "note": ""}).content.decode()
     assert not actions(actor="operator:ann")
     answer = client.post(f"{INSTANCE}{name}/", {**form, "note": "new switches"}, follow=True)
-    assert [level for level, _ in said(answer)] == ["success"]
+    assert [level for level, _ in messages_of(answer)] == ["success"]
     assert actions(actor="operator:ann", reason="new switches") == [action]
     assert LogEntry.objects.get().change_message.endswith(": new switches")
     again = client.post(f"{INSTANCE}{name}/", {**form, "note": "again"}, follow=True)
-    assert [level for level, _ in said(again)] == ["error"]
+    assert [level for level, _ in messages_of(again)] == ["error"]
     assert LogEntry.objects.count() == 1
 
 

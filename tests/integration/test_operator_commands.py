@@ -28,8 +28,8 @@ def test_a_command_does_what_the_call_does_and_says_so(run, operator, worker, na
     for step in BEFORE.get(name, []):
         operator(step, one)
     before = ServerEvent.objects.count()
-    said = run(name, one.id if by == "id" else "worker-1", "--note", "a new disk")
-    assert said.startswith(f"worker-1 ({one.id}, ")
+    output = run(name, one.id if by == "id" else "worker-1", "--note", "a new disk")
+    assert output.startswith(f"worker-1 ({one.id}, ")
     event = ServerEvent.objects.last()
     assert ServerEvent.objects.count() == before + 1
     assert (event.actor, event.reason) == ("operator:ann", "a new disk")

@@ -4,14 +4,11 @@ import re
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
-from django.test import Client
 
 from controlplane.console.actions import bulk_actions
 from jobs.models import WorkerJob
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server, ServerEvent
-from tests.support.people import viewing
 
 PAGES = "/admin/instance/"
 SERVER_ACTIONS = {
@@ -22,20 +19,6 @@ SERVER_ACTIONS = {
     "disconnect": "disconnect",
 }
 JOB_ACTIONS = ("cancel", "resubmit", "fail")
-
-
-@pytest.fixture
-def staff(db):
-    """Signs in staff with permissions; CSRF is enforced."""
-
-    def sign_in(*codenames):
-        user = User.objects.create_user("ann", is_staff=True)
-        user.user_permissions.set(viewing(*codenames))
-        client = Client(enforce_csrf_checks=True)
-        client.force_login(user)
-        return client
-
-    return sign_in
 
 
 def look(client, address):
@@ -92,11 +75,11 @@ def test_the_page_of_a_job_says_what_operators_did_to_it_when_and_why(staff, api
     act(client, f"jobs/cancel/?pick={job['id']}", "not <b>needed</b>")
     seen = words(client.get(f"{PAGES}jobs/{job['id']}/"))
     events = seen.partition("Operator actions")[2]
-    told = [
+    moments = [
         events.find(word)
         for word in ("cancel_job", "&lt;b&gt;needed", "resubmit_job", "by operator:a operator", "a slow")
     ]
-    assert told == sorted(told) and told[0] > 0, events
+    assert moments == sorted(moments) and moments[0] > 0, events
     assert "Operator actions" not in words(client.get(f"{PAGES}jobs/{other['id']}/"))
 
 

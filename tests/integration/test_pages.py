@@ -208,7 +208,7 @@ def test_every_age_and_countdown_has_its_moment_in_the_title(reader, worker, sub
     silent.hold()
     check_liveness()
     clock.advance(31)
-    found = Counter()
+    counts = Counter()
     for page in ("", "servers/", f"servers/{silent.id}/", f"jobs/{job['id']}/", "recovery/?claimed=0&running=0"):
         seen, now = reader.get(f"/admin/instance/{page}").content.decode(), database_time()
         counted = re.findall(
@@ -219,8 +219,8 @@ def test_every_age_and_countdown_has_its_moment_in_the_title(reader, worker, sub
             assert at.startswith(f"{day}T{time}") and at.endswith("+00:00")
             ahead = (datetime.fromisoformat(at) - now).total_seconds()
             assert abs(ahead - (float(seconds) if kind == "left" else -float(seconds))) < 5, (page, kind, at)
-            found[kind, page.partition("/")[0]] += 1
-    assert set(found) >= {("left", ""), ("left", "servers"), ("left", "jobs"), ("age", "recovery")}
+            counts[kind, page.partition("/")[0]] += 1
+    assert set(counts) >= {("left", ""), ("left", "servers"), ("left", "jobs"), ("age", "recovery")}
 
 
 def test_a_job_page_shows_its_attempts_as_lanes_and_as_a_table(reader, story):
@@ -262,8 +262,8 @@ def test_a_failed_job_says_why_before_all_else_and_whether_it_waits_for_a_look(r
         assert ("It is in quarantine: resubmit it, or dismiss it." in head) is is_kept
 
 
-@pytest.mark.parametrize(("unmatched", "said"), [("fail", True), ("wait", False)])
-def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker, submit, unmatched, said):
+@pytest.mark.parametrize(("unmatched", "expected"), [("fail", True), ("wait", False)])
+def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker, submit, unmatched, expected):
     job = submit(tags=["quantum"], unmatched=unmatched, good_until="2199-01-01T00:00:00Z")
     worker(name="plain")
     worker(name="face", type="WEBSERVER")
@@ -271,7 +271,7 @@ def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker,
     assert "No alive server may run it now. Ruled out by tags: 1." in seen
     assert "1 alive server runs no such jobs: it is of another type." in seen and "face" not in seen
     assert "it lacks quantum" in seen and "If nothing changes: EXPIRED in" in seen
-    assert ("FAILED with NO_MATCHING_WORKER after 30 s" in seen) == said
+    assert ("FAILED with NO_MATCHING_WORKER after 30 s" in seen) == expected
 
 
 def test_recent_activity_tells_who_did_what_and_why(reader, story):
@@ -332,22 +332,22 @@ def test_servers_are_found_by_what_the_filter_says_which_stands_in_the_address(r
     ]
     late = worker(name="west-gpu", cluster="west", tags=["gpu"], version="1.0", hostname="box-7")
 
-    def found(query):
+    def listed(query):
         page = reader.get(f"/admin/instance/servers/?{query}").content.decode().partition('id="history"')[0]
         return set(re.findall(r'servers/[-0-9a-f]+/">([^<]+)</a>', page))
 
-    assert found("") == {"east-gpu", "east-cpu", "west-gpu"}
-    assert found("cluster=east") == {"east-gpu", "east-cpu"}
-    assert found("tag=gpu&version=1.0") == {"west-gpu"}
-    assert found("q=EAST") == {"east-gpu", "east-cpu"}
-    assert found("q=box-7") == found(f"q={late.id}") == {"west-gpu"}
-    assert found("type=WORKER&state=RUNNING") == {"east-gpu", "east-cpu", "west-gpu"}
-    assert found("attention=1") == set()
+    assert listed("") == {"east-gpu", "east-cpu", "west-gpu"}
+    assert listed("cluster=east") == {"east-gpu", "east-cpu"}
+    assert listed("tag=gpu&version=1.0") == {"west-gpu"}
+    assert listed("q=EAST") == {"east-gpu", "east-cpu"}
+    assert listed("q=box-7") == listed(f"q={late.id}") == {"west-gpu"}
+    assert listed("type=WORKER&state=RUNNING") == {"east-gpu", "east-cpu", "west-gpu"}
+    assert listed("attention=1") == set()
     clock.advance(46)
     for other in others:
         other.beat()
     check_liveness()
-    assert found("attention=1") == found("state=DISCONNECTED&cluster=west") == {"west-gpu"}
+    assert listed("attention=1") == listed("state=DISCONNECTED&cluster=west") == {"west-gpu"}
     page = reader.get("/admin/instance/servers/?cluster=north&tag=gpu")
     assert "No server matches: cluster north, tag gpu." in text(page) and "Clear the filter" in text(page)
 
@@ -431,29 +431,31 @@ def test_jobs_are_found_by_what_the_filter_says(reader, worker, submit):
     server = worker(name="holder")
     server.hold()
 
-    def found(query):
+    def listed(query):
         return set(re.findall(r'id="job-([^"]+)"', reader.get(f"/admin/instance/jobs/?{query}").content.decode()))
 
-    assert found("") == found("kind=TASK") == {by_tag, held}
-    assert found("tag=gpu") == found(f"q={by_tag}") == found("state=PENDING") == {by_tag}
-    assert found("server=holder") == found(f"server={server.id}") == found("q=REPORT") == {held}
+    assert listed("") == listed("kind=TASK") == {by_tag, held}
+    assert listed("tag=gpu") == listed(f"q={by_tag}") == listed("state=PENDING") == {by_tag}
+    assert listed("server=holder") == listed(f"server={server.id}") == listed("q=REPORT") == {held}
     assert "No job matches: state RUNNING, tag gpu." in text(reader.get("/admin/instance/jobs/?state=RUNNING&tag=gpu"))
     counts = reader.get("/admin/instance/jobs/?tag=gpu").content.decode()
     assert re.search(r'href="/admin/instance/jobs/\?tag=gpu&amp;state=PENDING"[^>]*><span class="figure">1<', counts)
 
 
 def test_activity_is_found_by_kind_server_and_who(reader, story):
-    def found(query):
+    def listed(query):
         page = reader.get(f"/admin/instance/activity/?{query}").content.decode()
         return re.findall(r'class="badge s-\w+">.*?</svg>(\w+)</span>', page.partition('class="activity"')[2])
 
-    assert found("kind=attempt") == ["RESUBMITTED"]
-    assert found("kind=refusal") == ["REFUSED"]
-    assert found("kind=server&server=worker-lost")[-1] == "RUNNING"
-    assert set(found("who=liveness&kind=server")) == {"DISCONNECTED"}
-    assert found("server=nobody") == found("kind=action") == []
-    assert found("before=2001-01-01T00:00:00Z") == found("before=no&server=nobody") == []
-    assert found("before=2001-01-01T00:00:00") == found("before=2001-13-01T00:00:00Z&server=%00nobody&who=nobody") == []
+    assert listed("kind=attempt") == ["RESUBMITTED"]
+    assert listed("kind=refusal") == ["REFUSED"]
+    assert listed("kind=server&server=worker-lost")[-1] == "RUNNING"
+    assert set(listed("who=liveness&kind=server")) == {"DISCONNECTED"}
+    assert listed("server=nobody") == listed("kind=action") == []
+    assert listed("before=2001-01-01T00:00:00Z") == listed("before=no&server=nobody") == []
+    assert (
+        listed("before=2001-01-01T00:00:00") == listed("before=2001-13-01T00:00:00Z&server=%00nobody&who=nobody") == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ pytestmark = pytest.mark.django_db
 
 def pages(caller, path, **query):
     """Every page of a list, to the end."""
-    found, cursor = [], None
+    collected, cursor = [], None
     while True:
-        said = {**query, **({"cursor": cursor} if cursor else {})}
-        answer = caller.get(path + "?" + "&".join(f"{key}={value}" for key, value in said.items()))
+        parameters = {**query, **({"cursor": cursor} if cursor else {})}
+        answer = caller.get(path + "?" + "&".join(f"{key}={value}" for key, value in parameters.items()))
         assert answer.status_code == 200, answer.json()
-        found.append(answer.json()["items"])
+        collected.append(answer.json()["items"])
         cursor = answer.json()["next"]
         if cursor is None:
-            return found
+            return collected
 
 
 def test_the_events_of_a_server_come_in_pages_and_none_twice_or_never(api, worker):
@@ -25,9 +25,9 @@ def test_the_events_of_a_server_come_in_pages_and_none_twice_or_never(api, worke
     for number in range(3):
         operator.post(f"/servers/{one.id}/cordon", {"note": f"c{number}"})
         operator.post(f"/servers/{one.id}/uncordon", {"note": f"u{number}"})
-    found = pages(api("viewer"), f"/servers/{one.id}/events", limit=3)
-    assert [len(page) for page in found] == [3, 3, 1]
-    assert [event["reason"] for page in found for event in page][1:] == ["c0", "u0", "c1", "u1", "c2", "u2"]
+    shown = pages(api("viewer"), f"/servers/{one.id}/events", limit=3)
+    assert [len(page) for page in shown] == [3, 3, 1]
+    assert [event["reason"] for page in shown for event in page][1:] == ["c0", "u0", "c1", "u1", "c2", "u2"]
 
 
 def test_more_events_than_a_page_may_have_are_all_reached(api, worker):
@@ -43,8 +43,8 @@ def test_more_events_than_a_page_may_have_are_all_reached(api, worker):
         )
         for number in range(600)
     )
-    found = pages(api("viewer"), f"/servers/{one.id}/events", limit=500)
-    assert [len(page) for page in found] == [500, 101]
+    shown = pages(api("viewer"), f"/servers/{one.id}/events", limit=500)
+    assert [len(page) for page in shown] == [500, 101]
 
 
 @pytest.mark.parametrize("query", ["limit=501", "limit=0", "cursor=x", "cursor=-1", "other=1"])
@@ -56,18 +56,18 @@ def test_a_page_of_events_that_is_none_is_a_400(api, worker, query):
 def silent(worker, submit, clock):
     """Five attempts on one worker, of different ages."""
     one = worker()
-    found = []
+    attempts = []
     for number in range(5):
         submit()
-        found.append(one.hold(running=number % 2 == 0)["id"])
+        attempts.append(one.hold(running=number % 2 == 0)["id"])
         clock.advance(10)
         one.beat()
-    return found
+    return attempts
 
 
 def test_what_is_stale_comes_in_pages_the_most_silent_first(api, silent):
-    found = pages(api("viewer"), "/recovery/stale", older_than_seconds=5, limit=2)
-    assert [[item["attempt"] for item in page] for page in found] == [silent[:2], silent[2:4], silent[4:]]
+    shown = pages(api("viewer"), "/recovery/stale", older_than_seconds=5, limit=2)
+    assert [[item["attempt"] for item in page] for page in shown] == [silent[:2], silent[2:4], silent[4:]]
 
 
 def test_pages_of_the_stale_go_on_where_they_were_though_time_passes_and_some_are_heard(api, silent, clock):
@@ -84,9 +84,9 @@ def test_of_equally_silent_attempts_none_is_left_out(api, worker, submit, clock)
         submit()
     held = {attempt["id"] for attempt in one.claim()}
     clock.advance(10)
-    found = pages(api("viewer"), "/recovery/stale", older_than_seconds=1, limit=2)
-    assert [len(page) for page in found] == [2, 2, 1]
-    assert {item["attempt"] for page in found for item in page} == held
+    shown = pages(api("viewer"), "/recovery/stale", older_than_seconds=1, limit=2)
+    assert [len(page) for page in shown] == [2, 2, 1]
+    assert {item["attempt"] for page in shown for item in page} == held
 
 
 def test_one_threshold_holds_for_both_kinds_and_a_finer_one_takes_its_place(api, silent):

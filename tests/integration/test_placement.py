@@ -69,9 +69,9 @@ RULED_OUT = {
 
 @pytest.mark.parametrize("case", RULED_OUT)
 def test_a_worker_is_ruled_out_by_its_filter_and_gets_nothing(submit, ask, worker, case):
-    said, happens, detail = RULED_OUT[case]
+    fields, happens, detail = RULED_OUT[case]
     job = submit(tags=["b", "a"])
-    one = worker(**{"tags": ["a", "b", "script"], **said})
+    one = worker(**{"tags": ["a", "b", "script"], **fields})
     if happens:
         happens(one.id)
     answer = ask(job)

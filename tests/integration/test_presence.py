@@ -111,17 +111,17 @@ def test_who_proves_that_heartbeats_get_in(clock, settings, over_http, type, url
 def test_a_witness_says_all_that_workers_say_and_the_last_proves_the_first(clock, over_http, monkeypatch):
     one = Presence(ServerType.WEBSERVER, "web@here-1", itself=itself)
     one.beat()
-    said = []
+    bodies = []
 
     def unheard(self, path, body, token, within=None):
-        said.append(body)
+        bodies.append(body)
         raise Unreachable("nobody answers")
 
     before = stored(one).witnessed_at
     monkeypatch.setattr(Client, "post", unheard)
     with pytest.raises(Unreachable):
         one.beat()
-    assert said == [{"state": "RUNNING"}], "the plain beat was not heard, so nothing is witnessed"
+    assert bodies == [{"state": "RUNNING"}], "the plain beat was not heard, so nothing is witnessed"
     assert stored(one).witnessed_at == before
 
 

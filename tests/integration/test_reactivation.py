@@ -26,20 +26,20 @@ def state(worker):
 
 
 @pytest.mark.parametrize("dead", DEAD)
-@pytest.mark.parametrize("said", [{}, {"state": "RUNNING"}])
-def test_off_nothing_comes_back(worker, dead, said):
+@pytest.mark.parametrize("fields", [{}, {"state": "RUNNING"}])
+def test_off_nothing_comes_back(worker, dead, fields):
     one = worker()
     lose(one, dead)
-    assert one.beat(**said).status_code == 409
+    assert one.beat(**fields).status_code == 409
     assert state(one) == dead
 
 
 @pytest.mark.parametrize("dead", DEAD)
-@pytest.mark.parametrize("said", [{}, {"state": "RUNNING"}])
-def test_on_a_heartbeat_brings_it_back_with_an_event_and_it_gets_work_again(reactivating, worker, submit, dead, said):
+@pytest.mark.parametrize("fields", [{}, {"state": "RUNNING"}])
+def test_on_a_heartbeat_brings_it_back_with_an_event_and_it_gets_work_again(reactivating, worker, submit, dead, fields):
     one = worker()
     lose(one, dead)
-    answer = one.beat(**said)
+    answer = one.beat(**fields)
     assert (answer.status_code, answer.json()["state"]) == (200, "RUNNING")
     event = ServerEvent.objects.last()
     assert (event.from_state, event.to_state, event.actor) == (dead, "RUNNING", "server")
@@ -94,11 +94,11 @@ def test_a_server_registered_before_it_was_switched_on_does_not_come_back(worker
     assert one.beat().json()["code"] == "server_not_running"
 
 
-@pytest.mark.parametrize("said", ["TERMINATING", "TERMINATED_GRACEFULLY"])
-def test_one_that_ends_is_not_brought_back_to_end(reactivating, worker, said):
+@pytest.mark.parametrize("final_state", ["TERMINATING", "TERMINATED_GRACEFULLY"])
+def test_one_that_ends_is_not_brought_back_to_end(reactivating, worker, final_state):
     one = worker()
     lose(one, "NOT_RUNNING")
-    assert one.beat(state=said).json()["code"] == "server_not_running"
+    assert one.beat(state=final_state).json()["code"] == "server_not_running"
 
 
 def test_a_server_comes_back_together_with_what_it_has_forgotten_or_not_at_all(

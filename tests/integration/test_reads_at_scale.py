@@ -144,9 +144,9 @@ def test_heartbeats_of_many_servers_are_one_query_by_the_index(seeded, django_as
     seeded(300, 0 + 20)
     servers = list(Server.objects.values_list("pk", flat=True)[:100])
     with django_assert_num_queries(1):
-        found = list(liveness.servers_with_beats(Server.objects.filter(pk__in=servers), limit=5))
-    assert {server.pk for server in found} == set(servers)
-    assert all(len(server.beats) == 5 and server.beats == sorted(server.beats, reverse=True) for server in found)
+        rows = list(liveness.servers_with_beats(Server.objects.filter(pk__in=servers), limit=5))
+    assert {server.pk for server in rows} == set(servers)
+    assert all(len(server.beats) == 5 and server.beats == sorted(server.beats, reverse=True) for server in rows)
 
 
 def test_what_lives_is_counted_and_of_what_has_ended_it_is_said_about(seeded, monkeypatch):

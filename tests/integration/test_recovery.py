@@ -19,8 +19,8 @@ CRASH = {"code": "WORKER_CRASHED", "message": "signal 9"}
 def lost(worker, clock):
     """Loses a worker, by default one whose jobs move at once: `attempt = lost(hold=…)`."""
 
-    def lost(strategy="IMMEDIATELY", state="ERROR", *, running=True, **said):
-        one = worker(config={"worker_task_restart_strategy": strategy}, **said)
+    def lost(strategy="IMMEDIATELY", state="ERROR", *, running=True, **fields):
+        one = worker(config={"worker_task_restart_strategy": strategy}, **fields)
         attempt = one.hold(running=running)
         if state in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE"):
             clock.advance(46)  # nobody is sooner than it could have fenced itself

@@ -23,8 +23,8 @@ def register(api):
     """Registers a process; the whole answer. `by` is another registrar."""
     registrar = api("worker")
 
-    def register(by=registrar, **said):
-        body = {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4()), **said}
+    def register(by=registrar, **fields):
+        body = {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4()), **fields}
         return by.post("/servers", body)
 
     return register
@@ -32,21 +32,21 @@ def register(api):
 
 def test_the_answer_says_who_it_is_and_what_it_is_judged_by(register):
     answer = register()
-    said = answer.json()
+    body = answer.json()
     assert answer.status_code == 201
-    assert set(said) == {"id", "token", "state", "fence_after_seconds", "config"}
-    assert uuid.UUID(said["id"]).version == 7
-    assert (said["state"], said["fence_after_seconds"], said["config"]) == ("CREATED", 336, CONFIG)
+    assert set(body) == {"id", "token", "state", "fence_after_seconds", "config"}
+    assert uuid.UUID(body["id"]).version == 7
+    assert (body["state"], body["fence_after_seconds"], body["config"]) == ("CREATED", 336, CONFIG)
 
 
 def test_what_a_process_says_of_itself_is_shown(register, api):
-    said = {
+    facts = {
         "type": "WORKER", "name": "w", "cluster": "berlin", "hostname": "h", "pid": 7, "version": "1.2",
         "tags": ["b", "a", "b"], "max_concurrent": 4,
     }  # fmt: skip
-    server = register(**said, capabilities={"python": ["3.11"]}).json()["id"]
+    server = register(**facts, capabilities={"python": ["3.11"]}).json()["id"]
     seen = api("viewer").get(f"/servers/{server}").json()
-    assert {key: seen[key] for key in said} == {**said, "tags": ["a", "b"]}
+    assert {key: seen[key] for key in facts} == {**facts, "tags": ["a", "b"]}
     assert (seen["state"], seen["fresh"], seen["cordoned"], seen["last_heartbeat_at"]) == (
         "CREATED",
         False,
@@ -113,9 +113,9 @@ def test_registering_again_says_the_present_state_and_changes_none(register, sta
     ],
 )
 def test_the_fence_stands_a_fifth_of_the_timeout_before_the_jobs_move(register, config, fence):
-    said = register(config=config).json()
-    assert said["fence_after_seconds"] == (None if fence is None else pytest.approx(fence))
-    assert said["config"] == {**CONFIG, **config}
+    body = register(config=config).json()
+    assert body["fence_after_seconds"] == (None if fence is None else pytest.approx(fence))
+    assert body["config"] == {**CONFIG, **config}
 
 
 @pytest.mark.parametrize(

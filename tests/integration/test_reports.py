@@ -21,7 +21,7 @@ ENDS = {
 SAYINGS = {"STARTED": {}, "PROGRESS": {"progress": 0.5}, **ENDS}
 
 
-def said(attempt, event, **more):
+def build_report(attempt, event, **more):
     return {"attempt": attempt["id"], "event": event, **more}
 
 
@@ -40,7 +40,7 @@ def held(worker, submit):
             self.attempt = self.worker.hold(running=running)
 
         def report(self, event, **more):
-            return brief(self.worker.report(said(self.attempt, event, **more)))[0]
+            return brief(self.worker.report(build_report(self.attempt, event, **more)))[0]
 
         def seen(self):
             return submit.client.get(f"/jobs/{self.job}").json()
@@ -107,10 +107,10 @@ def test_nothing_is_taken_of_code_that_was_not_started(held, event):
 @pytest.mark.parametrize("event", ["COMPLETED", "FAILED", "PROGRESS"])
 def test_started_earlier_in_the_same_call_counts_and_later_does_not(held, event):
     early = held(running=False)
-    items = [said(early.attempt, "STARTED"), said(early.attempt, event, **SAYINGS[event])]
+    items = [build_report(early.attempt, "STARTED"), build_report(early.attempt, event, **SAYINGS[event])]
     assert [accepted for accepted, *_ in brief(early.worker.report(*items))] == [True, True]
     late = held(running=False)
-    items = [said(late.attempt, event, **SAYINGS[event]), said(late.attempt, "STARTED")]
+    items = [build_report(late.attempt, event, **SAYINGS[event]), build_report(late.attempt, "STARTED")]
     assert brief(late.worker.report(*items)) == [
         (False, False, "CLAIMED", "not_started"),
         (True, False, "RUNNING", None),
@@ -121,7 +121,7 @@ def test_started_earlier_in_the_same_call_counts_and_later_does_not(held, event)
 @pytest.mark.parametrize("event", ["STARTED", *ENDS])
 def test_a_report_that_comes_twice_is_replayed_and_changes_nothing(held, event, together):
     one = held(running=event != "STARTED")
-    item = said(one.attempt, event, **SAYINGS[event])
+    item = build_report(one.attempt, event, **SAYINGS[event])
     first, second = brief(one.worker.report(item, item)) if together else (
         brief(one.worker.report(item))[0],
         None,
@@ -204,7 +204,7 @@ def test_the_dead_are_answered_with_every_item_refused(held, state, event, strat
     one = held(worker_says={"config": {"worker_task_restart_strategy": strategy}})
     put(Server.objects.get(pk=one.worker.id), state)
     before = stored(one.attempt["id"])
-    results = brief(one.worker.report(*[said(one.attempt, event, **SAYINGS[event])] * 2))
+    results = brief(one.worker.report(*[build_report(one.attempt, event, **SAYINGS[event])] * 2))
     assert results == [(False, False, "RUNNING", "attempt_superseded")] * 2
     assert stored(one.attempt["id"]) == before
 
@@ -223,9 +223,12 @@ def test_one_refused_report_spoils_no_other_and_results_come_in_order(worker, su
     first, second, others = one.hold(), one.hold(running=False), other.hold()
     unknown = {"id": str(uuid.uuid4())}
     results = one.report(
-        said(unknown, "COMPLETED"), said(second, "COMPLETED"), said(others, "COMPLETED"), said(first, "COMPLETED"),
-        said(second, "STARTED"),
-    )  # fmt: skip
+        build_report(unknown, "COMPLETED"),
+        build_report(second, "COMPLETED"),
+        build_report(others, "COMPLETED"),
+        build_report(first, "COMPLETED"),
+        build_report(second, "STARTED"),
+    )
     assert [result["attempt"] for result in results] == [row["id"] for row in (unknown, second, others, first, second)]
     assert [result["accepted"] for result in results] == [False, False, False, True, True]
     assert results[0]["state"] is results[2]["state"] is None
@@ -258,9 +261,9 @@ def sized(event, size):
 @pytest.mark.parametrize(("event", "field"), [("COMPLETED", "output"), ("FAILED", "error")])
 def test_at_the_limit_of_its_size_a_report_is_taken(held, event, field):
     one = held()
-    said = sized(event, SIZE_LIMIT)
-    assert one.report(event, **said) == (True, False, event, None)
-    assert one.seen()[field] == said[field]
+    fields = sized(event, SIZE_LIMIT)
+    assert one.report(event, **fields) == (True, False, event, None)
+    assert one.seen()[field] == fields[field]
 
 
 @pytest.mark.parametrize("event", ["COMPLETED", "FAILED"])
@@ -273,7 +276,9 @@ def test_one_byte_beyond_it_is_refused_for_itself_with_the_size_and_the_limit_an
     large, small = one.hold(running=False), one.hold()
     field = {"COMPLETED": "output", "FAILED": "error"}[event]
     results = one.report(
-        said(large, "STARTED"), said(large, event, **sized(event, SIZE_LIMIT + 1)), said(small, "COMPLETED", output=1)
+        build_report(large, "STARTED"),
+        build_report(large, event, **sized(event, SIZE_LIMIT + 1)),
+        build_report(small, "COMPLETED", output=1),
     )
     assert [result["accepted"] for result in results] == [True, False, True]
     assert (results[1]["state"], results[1]["code"]) == ("RUNNING", f"{field}_too_large")

@@ -84,8 +84,8 @@ def pruned(pool):
 
 def small_batches(size=10):
     """Heartbeats, a few rows at a time."""
-    (found,) = [one for one in retention.list_prunings() if one.name == "heartbeats"]
-    return replace(found, batch=size)
+    (pruning,) = [one for one in retention.list_prunings() if one.name == "heartbeats"]
+    return replace(pruning, batch=size)
 
 
 def counts():
@@ -203,10 +203,10 @@ def test_a_dry_run_changes_nothing_and_counts_what_a_run_deletes(worker, submit,
     clock.advance(91 * DAY)
     heartbeats(), events()
     before = counts()
-    said = prune_old_rows(dry_run=True)
+    pruned = prune_old_rows(dry_run=True)
     assert counts() == before
-    assert prune_old_rows() == said
-    assert (said["jobs"], said["servers"]) == (3, 3)
+    assert prune_old_rows() == pruned
+    assert (pruned["jobs"], pruned["servers"]) == (3, 3)
     assert counts() == [1, 0, 0, 0, 1, 1]
 
 

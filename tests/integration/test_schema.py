@@ -13,9 +13,9 @@ def built(monkeypatch):
     """How often the document was built."""
     count, build = [], SchemaGenerator.get_schema
 
-    def get_schema(*args, **said):
+    def get_schema(*args, **kwargs):
         count.append(1)
-        return build(*args, **said)
+        return build(*args, **kwargs)
 
     openapi_views.document.cache_clear()
     monkeypatch.setattr(SchemaGenerator, "get_schema", get_schema)

@@ -18,9 +18,9 @@ OF_STEPS = {JobState.BLOCKED, JobState.SKIPPED}
 @pytest.fixture
 def seeded(clock, db):
     """A hundred servers and two thousand jobs; the batches, as they were told of."""
-    told = []
-    seeding.seed_database(100, 2000, report_progress=lambda what, done: told.append((what, done)))
-    return told
+    progress = []
+    seeding.seed_database(100, 2000, report_progress=lambda what, done: progress.append((what, done)))
+    return progress
 
 
 def count(condition):

@@ -16,7 +16,7 @@ def listed(api, worker):
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "names"),
     [
         ("", ["gamma", "beta", "alpha"]),
         ("?cluster=west", ["gamma", "beta"]),
@@ -29,8 +29,8 @@ def listed(api, worker):
         ("?search=%25", []),
     ],
 )
-def test_servers_are_listed_latest_first_and_by_what_is_asked(listed, query, found):
-    assert listed(query) == found
+def test_servers_are_listed_latest_first_and_by_what_is_asked(listed, query, names):
+    assert listed(query) == names
 
 
 def test_a_server_is_found_by_the_beginning_of_its_id(listed):

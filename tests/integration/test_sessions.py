@@ -20,9 +20,9 @@ pytestmark = pytest.mark.django_db
 class Browser:
     """Somebody signed in, whose browser sends what it has: the cookies, and the CSRF token if it is told to."""
 
-    def __init__(self, **said):
-        may = said.pop("may", [])
-        self.user = User.objects.create_user(get_random_string(8), **said)
+    def __init__(self, **fields):
+        may = fields.pop("may", [])
+        self.user = User.objects.create_user(get_random_string(8), **fields)
         self.user.user_permissions.set(permissions(may))
         self.client = Client(enforce_csrf_checks=True, raise_request_exception=False)
         self.client.force_login(self.user)
@@ -33,11 +33,11 @@ class Browser:
         content = b"" if body is None else json.dumps(body).encode()
         return self.client.generic(method, f"/api/v1{path}", content, "application/json", headers=headers)
 
-    def get(self, path, **said):
-        return self.call("GET", path, **said)
+    def get(self, path, **fields):
+        return self.call("GET", path, **fields)
 
-    def post(self, path, body, **said):
-        return self.call("POST", path, body, **said)
+    def post(self, path, body, **fields):
+        return self.call("POST", path, body, **fields)
 
 
 @pytest.fixture

@@ -59,9 +59,9 @@ def way():
     return Way()
 
 
-def long_way(one, **said):
+def long_way(one, **fields):
     """What the same server hears when it says something by the long way."""
-    return one.beat(**said, reason="a field that no plain heartbeat has").json()
+    return one.beat(**fields, reason="a field that no plain heartbeat has").json()
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_it_tells_of_a_drain_of_maintenance_and_of_what_to_cancel(way, clock, wo
     api("operator").post(f"/servers/{one.id}/drain", {"note": "a new disk", "deadline_seconds": 60})
     api("operator").post("/maintenance/enter", {"note": "a new switch"})
     submit.client.post(f"/jobs/{attempt['job']['id']}/cancel", {})
-    heard = way.beat(one)
-    assert heard == long_way(one)
-    assert heard["cancel"] == [attempt["id"]] and heard["drain"] and heard["maintenance"] and heard["cordoned"]
+    answer = way.beat(one)
+    assert answer == long_way(one)
+    assert answer["cancel"] == [attempt["id"]] and answer["drain"] and answer["maintenance"] and answer["cordoned"]
 
 
 def test_behind_tls_what_came_in_clear_goes_the_long_way_which_sends_it_to_https(way, worker, settings):
@@ -242,15 +242,15 @@ def test_a_cut_connection_is_a_503_and_the_next_beat_is_heard(committed, threads
 def test_a_frozen_backend_costs_those_who_are_in_it_and_nobody_else(committed):
     """SIGSTOP of one PostgreSQL backend: the kernel still answers for it, so that no timeout of TCP ends the wait."""
     hung, others, way = committed(name="hung"), [committed(name=f"w{number}") for number in range(4)], Way()
-    backends, said, ended = [], [], []
+    backends, batches, ended = [], [], []
 
     def answers(beats):
-        if not said:
+        if not batches:
             with connection.cursor() as cursor:
                 cursor.execute("select pg_backend_pid()")
                 backends.extend(cursor.fetchone())
             os.kill(backends[0], signal.SIGSTOP)
-        said.append(len(beats))
+        batches.append(len(beats))
         try:
             return shortcut.answers(beats)
         finally:
@@ -269,4 +269,4 @@ def test_a_frozen_backend_costs_those_who_are_in_it_and_nobody_else(committed):
     finally:
         for pid in backends:
             os.kill(pid, signal.SIGCONT)
-    eventually(lambda: len(ended) == len(said) == 101)
+    eventually(lambda: len(ended) == len(batches) == 101)

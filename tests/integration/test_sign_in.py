@@ -32,8 +32,8 @@ def hashed(clock, monkeypatch):
 
 
 def attempt(word="wrong", name="ann", address=HERE):
-    said = {"username": name, "password": word, "next": "/admin/"}
-    return Client().post("/admin/login/", said, REMOTE_ADDR=address)
+    form = {"username": name, "password": word, "next": "/admin/"}
+    return Client().post("/admin/login/", form, REMOTE_ADDR=address)
 
 
 def test_after_five_wrong_passwords_the_next_is_not_even_looked_at_and_the_answer_says_when_it_is(hashed, clock):

@@ -43,10 +43,12 @@ def test_figures_that_are_longer_when_written_again_go_the_long_way(worker):
 
 
 def test_capabilities_have_sixteen_kibibytes(api):
-    registrar, said = api("worker"), {"type": "WORKER", "name": "one"}
+    registrar, registration = api("worker"), {"type": "WORKER", "name": "one"}
     before = stored()
     for size, status in (16385, 400), (16384, 201):
-        answer = registrar.post("/servers", {**said, "instance_id": str(uuid.uuid4()), "capabilities": sized(size)})
+        answer = registrar.post(
+            "/servers", {**registration, "instance_id": str(uuid.uuid4()), "capabilities": sized(size)}
+        )
         assert answer.status_code == status
         if status == 400:
             assert "the limit is 16384" in assert_problem(answer)["errors"]["capabilities"][0]
@@ -101,19 +103,19 @@ def test_children_in_children_multiply_no_further(submitter):
 
 def test_a_trigger_is_not_made_of_what_could_never_begin(api):
     execution = {"name": "e", "steps": [step(str(n)) for n in range(100)], "inputs": sized(PAYLOAD_BYTES_LIMIT // 90)}
-    said = {"name": "t", "interval_seconds": 60, "action": SCRIPT, "execution": execution}
-    assert "inputs" in assert_problem(api("operator").post("/triggers", said), 400, "invalid")["errors"]["execution"]
+    body = {"name": "t", "interval_seconds": 60, "action": SCRIPT, "execution": execution}
+    assert "inputs" in assert_problem(api("operator").post("/triggers", body), 400, "invalid")["errors"]["execution"]
 
 
 def pages(caller, path):
     """The items of each page of a list, and the bytes of each."""
-    cursor, found = "", []
+    cursor, collected = "", []
     while cursor is not None:
         answer = caller.get(f"{path}limit=500{cursor and f'&cursor={cursor}'}")
         assert answer.status_code == 200, answer.json()
-        found.append((answer.json()["items"], len(answer.content)))
+        collected.append((answer.json()["items"], len(answer.content)))
         cursor = answer.json()["next"]
-    return found
+    return collected
 
 
 def test_a_list_leaves_out_what_is_large_and_says_so_and_the_job_alone_has_it(worker, submit):
@@ -181,13 +183,13 @@ def test_a_list_stops_where_it_has_enough_and_goes_on_at_next(api, submit, worke
             expected = [begin(step("a")).id for n in range(3 * count)][::-1]
         case "triggers":
             execution = {"name": "e", "steps": [step("a", payload="x" * 3000)]}
-            said = {"interval_seconds": 3600, "action": SCRIPT, "execution": execution}
-            answers = [operator.post("/triggers", {**said, "name": str(n)}) for n in range(count)]
+            fields = {"interval_seconds": 3600, "action": SCRIPT, "execution": execution}
+            answers = [operator.post("/triggers", {**fields, "name": str(n)}) for n in range(count)]
             expected = [answer.json()["id"] for answer in answers][::-1]
-    found = pages(operator, path)
+    shown = pages(operator, path)
     key = "line" if listed == "logs" else "id"
-    assert [item[key] for items, _ in found for item in items] == expected
-    assert len(found) > 1 and all(size < 10_100 for _, size in found)
+    assert [item[key] for items, _ in shown for item in items] == expected
+    assert len(shown) > 1 and all(size < 10_100 for _, size in shown)
 
 
 @pytest.mark.parametrize("listed", ["executions", "triggers"])
@@ -199,8 +201,8 @@ def test_a_list_reads_no_more_from_the_database_than_it_answers(api, begin, smal
         if listed == "executions":
             begin(*large["steps"], inputs=large["inputs"])
         else:
-            said = {"interval_seconds": 3600, "action": SCRIPT, "execution": large}
-            assert operator.post("/triggers", {**said, "name": str(n)}).status_code == 201
+            fields = {"interval_seconds": 3600, "action": SCRIPT, "execution": large}
+            assert operator.post("/triggers", {**fields, "name": str(n)}).status_code == 201
     read = []
 
     def from_db(cls, db, field_names, values):

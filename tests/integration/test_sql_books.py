@@ -47,8 +47,8 @@ def test_every_statement_can_be_planned_and_takes_and_returns_what_its_head_says
 @pytest.mark.parametrize("app", APPS)
 def test_the_rows_that_mypy_knows_are_those_of_the_heads(app):
     for name, text in sql_rows.write_modules(app).items():
-        written = (sql_book.ROOT / app / "sql" / name).read_text()
-        assert written == text, "run python -m controlplane.core.sql_rows"
+        on_disk = (sql_book.ROOT / app / "sql" / name).read_text()
+        assert on_disk == text, "run python -m controlplane.core.sql_rows"
 
 
 class OldRow(NamedTuple):

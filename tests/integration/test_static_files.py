@@ -11,15 +11,15 @@ pytestmark = pytest.mark.django_db
 
 
 def addresses(page: bytes) -> list[str]:
-    return [found.decode() for found in re.findall(rb'(?:href|src)="(/static/[^"]+)"', page)]
+    return [address.decode() for address in re.findall(rb'(?:href|src)="(/static/[^"]+)"', page)]
 
 
 def test_what_pages_name_is_there_and_may_be_kept_by_browsers(client):
     client.force_login(User.objects.create_superuser("reader"))
     for page in ("/admin/", "/admin/instance/", "/api/docs"):
-        found = addresses(client.get(page).content)
-        assert len(found) > 1, page
-        for address in found:
+        named = addresses(client.get(page).content)
+        assert len(named) > 1, page
+        for address in named:
             answer = client.get(address)
             assert answer.status_code == 200, address
             assert "max-age=86400" in answer["Cache-Control"]
@@ -30,10 +30,10 @@ def test_what_pages_name_is_there_and_may_be_kept_by_browsers(client):
 def test_another_content_has_another_address(tmp_path, monkeypatch):
     file = tmp_path / "a.css"
     monkeypatch.setattr(static_files, "find", lambda name: str(file))
-    found = []
+    urls = []
     for text in ("a {}", "b {}"):
         file.write_text(text)
         static_files.content_version.cache_clear()
-        found.append(static_files.PackageFiles(base_url="/static/").url("a.css"))
+        urls.append(static_files.PackageFiles(base_url="/static/").url("a.css"))
     static_files.content_version.cache_clear()
-    assert found[0] != found[1] and all(address.startswith("/static/a.css?v=") for address in found)
+    assert urls[0] != urls[1] and all(address.startswith("/static/a.css?v=") for address in urls)

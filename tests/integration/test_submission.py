@@ -24,8 +24,8 @@ def client(api):
     return api("client")
 
 
-def job(**said):
-    return {"action": SCRIPT, **said}
+def job(**fields):
+    return {"action": SCRIPT, **fields}
 
 
 def ids(answer):
@@ -34,33 +34,33 @@ def ids(answer):
 
 def test_a_submitted_job_is_pending_and_told_in_full(client):
     answer = client.post("/jobs", job())
-    said = answer.json()
+    body = answer.json()
     assert answer.status_code == 201
-    assert set(said) >= FIELDS
-    assert uuid.UUID(said["id"]).version == 7
-    assert (said["kind"], said["state"], said["priority"], said["on_worker_lost"]) == ("TASK", "PENDING", 0, "RESUBMIT")
-    assert said["action"] == {**SCRIPT, "runner": "local"}
+    assert set(body) >= FIELDS
+    assert uuid.UUID(body["id"]).version == 7
+    assert (body["kind"], body["state"], body["priority"], body["on_worker_lost"]) == ("TASK", "PENDING", 0, "RESUBMIT")
+    assert body["action"] == {**SCRIPT, "runner": "local"}
     nothing = ("payload", "timeout_seconds", "cancel_requested_at", "key", "output", "error", "finished_at",
                "good_until", "retry_on", "resubmission_of", "execution", "step")  # fmt: skip
-    assert {said[field] for field in nothing} == {None}
-    assert (said["attempts"], said["late_reports"], said["resubmissions"], said["retries"]) == ([], [], 0, 0)
-    assert (said["max_retries"], said["retry_delay_seconds"], said["retry_backoff"]) == (0, 0, "fixed")
-    assert said["unmatched"] == "fail"
-    (entry,) = said["timeline"]
-    assert (entry["attempt"], entry["state"], entry["at"]) == (None, "PENDING", said["created_at"])
-    assert said["created_at"].endswith("Z")
-    assert client.get(f"/jobs/{said['id']}").json() == said
+    assert {body[field] for field in nothing} == {None}
+    assert (body["attempts"], body["late_reports"], body["resubmissions"], body["retries"]) == ([], [], 0, 0)
+    assert (body["max_retries"], body["retry_delay_seconds"], body["retry_backoff"]) == (0, 0, "fixed")
+    assert body["unmatched"] == "fail"
+    (entry,) = body["timeline"]
+    assert (entry["attempt"], entry["state"], entry["at"]) == (None, "PENDING", body["created_at"])
+    assert body["created_at"].endswith("Z")
+    assert client.get(f"/jobs/{body['id']}").json() == body
 
 
 def test_what_is_submitted_is_what_is_stored(client):
-    said = job(
+    fields = job(
         payload={"é\U0001f600": [1, 1.5, None, True, "", {}]}, tags=["b", "a", "b"], priority=-5, timeout_seconds=1.5,
         available_at="2030-01-01T00:00:00Z", on_worker_lost="FAIL", key="k", good_until="2031-01-01T00:00:00Z",
         max_retries=1000, retry_delay_seconds=0.5, retry_backoff="exponential", retry_on=["B", "A"], unmatched="wait",
     )  # fmt: skip
-    answer = client.post("/jobs", said).json()
-    assert {field: answer[field] for field in said} == {
-        **said, "tags": ["a", "b"], "action": {**SCRIPT, "runner": "local"},
+    answer = client.post("/jobs", fields).json()
+    assert {field: answer[field] for field in fields} == {
+        **fields, "tags": ["a", "b"], "action": {**SCRIPT, "runner": "local"},
     }  # fmt: skip
 
 
@@ -252,13 +252,13 @@ def test_a_wrong_value_is_a_400_that_names_the_field(client, field, value):
     assert not WorkerJob.objects.exists()
 
 
-@pytest.mark.parametrize("said", [
+@pytest.mark.parametrize("fields", [
     {"max_retries": 0}, {"retry_on": []}, {"retry_on": None}, {"retry_on": ["x" * 255] * 100}, {"good_until": None},
     {"good_until": "2020-01-01T00:00:00Z"},
-], ids=lambda said: str(said)[:40])  # fmt: skip
-def test_values_at_the_limit_are_taken(client, said):
-    answer = client.post("/jobs", job(**said)).json()
-    assert {field: answer[field] for field in said} == said
+], ids=lambda fields: str(fields)[:40])  # fmt: skip
+def test_values_at_the_limit_are_taken(client, fields):
+    answer = client.post("/jobs", job(**fields)).json()
+    assert {field: answer[field] for field in fields} == fields
 
 
 @pytest.mark.parametrize(("until", "status"), [("01", 400), ("00", 400), ("02", 201)])

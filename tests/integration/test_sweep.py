@@ -21,13 +21,13 @@ def seen(submit):
     return lambda job: submit.client.get(f"/jobs/{job['id']}").json()
 
 
-def pass_time(clock, seconds, *workers, step=20, **said):
+def pass_time(clock, seconds, *workers, step=20, **fields):
     """Time passes in which these servers beat, saying of their attempts only what is said here."""
     while seconds > 0:
         clock.advance(min(step, seconds))
         seconds -= step
         for one in workers:
-            one.beat(**said)
+            one.beat(**fields)
 
 
 def ends(job):
@@ -68,8 +68,8 @@ def test_a_sign_of_life_of_this_attempt_keeps_it(worker, submit, clock, running)
     submit()
     one = worker()
     attempt = one.hold(running=running)
-    said = {"running": [{"attempt": attempt["id"], "pid": 7}]} if running else {"claimed": [attempt["id"]]}
-    pass_time(clock, 1000, one, **said)
+    fields = {"running": [{"attempt": attempt["id"], "pid": 7}]} if running else {"claimed": [attempt["id"]]}
+    pass_time(clock, 1000, one, **fields)
     assert sweep.run_sweep()["overdue"] == {}
     assert Attempt.objects.get().pid == (7 if running else None)
 

@@ -39,9 +39,9 @@ def at(clock):
 def create(operator, at):
     at("2030-06-01T00:00:00Z")
 
-    def create(**said):
-        body = {"name": "hourly", "action": SCRIPT, "execution": TEMPLATE, **said}
-        if "interval_seconds" not in said:
+    def create(**fields):
+        body = {"name": "hourly", "action": SCRIPT, "execution": TEMPLATE, **fields}
+        if "interval_seconds" not in fields:
             body.setdefault("cron", "0 * * * *")
         answer = operator.post("/triggers", body)
         assert answer.status_code == 201, answer.json()
@@ -445,7 +445,7 @@ def test_a_trigger_is_changed_and_deleted_and_what_it_started_stays(create, oper
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("fields", "field"),
     [
         ({"cron": "never"}, "cron"),
         ({"cron": "0 0 30 2 *"}, "cron"),
@@ -464,9 +464,9 @@ def test_a_trigger_is_changed_and_deleted_and_what_it_started_stays(create, oper
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_a_trigger_that_makes_no_sense_is_refused(operator, said, field):
-    body = {"name": "t", "action": SCRIPT, "execution": TEMPLATE, **said}
-    if not {"cron", "interval_seconds"} & set(said):
+def test_a_trigger_that_makes_no_sense_is_refused(operator, fields, field):
+    body = {"name": "t", "action": SCRIPT, "execution": TEMPLATE, **fields}
+    if not {"cron", "interval_seconds"} & set(fields):
         body["cron"] = "0 * * * *"
     refused = operator.post("/triggers", body)
     assert refused.status_code == 400
@@ -514,8 +514,8 @@ def test_triggers_are_an_operators(create, api):
 
 
 def local(trigger, start, count):
-    found = evaluations.schedule_slots(trigger, datetime.fromisoformat(start))
-    return [next(found).astimezone(UTC).isoformat()[5:16] for _ in range(count)]
+    slots = evaluations.schedule_slots(trigger, datetime.fromisoformat(start))
+    return [next(slots).astimezone(UTC).isoformat()[5:16] for _ in range(count)]
 
 
 def test_on_the_day_the_clocks_go_forward_a_slot_in_the_gap_comes_once():
@@ -592,5 +592,5 @@ def in_utc(slot):
 def test_the_slots_of_an_interval_are_counted_from_the_creation():
     start = datetime(2026, 1, 1, tzinfo=UTC)
     trigger = Trigger(interval_seconds=40, created_at=start)
-    found = evaluations.schedule_slots(trigger, start + timedelta(seconds=80))
-    assert [(next(found) - start).total_seconds() for _ in range(2)] == [120, 160]
+    slots = evaluations.schedule_slots(trigger, start + timedelta(seconds=80))
+    assert [(next(slots) - start).total_seconds() for _ in range(2)] == [120, 160]

@@ -23,8 +23,8 @@ def bound(db, capsys):
     return lambda *words: token(capsys, *words)
 
 
-def register(caller, **said):
-    return caller.post("/servers", {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4()), **said})
+def register(caller, **fields):
+    return caller.post("/servers", {"type": "WORKER", "name": "w", "instance_id": str(uuid.uuid4()), **fields})
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_what_a_token_registered_is_drawn_as_external_whatever_it_says_it_is(api
     assert f"{type} alive" in overview and f"{type}, external alive" in overview
     assert "the control plane itself" in admin_client.get(f"/admin/instance/servers/{own.server.id}/").content.decode()
     assert "token a worker (" in admin_client.get(f"/admin/instance/servers/{fake.id}/").content.decode()
-    said = {server["name"]: server["own"] for server in api("viewer").get("/servers").json()["items"]}
-    assert said == {"ours": True, "fake": False}
+    is_own = {server["name"]: server["own"] for server in api("viewer").get("/servers").json()["items"]}
+    assert is_own == {"ours": True, "fake": False}
 
 
 @pytest.mark.parametrize("type", ["WEBSERVER", "EXECUTOR"])

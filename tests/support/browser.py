@@ -29,8 +29,8 @@ def script(command: str) -> dict[str, Any]:
     return {"type": "script", "command": command}
 
 
-def step(key: str, command: str, *needs: str, **said: Any) -> dict[str, Any]:
-    return {"key": key, "action": script(command), "depends_on": list(needs), **said}
+def step(key: str, command: str, *needs: str, **fields: Any) -> dict[str, Any]:
+    return {"key": key, "action": script(command), "depends_on": list(needs), **fields}
 
 
 class Site:
@@ -45,7 +45,9 @@ class Site:
         """A page of a reader of his own, signed in; his browser's complaints are kept."""
         page = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
         page.set_default_timeout(20_000)
-        page.on("console", lambda said: self.complain(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console", lambda message: self.complain(message.text) if message.type in ("error", "warning") else None
+        )
         page.on("pageerror", lambda error: self.complain(str(error)))
         page.on("dialog", lambda dialog: self.complain(f"a dialog: {dialog.message}"))
         page.on("request", lambda asked: self.asked(asked.url))
@@ -70,9 +72,9 @@ class Site:
         body = {"action": script(command), **job}
         return str(self.running.call("POST", f"{self.url}/api/v1/jobs", self.client, body)["id"])
 
-    def begin(self, *steps: dict[str, Any], **said: Any) -> str:
+    def begin(self, *steps: dict[str, Any], **fields: Any) -> str:
         """An execution of these steps; its id."""
-        body = {"name": "nightly", "steps": list(steps), **said}
+        body = {"name": "nightly", "steps": list(steps), **fields}
         return str(self.running.call("POST", f"{self.url}/api/v1/executions", self.client, body)["id"])
 
     def execution(self, id: str) -> Any:
@@ -116,10 +118,10 @@ def act(page: Page, label: str, note: str) -> None:
 def findings(page: Page, *rules: str) -> list[str]:
     """What axe-core finds serious or worse on a page; by all of its rules, or by these."""
     page.evaluate(AXE.read_text())
-    found = page.evaluate("rules => axe.run(rules.length ? {runOnly: rules} : {})", rules)["violations"]
+    violations = page.evaluate("rules => axe.run(rules.length ? {runOnly: rules} : {})", rules)["violations"]
     return [
         f"{page.url}: {rule['id']}: {node['html'][:200]}: {re.sub(chr(10), ' ', node['failureSummary'] or '')}"
-        for rule in found
+        for rule in violations
         if rule["impact"] in ("serious", "critical")
         for node in rule["nodes"]
     ]

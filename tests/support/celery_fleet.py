@@ -100,7 +100,7 @@ class CeleryFleet:
 
     def entries(self, what: str | None = None) -> list[Entry]:
         lines = [line.split() for line in self.ledger.read_text().splitlines()]
-        entries = [Entry(name, said, float(at), int(pid)) for name, said, at, pid in lines]
+        entries = [Entry(name, event, float(at), int(pid)) for name, event, at, pid in lines]
         return [entry for entry in entries if what in (None, entry.what)]
 
     def count(self, what: str) -> Counter[str]:

@@ -9,23 +9,23 @@ from tests.support.http import Worker
 TAGS = ["celery:orders", "queue:letters"]
 
 
-def task(id: str = "t", state: str = "RUNNING", **said: Any) -> dict[str, Any]:
+def task(id: str = "t", state: str = "RUNNING", **fields: Any) -> dict[str, Any]:
     """A word on a delivery that was not heard of before."""
-    return {"attempt": str(uuid.uuid4()), "id": id, "name": "orders.send", "queue": "letters", "state": state, **said}
+    return {"attempt": str(uuid.uuid4()), "id": id, "name": "orders.send", "queue": "letters", "state": state, **fields}
 
 
-def then(before: dict[str, Any], state: str, **said: Any) -> dict[str, Any]:
+def then(before: dict[str, Any], state: str, **fields: Any) -> dict[str, Any]:
     """A later word on the same delivery."""
-    return {**before, "state": state, **said}
+    return {**before, "state": state, **fields}
 
 
-def quarantined(id: str = "t", **said: Any) -> dict[str, Any]:
-    return task(id, "QUARANTINED", reason="lost 4 times", **said)
+def quarantined(id: str = "t", **fields: Any) -> dict[str, Any]:
+    return task(id, "QUARANTINED", reason="lost 4 times", **fields)
 
 
 class CeleryWorker(Worker):
-    def say(self, *tasks: dict[str, Any], **said: Any) -> Any:
-        answer = self.post(f"/servers/{self.id}/tasks", {"tasks": list(tasks), **said})
+    def say(self, *tasks: dict[str, Any], **fields: Any) -> Any:
+        answer = self.post(f"/servers/{self.id}/tasks", {"tasks": list(tasks), **fields})
         assert answer.status_code == 200, answer.json()
         return answer.json()
 

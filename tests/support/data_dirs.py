@@ -36,7 +36,7 @@ def forget(data_dir: Path) -> None:
 def python_for_others() -> str:
     """A Python of our version that any user may run."""
     version = f"python3.{sys.version_info.minor}"
-    for found in (Path(sys.executable), Path("/usr/bin", version), Path("/usr/local/bin", version)):
-        if found.exists() and postgres_binaries.is_open_to_others(found):
-            return str(found)
+    for python in (Path(sys.executable), Path("/usr/bin", version), Path("/usr/local/bin", version)):
+        if python.exists() and postgres_binaries.is_open_to_others(python):
+            return str(python)
     pytest.skip("no Python of this version is open to other users")

@@ -8,8 +8,8 @@ from tests.support.http import Caller, Worker
 SCRIPT = {"type": "script", "command": "true"}
 
 
-def step(key: str, *needs: str, **said: Any) -> dict[str, Any]:
-    return {"key": key, "action": SCRIPT, "depends_on": list(needs), **said}
+def step(key: str, *needs: str, **fields: Any) -> dict[str, Any]:
+    return {"key": key, "action": SCRIPT, "depends_on": list(needs), **fields}
 
 
 @dataclass

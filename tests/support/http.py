@@ -65,14 +65,14 @@ class Worker(Caller):
     registration: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def register(cls, registrar: Caller, **said: Any) -> "Worker":
+    def register(cls, registrar: Caller, **fields: Any) -> "Worker":
         body = {
             "type": "WORKER",
             "name": "worker-1",
             "instance_id": str(uuid.uuid4()),
             "tags": ["script", "python"],
             "max_concurrent": 10,
-            **said,
+            **fields,
         }
         answer = registrar.post("/servers", body)
         assert answer.status_code in (200, 201), answer.json()
@@ -82,8 +82,8 @@ class Worker(Caller):
         assert self.beat(state="RUNNING").status_code == 200
         return self
 
-    def beat(self, **said: Any) -> Any:
-        return self.post(f"/servers/{self.id}/heartbeat", said)
+    def beat(self, **fields: Any) -> Any:
+        return self.post(f"/servers/{self.id}/heartbeat", fields)
 
     def obey(self) -> list[str]:
         """It hears what was taken from it, and says that it has stopped that."""
@@ -91,8 +91,8 @@ class Worker(Caller):
         assert self.beat(stopped=lost).json()["lost"] == []
         return lost
 
-    def claim(self, limit: int = 10, **said: Any) -> list[dict[str, Any]]:
-        answer = self.post(f"/servers/{self.id}/claims", {"limit": limit, **said})
+    def claim(self, limit: int = 10, **fields: Any) -> list[dict[str, Any]]:
+        answer = self.post(f"/servers/{self.id}/claims", {"limit": limit, **fields})
         assert answer.status_code == 200, answer.json()
         return answer.json()["attempts"]
 

@@ -23,9 +23,9 @@ class Operator:
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
 
-    def __call__(self, name: str, server: Any = None, status: int = 200, **said: Any) -> Any:
+    def __call__(self, name: str, server: Any = None, status: int = 200, **options: Any) -> Any:
         method, address, body = CALLS[name]
-        answer = self.caller.call(method, address.format(server and server.id), {**body, **said} if body else body)
+        answer = self.caller.call(method, address.format(server and server.id), {**body, **options} if body else body)
         assert answer.status_code == status, answer.json()
         return answer.json()
 

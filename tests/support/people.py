@@ -13,7 +13,9 @@ from jobs.permissions import VIEWS
 
 def permissions(names: Iterable[str]) -> list[Permission]:
     """Those of these names, like `liveness.view_server`."""
-    each = [Q(content_type__app_label=app, codename=name) for app, name in (said.split(".") for said in names)]
+    each = [
+        Q(content_type__app_label=app, codename=name) for app, name in (permission.split(".") for permission in names)
+    ]
     return list(Permission.objects.filter(reduce(or_, each))) if each else []
 
 

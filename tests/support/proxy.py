@@ -17,10 +17,10 @@ class Cut:
     """Whether PostgreSQL hears it, and has done it, when the connection ends."""
     happened: threading.Event = field(default_factory=threading.Event)
 
-    def comes(self, said: bytes) -> bool:
+    def comes(self, data: bytes) -> bool:
         place = 0
         for word in self.words:
-            place = said.find(word, place) + len(word)
+            place = data.find(word, place) + len(word)
             if place < len(word):
                 return False
         return True
@@ -71,15 +71,15 @@ class Proxy:
     def _there(
         self, client: socket.socket, server: socket.socket, ends: threading.Event, answered: threading.Event
     ) -> None:
-        said, looked_for = b"", self._cut
+        data, looked_for = b"", self._cut
         with suppress(OSError):
             while chunk := client.recv(1 << 20):
                 if not self.is_open:
                     break
                 if looked_for is not self._cut:
-                    said, looked_for = b"", self._cut
-                said += chunk
-                if looked_for and not looked_for.happened.is_set() and looked_for.comes(said):
+                    data, looked_for = b"", self._cut
+                data += chunk
+                if looked_for and not looked_for.happened.is_set() and looked_for.comes(data):
                     if looked_for.is_done:
                         ends.set()
                         server.sendall(chunk)

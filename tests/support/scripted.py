@@ -56,12 +56,12 @@ class Scripted:
 
     def answer(self, call: Call) -> Say | None:
         self.calls.append(call)
-        said = self.answers.get((call.method, call.path))
-        if said is None:
+        reply = self.answers.get((call.method, call.path))
+        if reply is None:
             return problem(404, "not_found", f"nothing at {call.method} {call.path}")
-        if callable(said):
-            return said(call)
-        return said.pop(0) if len(said) > 1 else said[0]
+        if callable(reply):
+            return reply(call)
+        return reply.pop(0) if len(reply) > 1 else reply[0]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         plane = self
@@ -75,13 +75,13 @@ class Scripted:
                 address = urlsplit(self.path.removeprefix("/api/v1"))
                 body = json.loads(content) if content else None
                 call = Call(self.command, address.path, parse_qs(address.query), body, dict(self.headers))
-                said = plane.answer(call)
-                if said is None:
+                reply = plane.answer(call)
+                if reply is None:
                     self.close_connection = True
                     return
-                data = said.body if isinstance(said.body, bytes) else json.dumps(said.body).encode()
-                self.send_response(said.status)
-                for name, value in {"Content-Type": "application/json", **said.headers}.items():
+                data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+                self.send_response(reply.status)
+                for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -16,13 +16,13 @@ from tests.support.processes import eventually, free_port
 
 def program(name: str, *places: Path) -> str:
     """Where a program is. Skips the test, or fails it where everything is required."""
-    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *map(str, places)]))
-    if found is None:
+    path = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *map(str, places)]))
+    if path is None:
         missing = f"{name} is not installed"
         if os.environ.get("REQUIRE_ALL"):
             pytest.fail(missing)
         pytest.skip(missing)
-    return found
+    return path
 
 
 class Redis:

@@ -23,10 +23,10 @@ ENDS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
 def eventually(condition: Callable[[], Any], what: str = "it", within: float = DEADLINE) -> Any:
     """Poll until `condition()` is truthy; returns it."""
     until = time.monotonic() + within
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < until, f"{what} did not happen within {within} s"
         time.sleep(0.01)
-    return found
+    return result
 
 
 def alive(pid: int) -> bool:
@@ -89,14 +89,16 @@ class ControlPlane:
 
     def final(self, attempt: str) -> dict[str, Any] | None:
         with self.lock:
-            said = [report for report in self.reports if report["attempt"] == attempt and report["event"] in ENDS]
-            return said[-1] if said else None
+            final_reports = [
+                report for report in self.reports if report["attempt"] == attempt and report["event"] in ENDS
+            ]
+            return final_reports[-1] if final_reports else None
 
     def states(self) -> list[str]:
         """The states said in heartbeats, repetitions left out."""
         with self.lock:
-            said = [body.get("state") for call, body in self.calls if call == "heartbeat"]
-        return [str(state) for n, state in enumerate(said) if n == 0 or said[n - 1] != state]
+            states = [body.get("state") for call, body in self.calls if call == "heartbeat"]
+        return [str(state) for n, state in enumerate(states) if n == 0 or states[n - 1] != state]
 
     def count(self, call: str) -> int:
         with self.lock:

@@ -22,15 +22,15 @@ def test_a_server_is_reached_where_it_listens(listens, reached):
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "expected"),
     [
         (["localhost", "127.0.0.1"], "localhost"), (["*"], ""), (["*", ".example.com"], "example.com"), ([], ""),
         (["[::1]"], "[::1]"),
     ],
 )  # fmt: skip
-def test_a_process_calls_itself_by_a_name_under_which_django_answers(settings, names, said):
+def test_a_process_calls_itself_by_a_name_under_which_django_answers(settings, names, expected):
     settings.ALLOWED_HOSTS = names
-    assert first_allowed_host() == said
+    assert first_allowed_host() == expected
 
 
 class Listening(psutil.Process):
@@ -40,7 +40,7 @@ class Listening(psutil.Process):
 
     def net_connections(self, kind="tcp"):
         names = [one.getsockname() for one in self.sockets]
-        return [found for found in super().net_connections(kind) if found.laddr in names]
+        return [connection for connection in super().net_connections(kind) if connection.laddr in names]
 
 
 def test_a_process_finds_the_port_on_which_it_listens(monkeypatch, settings):

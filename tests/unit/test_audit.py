@@ -16,7 +16,7 @@ UNKNOWN = {"name": "kombu", "skip_reason": "Dependency not found on PyPI and cou
 
 
 @pytest.mark.parametrize(
-    ("packages", "found", "unknown"),
+    ("packages", "vulnerabilities", "unknown"),
     [
         ([WELL], [], None),
         ([WELL, BAD], ["urllib3 1.0: CVE-2030-1, mended in 2.0"], None),
@@ -24,8 +24,8 @@ UNKNOWN = {"name": "kombu", "skip_reason": "Dependency not found on PyPI and cou
         ([BAD, UNKNOWN], ["urllib3 1.0: CVE-2030-1, mended in 2.0"], f"1 of 2 packages: {UNKNOWN['skip_reason']}"),
     ],
 )
-def test_a_vulnerability_fails_and_what_could_not_be_looked_up_is_said(packages, found, unknown):
-    assert judge(json.dumps({"dependencies": packages, "fixes": []}), "") == (found, unknown)
+def test_a_vulnerability_fails_and_what_could_not_be_looked_up_is_said(packages, vulnerabilities, unknown):
+    assert judge(json.dumps({"dependencies": packages, "fixes": []}), "") == (vulnerabilities, unknown)
 
 
 @pytest.mark.parametrize("output", ["", "no JSON", "[]", "{}"])

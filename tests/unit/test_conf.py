@@ -35,12 +35,12 @@ def given(settings, monkeypatch):
     monkeypatch.undo()
 
 
-def found(checks):
+def list_problems(checks):
     return [(message.id, message.msg) for message in checks.check_settings()]
 
 
 def ids(checks):
-    return sorted(id_.split(".")[1] for id_, _ in found(checks))
+    return sorted(id_.split(".")[1] for id_, _ in list_problems(checks))
 
 
 @pytest.mark.parametrize(("conf", "defaults"), [(liveness, DEFAULTS), (jobs, JOB_DEFAULTS)])
@@ -49,7 +49,7 @@ def test_the_defaults_are_those_of_the_specification(conf, defaults):
 
 
 def test_the_defaults_are_sound():
-    assert found(liveness_checks) == found(jobs_checks) == []
+    assert list_problems(liveness_checks) == list_problems(jobs_checks) == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_limit_may_be_none(given, raw):
 def test_a_value_that_cannot_be_read_is_named_by_the_check_and_at_use(given, key, raw):
     given(**{key: raw})
     assert ids(liveness_checks) == ["E001"]
-    assert key in found(liveness_checks)[0][1]
+    assert key in list_problems(liveness_checks)[0][1]
     with pytest.raises(ImproperlyConfigured, match=key):
         liveness()
 
@@ -109,7 +109,7 @@ def test_a_value_that_cannot_be_read_is_named_by_the_check_and_at_use(given, key
 )
 def test_an_unknown_name_in_the_environment_is_refused_with_what_is_probably_meant(given, environ, named):
     given(environ=environ)
-    ((id_, message),) = found(liveness_checks)
+    ((id_, message),) = list_problems(liveness_checks)
     assert id_ == "liveness.E001" and all(part in message for part in named)
     with pytest.raises(ImproperlyConfigured, match=named[0]):
         liveness()
@@ -118,12 +118,12 @@ def test_an_unknown_name_in_the_environment_is_refused_with_what_is_probably_mea
 @pytest.mark.parametrize("key", ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "X_PORT_80_TCP"])
 def test_what_kubernetes_says_of_a_service_called_like_our_settings_is_not_ours(given, key):
     given("JOBS", environ={f"JOBS_{key}": "tcp://10.0.0.1:80", "JOBS": "x", "LIVENESSX_TIMOUT": "1"})
-    assert found(jobs_checks) == found(liveness_checks) == []
+    assert list_problems(jobs_checks) == list_problems(liveness_checks) == []
 
 
 def test_a_misspelt_key_of_the_settings_says_what_is_probably_meant(given):
     given("JOBS", MAX_RESUBMISSION=1)
-    assert 'JOBS["MAX_RESUBMISSION"] is not a setting; MAX_RESUBMISSIONS is' in found(jobs_checks)[0][1]
+    assert 'JOBS["MAX_RESUBMISSION"] is not a setting; MAX_RESUBMISSIONS is' in list_problems(jobs_checks)[0][1]
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(-1, ["E002"]), (0, ["E002"]), (0.001, []), (None, [])])
@@ -140,7 +140,7 @@ def test_a_number_of_losses_is_a_whole_number(given, raw):
 
 def test_an_unreadable_environment_is_named_as_such(given):
     given(environ={"LIVENESS_TIMEOUT": "soon"})
-    assert "LIVENESS_TIMEOUT" in found(liveness_checks)[0][1]
+    assert "LIVENESS_TIMEOUT" in list_problems(liveness_checks)[0][1]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_an_unreadable_environment_is_named_as_such(given):
 )
 def test_values_that_do_not_go_together_are_errors_with_both_named(given, values, id_, named):
     given(**values)
-    problems = [message for found_id, message in found(liveness_checks) if found_id == f"liveness.{id_}"]
+    problems = [message for found_id, message in list_problems(liveness_checks) if found_id == f"liveness.{id_}"]
     assert problems
     assert all(word in problems[0] for word in named)
 
@@ -173,7 +173,7 @@ def test_values_that_do_not_go_together_are_errors_with_both_named(given, values
 )  # fmt: skip
 def test_values_at_the_limit_are_sound(given, values):
     given(**values)
-    assert found(liveness_checks) == []
+    assert list_problems(liveness_checks) == []
 
 
 @pytest.mark.parametrize(("timeout", "expected"), [(39.9, ["E004"]), (40, ["W001"]), (59.9, ["W001"]), (60, [])])

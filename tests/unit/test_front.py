@@ -38,7 +38,7 @@ def scope(path="/api/v1/jobs", method="POST", client="10.0.0.1:5000", **headers)
     )  # fmt: skip
 
 
-async def said(*chunks, hangs=False):
+async def send_body(*chunks, hangs=False):
     for chunk in chunks:
         yield chunk
     if hangs:
@@ -46,7 +46,7 @@ async def said(*chunks, hangs=False):
 
 
 def read(request, *chunks, **how):
-    return asyncio.run(body_of(request, said(*chunks, **how)))
+    return asyncio.run(body_of(request, send_body(*chunks, **how)))
 
 
 def test_a_body_is_read_as_a_whole():
@@ -127,15 +127,15 @@ def signed(server):
 )
 def test_a_server_is_known_by_its_token(call, lane):
     request = scope(f"/api/v1/servers/{SOME}/{call}", authorization=signed(SOME))
-    found = Callers().call(request)
-    assert found.lane == lane
-    assert (found.key == SOME) == (lane != Lane.GENERAL)
+    caller = Callers().call(request)
+    assert caller.lane == lane
+    assert (caller.key == SOME) == (lane != Lane.GENERAL)
 
 
 @pytest.mark.parametrize("authorization", [signed(OTHER), signed(SOME) + "x", "Bearer cps_x", "Bearer cp_x", "", "x"])
 def test_who_is_not_that_server_is_a_stranger(authorization):
-    found = Callers().call(scope(f"/api/v1/servers/{SOME}/heartbeat", authorization=authorization))
-    assert (found.lane, found.key, found.is_strange) == (Lane.GENERAL, "address 10.0.0.1", True)
+    caller = Callers().call(scope(f"/api/v1/servers/{SOME}/heartbeat", authorization=authorization))
+    assert (caller.lane, caller.key, caller.is_strange) == (Lane.GENERAL, "address 10.0.0.1", True)
 
 
 def test_probes_and_signing_in_have_their_places():
@@ -200,7 +200,7 @@ def test_no_more_tokens_are_remembered_than_there_is_room_for():
 
 def test_refusals_are_said_in_the_log_but_not_each(monkeypatch):
     lines, now = [], [100.0]
-    monkeypatch.setattr(front.log, "warning", lambda *_, **said: lines.append(said["calls"]))
+    monkeypatch.setattr(front.log, "warning", lambda *_, **fields: lines.append(fields["calls"]))
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     before_django = front.Front(lambda *_: [], 3)
     for seconds in (0, 1, 1, front.SAY_AGAIN, 1):

@@ -19,8 +19,8 @@ def at(seconds):
 def attempt(number, server, claimed, started=None, finished=None, state="RUNNING", name="worker", progress=None):
     moments = {"claimed_at": claimed, "started_at": started, "finished_at": finished}
     when = {field: None if seconds is None else at(seconds) for field, seconds in moments.items()}
-    said = {"state": state, "progress": progress, "reason": ""}
-    return Row(number=number, server_id=server, server=Row(name=name, timeout=45), **said, **when)
+    fields = {"state": state, "progress": progress, "reason": ""}
+    return Row(number=number, server_id=server, server=Row(name=name, timeout=45), **fields, **when)
 
 
 def job(finished=None, state="RUNNING"):
@@ -112,5 +112,5 @@ def test_the_last_sixty_are_drawn_the_latest_at_the_right():
 
 
 def test_durations_are_said_in_at_most_two_units():
-    said = [describe_duration(seconds) for seconds in (0.9, 59, 60, 61, 599, 600, 3660, 36_000, 90_000)]
-    assert said == ["0 s", "59 s", "1 min", "1 min 1 s", "9 min 59 s", "10 min", "1 h 1 min", "10 h", "1 d 1 h"]
+    texts = [describe_duration(seconds) for seconds in (0.9, 59, 60, 61, 599, 600, 3660, 36_000, 90_000)]
+    assert texts == ["0 s", "59 s", "1 min", "1 min 1 s", "9 min 59 s", "10 min", "1 h 1 min", "10 h", "1 d 1 h"]

@@ -14,13 +14,13 @@ def render(text, **context):
 
 
 def test_a_table_gets_a_role_on_each_of_its_parts():
-    written = render(
+    html = render(
         '{% table "jobs" %}<thead><tr><th>Job</th></tr></thead>'
         '<tbody>{% for row in rows %}<tr>{% if row %}<th class="whole">{{ row }}</th>{% endif %}<td>1</td></tr>'
         "{% endfor %}</tbody>{% endtable %}",
         rows=["<tr>", ""],
     )
-    assert written == (
+    assert html == (
         '<div class="scroll"><table class="rows cards jobs" role="table">'
         '<thead role="rowgroup"><tr role="row"><th role="columnheader" scope="col">Job</th></tr></thead>'
         '<tbody role="rowgroup">'

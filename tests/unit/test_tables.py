@@ -23,13 +23,13 @@ MOVERS = {"S": Mover.SERVER, "C": Mover.LIVENESS, "O": Mover.OPERATOR}
 
 
 def reachable(table, start):
-    found, to_visit = set(), [start]
+    reached, to_visit = set(), [start]
     while to_visit:
         for onward in table[to_visit.pop()]:
-            if onward not in found:
-                found.add(onward)
+            if onward not in reached:
+                reached.add(onward)
                 to_visit.append(onward)
-    return found
+    return reached
 
 
 def test_servers_move_as_specified():

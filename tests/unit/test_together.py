@@ -39,31 +39,31 @@ def held():
 
 
 def test_one_alone_is_said_at_once():
-    said = []
+    batches = []
 
     async def calls():
-        call = together(lambda numbers: said.append(numbers) or [number * 2 for number in numbers])
+        call = together(lambda numbers: batches.append(numbers) or [number * 2 for number in numbers])
         return [await call(1), await call(2)]
 
     assert asyncio.run(calls()) == [2, 4]
-    assert said == [[1], [2]]
+    assert batches == [[1], [2]]
 
 
 def test_who_comes_while_a_statement_is_under_way_shares_the_next():
-    said = []
+    batches = []
 
     async def calls():
         with held() as ends:
-            call = together(lambda numbers: said.append(numbers) or (ends.wait(ENOUGH) and numbers))
+            call = together(lambda numbers: batches.append(numbers) or (ends.wait(ENOUGH) and numbers))
             first = asyncio.create_task(call(100))
-            await until(lambda: said)
+            await until(lambda: batches)
             others = asyncio.create_task(at_once(call, range(8)))
             await asyncio.sleep(0)
             ends.set()
             return await first, await others
 
     assert asyncio.run(calls()) == (100, list(range(8)))
-    assert said == [[100], list(range(8))]
+    assert batches == [[100], list(range(8))]
 
 
 def test_each_of_many_gets_its_own_answer():
@@ -93,52 +93,52 @@ def test_what_fails_fails_for_all_who_shared_it_and_for_nobody_after():
 
 
 def test_who_waits_while_it_fails_does_not_wait_as_long_again():
-    said = []
+    batches = []
 
     async def calls():
         with held() as ends:
 
             def say(numbers):
-                said.append(numbers)
+                batches.append(numbers)
                 assert ends.wait(ENOUGH)
                 raise ValueError("it is down")
 
             call = together(say)
             first = asyncio.create_task(at_once(call, [0]))
-            await until(lambda: said)
+            await until(lambda: batches)
             others = asyncio.create_task(at_once(call, range(7)))
             await asyncio.sleep(0)
             ends.set()
             return [*await first, *await others]
 
     assert [str(error) for error in asyncio.run(calls())] == ["it is down"] * 8
-    assert said == [[0]]
+    assert batches == [[0]]
 
 
 def test_a_statement_that_hangs_costs_those_who_are_in_it_and_the_next_is_said_by_another_thread():
-    said, threads = [], []
+    batches, threads = [], []
 
     async def calls():
         with held() as ends:
 
             def say(numbers):
-                said.append(numbers)
+                batches.append(numbers)
                 threads.append(threading.current_thread())
                 assert 0 not in numbers or ends.wait(ENOUGH)
                 return numbers
 
             call = together(say, patience=0.2)
             hung = asyncio.create_task(at_once(call, [0]))
-            await until(lambda: said)
+            await until(lambda: batches)
             assert await at_once(call, [1, 2]) == [1, 2], "after their patience with it"
             assert isinstance((await hung)[0], TimeoutError), "who is in it is not kept waiting for ever"
             again = asyncio.create_task(at_once(call, [0]))
-            await until(lambda: len(said) == 3)
+            await until(lambda: len(batches) == 3)
             assert [await call(number) for number in (3, 4, 5)] == [3, 4, 5]
             await again
 
     asyncio.run(calls())
-    assert said == [[0], [1, 2], [0], [3], [4], [5]]
+    assert batches == [[0], [1, 2], [0], [3], [4], [5]]
     assert threads[1] is not threads[0] and threads[3] not in (threads[0], threads[2])
 
 

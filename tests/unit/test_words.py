@@ -16,12 +16,12 @@ def seen(html):
 
 
 @pytest.mark.parametrize(
-    ("at", "said"),
+    ("at", "expected"),
     [(MIDNIGHT, "00:00:00.000"), (MIDNIGHT - timedelta(seconds=1), "Nov 20 23:59:59"), (NOW, "00:03:00.000")],
 )
-def test_a_moment_of_another_day_says_the_day(at, said):
-    assert seen(formatting.format_moment(at, NOW)) == said
-    assert formatting.format_time_of_day(at, NOW) == said.partition(".")[0]
+def test_a_moment_of_another_day_says_the_day(at, expected):
+    assert seen(formatting.format_moment(at, NOW)) == expected
+    assert formatting.format_time_of_day(at, NOW) == expected.partition(".")[0]
 
 
 def test_a_countdown_and_an_age_say_their_moment():

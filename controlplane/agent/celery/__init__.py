@@ -25,7 +25,7 @@ def protect(app: Celery, url: str | None = None, token: str | None = None, **opt
     CONTROLPLANE_CELERY_… in the environment. Raises TypeError for an option that there is not.
     """
     remember(app, Options.given(url=url, token=token, **options))
-    # The lowest of all defaults: a setting of the application's own stands above it. See `Unsaid`.
+    # The lowest of all defaults: a setting of the application's own stands above it. See `Unset`.
     app.add_defaults(lambda: {"task_acks_late": UNSET})
     from controlplane.agent.celery import bootsteps, consumer_steps
 

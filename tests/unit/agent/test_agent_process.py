@@ -16,7 +16,7 @@ NAP = "echo $$ > {0}; sleep 100 & echo $! >> {0}; wait"
 
 def pids(file: Path) -> list[int]:
     """Of the shell and the child it started with NAP."""
-    return eventually(lambda: (found := file.read_text().split()) and len(found) == 2 and [int(x) for x in found]
+    return eventually(lambda: (words := file.read_text().split()) and len(words) == 2 and [int(x) for x in words]
                       if file.exists() else None, "both pids")  # fmt: skip
 
 
@@ -25,8 +25,8 @@ def napping(plane: ControlPlane, file: Path) -> tuple[str, list[int]]:
     return attempt, pids(file)
 
 
-def gone(found: list[int]) -> bool:
-    return not any(alive(pid) for pid in found)
+def gone(processes: list[int]) -> bool:
+    return not any(alive(pid) for pid in processes)
 
 
 def test_it_registers_says_running_claims_and_reports(plane, agent):
@@ -39,9 +39,9 @@ def test_it_registers_says_running_claims_and_reports(plane, agent):
     }  # fmt: skip
     calls = [call for call, _ in plane.calls]
     assert calls[0] == "servers" and calls.index("heartbeat") < calls.index("claims")
-    said = plane.calls[0][1]
-    assert (said["type"], said["cluster"], said["max_concurrent"]) == ("WORKER", "blue", 4)
-    assert {"gpu", "script", "python"} <= set(said["tags"])
+    registration = plane.calls[0][1]
+    assert (registration["type"], registration["cluster"], registration["max_concurrent"]) == ("WORKER", "blue", 4)
+    assert {"gpu", "script", "python"} <= set(registration["tags"])
     eventually(lambda: worker.check().returncode == 0)
     assert f"Worker registered with ID: {plane.registrations[0]}" in worker.log
     assert "Heartbeat sent successfully" in worker.log
@@ -136,8 +136,8 @@ def test_a_handler_is_called_with_the_payload(plane, agent, tmp_path):
     agent("--allow", "handler", "--handler", "mail=mails:send")
     assert eventually(lambda: plane.final(attempts[0]))["output"] == {"sent": "hello"}
     assert eventually(lambda: plane.final(attempts[1]))["reason"] == "not_allowed"
-    said = plane.calls[0][1]
-    assert "handler:mail" in said["tags"] and "script" not in said["tags"]
+    registration = plane.calls[0][1]
+    assert "handler:mail" in registration["tags"] and "script" not in registration["tags"]
 
 
 def test_what_is_not_allowed_is_given_back_unstarted(plane, agent):
@@ -152,18 +152,18 @@ def test_what_is_not_allowed_is_given_back_unstarted(plane, agent):
 
 def test_cancel_kills_the_whole_process_group(plane, agent, tmp_path):
     agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     plane.heartbeat["cancel"] = [attempt]
     assert eventually(lambda: plane.final(attempt)) == {"attempt": attempt, "event": "CANCELLED"}
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
     assert plane.events(attempt) == ["STARTED", "CANCELLED"]
 
 
 def test_what_is_lost_is_killed_without_a_word(plane, agent, tmp_path):
     agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     plane.heartbeat["lost"] = [attempt]
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
     later = plane.submit("true")
     eventually(lambda: plane.final(later))
     assert plane.events(attempt) == ["STARTED"]
@@ -171,12 +171,12 @@ def test_what_is_lost_is_killed_without_a_word(plane, agent, tmp_path):
 
 def test_what_was_taken_is_said_to_be_stopped_at_once_but_not_before_it_is(plane, agent, tmp_path):
     agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     running_when_said = []
 
     def heartbeat(body):
         if attempt in body["stopped"]:
-            running_when_said.append([pid for pid in found if alive(pid)])
+            running_when_said.append([pid for pid in processes if alive(pid)])
 
     plane.script["heartbeat"] = heartbeat
     # Nothing is due for a minute after that answer: what comes within this test is said at once.
@@ -189,7 +189,7 @@ def test_an_agent_frozen_while_it_says_terminating_stops_its_jobs_by_the_shorter
     plane.fence_after = 60.0  # what an answer to RUNNING promised
     plane.config |= {"timeout_seconds": 2.0, "termination_grace_period_seconds": 0.5}
     worker = agent()
-    _, found = napping(plane, tmp_path / "pids")
+    _, processes = napping(plane, tmp_path / "pids")
 
     def heartbeat(body):
         if body["state"] == "TERMINATING":
@@ -198,7 +198,7 @@ def test_an_agent_frozen_while_it_says_terminating_stops_its_jobs_by_the_shorter
 
     plane.script["heartbeat"] = heartbeat
     worker.process.send_signal(signal.SIGTERM)
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
     worker.process.send_signal(signal.SIGCONT)
 
 
@@ -227,8 +227,8 @@ def test_code_whose_start_is_accepted_past_the_fence_does_not_begin(plane, agent
 
 def test_runner_heartbeats_list_what_runs(plane, agent, tmp_path):
     agent()
-    attempt, found = napping(plane, tmp_path / "pids")
-    listed = {"attempt": attempt, "pid": found[0]}
+    attempt, processes = napping(plane, tmp_path / "pids")
+    listed = {"attempt": attempt, "pid": processes[0]}
     eventually(lambda: any(listed in body.get("running", []) for call, body in plane.calls if call == "heartbeat"))
 
 
@@ -254,14 +254,14 @@ def test_sigterm_lets_running_jobs_finish(plane, agent, tmp_path):
 
 def test_a_second_signal_forces_the_end_and_gives_jobs_back(plane, agent, tmp_path):
     worker = agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     worker.process.send_signal(signal.SIGTERM)
     eventually(lambda: plane.states()[-1] == "TERMINATING")
     worker.process.send_signal(signal.SIGINT)
     assert worker.exits() == 1
     assert plane.final(attempt) == {"attempt": attempt, "event": "RELEASED", "reason": "forced"}
     assert plane.states()[-1] == "TERMINATED_FORCED"
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
 
 
 def test_the_grace_period_is_an_end_to_waiting(plane, agent, tmp_path):
@@ -295,24 +295,24 @@ def test_a_disconnected_worker_finishes_what_it_has_and_exits_non_zero(plane, ag
 
 def test_a_worker_declared_dead_kills_its_jobs_and_exits_non_zero(plane, agent, tmp_path):
     worker = agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
 
     def heartbeat(_):
         raise Refuse(409, "server_not_running")
 
     plane.script["heartbeat"] = heartbeat
     assert worker.exits() == 1
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
     assert plane.events(attempt) == ["STARTED"]
 
 
 def test_a_purged_worker_registers_anew_with_another_instance_id(plane, agent, tmp_path):
     worker = agent()
-    _, found = napping(plane, tmp_path / "pids")
+    _, processes = napping(plane, tmp_path / "pids")
     with plane.lock:
         plane.registrations.append("another")  # so the first one is unknown
     eventually(lambda: plane.count("servers") == 2)
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
     ids = [body["instance_id"] for call, body in plane.calls if call == "servers"]
     assert ids[0] != ids[1]
     attempt = plane.submit("true")
@@ -339,9 +339,9 @@ def test_an_unreachable_control_plane_gets_the_completions_later(plane, agent, t
 def test_the_fence_kills_and_is_reported_later(plane, agent, tmp_path):
     plane.fence_after = 0.6
     agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     plane.down = True
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
     plane.down = False
     assert eventually(lambda: plane.final(attempt)) == {"attempt": attempt, "event": "RELEASED", "reason": "fenced"}
     beats = plane.count("heartbeat")
@@ -354,7 +354,7 @@ def test_the_fence_holds_while_a_heartbeat_hangs(plane, agent, tmp_path):
     plane.fence_after = 0.6
     plane.config["timeout_seconds"] = 60.0  # so the call may hang for long
     agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     hang = True
 
     def heartbeat(_):
@@ -365,7 +365,7 @@ def test_the_fence_holds_while_a_heartbeat_hangs(plane, agent, tmp_path):
             plane.lock.acquire()
 
     plane.script["heartbeat"] = heartbeat
-    eventually(lambda: gone(found), within=5)
+    eventually(lambda: gone(processes), within=5)
     hang = False
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
 
@@ -373,9 +373,9 @@ def test_the_fence_holds_while_a_heartbeat_hangs(plane, agent, tmp_path):
 def test_a_stopped_agent_cannot_keep_its_jobs_past_the_fence(plane, agent, tmp_path):
     plane.fence_after = 0.8
     worker = agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     worker.process.send_signal(signal.SIGSTOP)
-    eventually(lambda: gone(found))  # by the reaper
+    eventually(lambda: gone(processes))  # by the reaper
     worker.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
     assert worker.process.poll() is None
@@ -384,30 +384,30 @@ def test_a_stopped_agent_cannot_keep_its_jobs_past_the_fence(plane, agent, tmp_p
 def test_an_agent_that_was_stopped_and_continues_fences_itself(plane, agent, tmp_path):
     plane.fence_after = 0.8
     worker = agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     reaper = reaper_of(worker.process.pid)
     os.kill(reaper, signal.SIGSTOP)
     worker.process.send_signal(signal.SIGSTOP)
     time.sleep(1.0)  # past the fence, while nobody can act on it
-    assert all(alive(pid) for pid in found)
+    assert all(alive(pid) for pid in processes)
     worker.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: plane.final(attempt))["reason"] == "fenced"
-    assert gone(found) and not alive(reaper)
+    assert gone(processes) and not alive(reaper)
 
 
 def test_children_die_with_a_killed_agent(plane, agent, tmp_path):
     worker = agent()
-    _, found = napping(plane, tmp_path / "pids")
+    _, processes = napping(plane, tmp_path / "pids")
     worker.process.kill()
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
 
 
 def test_an_attempt_whose_reaper_is_killed_fails_and_nothing_of_it_is_left(plane, agent, tmp_path):
     worker = agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     os.kill(reaper_of(worker.process.pid), signal.SIGKILL)
     assert eventually(lambda: plane.final(attempt))["error"]["code"] == "WORKER_CRASHED"
-    eventually(lambda: gone(found))
+    eventually(lambda: gone(processes))
     assert worker.process.poll() is None
 
 
@@ -427,10 +427,10 @@ def test_maintenance_is_said_and_stops_claims(plane, agent):
 
 def test_a_drain_past_its_deadline_gives_back_what_is_left(plane, agent, tmp_path):
     agent()
-    attempt, found = napping(plane, tmp_path / "pids")
+    attempt, processes = napping(plane, tmp_path / "pids")
     plane.heartbeat["drain"] = {"deadline": (datetime.now(UTC) + timedelta(seconds=1)).isoformat()}
     assert eventually(lambda: plane.final(attempt))["reason"] == "drain_deadline"
-    assert gone(found)
+    assert gone(processes)
 
 
 def test_an_error_that_the_worker_met_by_itself_while_draining_is_failed_and_an_interrupt_by_the_drain_is_not(

@@ -103,7 +103,7 @@ def test_what_is_half_written_is_waited_for(file, path, clock, refusals):
 
 
 @pytest.mark.parametrize(
-    ("written", "why"),
+    ("text", "why"),
     [
         ("row 1", "the checkpoint is not JSON: "),
         ("NaN", "the checkpoint is not JSON: "),
@@ -114,8 +114,8 @@ def test_what_is_half_written_is_waited_for(file, path, clock, refusals):
     ],
     ids=["no JSON", "NaN", "infinite", "too large", "much too large", "too deep"],
 )
-def test_what_a_file_holds_that_cannot_be_kept_is_said_once(file, path, clock, refusals, written, why):
-    path.write_text(written)
+def test_what_a_file_holds_that_cannot_be_kept_is_said_once(file, path, clock, refusals, text, why):
+    path.write_text(text)
     for _ in range(3):
         assert file.take_reports() == []
         clock.now += REPORT_PAUSE
@@ -156,7 +156,7 @@ def test_while_one_is_not_answered_no_other_is_made_and_the_last_is_said_at_the_
 # The whole agent
 
 
-def said(plane, attempt):
+def reported_checkpoints(plane, attempt):
     with plane.lock:
         reports = [report for report in plane.reports if report["attempt"] == attempt]
     return [report["value"] for report in reports if report["event"] == "CHECKPOINT"]
@@ -179,7 +179,7 @@ def test_scripts_and_callables_find_what_was_kept_and_keep_more(plane, agent, tm
     failed, completed = (eventually(lambda attempt=attempt: plane.final(attempt)) for attempt in attempts)
     assert failed["error"]["code"] == "EXIT_3"
     assert completed["output"] == [{"row": 7}, 1]
-    assert [said(plane, attempt) for attempt in attempts] == [[{"row": 8}]] * 2
+    assert [reported_checkpoints(plane, attempt) for attempt in attempts] == [[{"row": 8}]] * 2
     with plane.lock:
         lines = [line for report in plane.reports if report["event"] == "LOG" for line in report["lines"]]
     assert json.loads(lines[0]) == {"row": 7}
@@ -192,7 +192,7 @@ def test_what_is_kept_is_said_while_the_code_runs(plane, agent, tmp_path):
     go = tmp_path / "go"
     agent()
     attempt = plane.submit(f'echo 1 > "$JOB_CHECKPOINT"; while [ ! -e {go} ]; do sleep 0.02; done')
-    eventually(lambda: said(plane, attempt) == [1])
+    eventually(lambda: reported_checkpoints(plane, attempt) == [1])
     go.touch()
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
 
@@ -202,11 +202,11 @@ def test_code_that_is_given_back_keeps_its_last_word(plane, agent):
     attempt = plane.submit(
         'trap \'echo 2 > "$JOB_CHECKPOINT"; exit 0\' TERM; echo 1 > "$JOB_CHECKPOINT"; while :; do sleep 0.02; done'
     )
-    eventually(lambda: said(plane, attempt) == [1])
+    eventually(lambda: reported_checkpoints(plane, attempt) == [1])
     worker.process.terminate()
     worker.process.terminate()
     eventually(lambda: plane.final(attempt))
-    assert said(plane, attempt)[-1] == 2
+    assert reported_checkpoints(plane, attempt)[-1] == 2
 
 
 def test_what_cannot_be_kept_stands_in_the_log_of_the_job(plane, agent):
@@ -217,4 +217,4 @@ def test_what_cannot_be_kept_stands_in_the_log_of_the_job(plane, agent):
         lines = [line for report in plane.reports if report["event"] == "LOG" for line in report["lines"]]
     assert len(lines) == 1
     assert lines[0].startswith("the checkpoint is not JSON") and lines[0].endswith("it is not kept")
-    assert said(plane, attempt) == []
+    assert reported_checkpoints(plane, attempt) == []

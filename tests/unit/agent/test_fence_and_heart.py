@@ -48,16 +48,16 @@ def server(clock):
 
 @pytest.fixture
 def heart(clock, server):
-    heard = []
+    events = []
     heart = HeartbeatThread(
         server,
         Fence(clock),
         list_held_attempts=lambda: HeldAttempts(["c"], [{"attempt": "r", "pid": 1}]),
         metrics=lambda: {},
-        on_answer=heard.append,
-        on_fenced=lambda: heard.append(f"fenced at {clock.now:g}"),
+        on_answer=events.append,
+        on_fenced=lambda: events.append(f"fenced at {clock.now:g}"),
     )
-    heart.heard = heard
+    heart.events = events
     return heart
 
 
@@ -129,7 +129,7 @@ def test_an_unanswered_or_refused_beat_does_not_move_the_fence(heart, server, cl
         server.problem = problem
         heart.send_heartbeat()
     assert heart.fence.deadline == 1010
-    assert heart.heard[1:] == [problem]
+    assert heart.events[1:] == [problem]
 
 
 def test_a_heart_that_wakes_past_the_fence_says_so_before_it_beats(heart, server, clock):
@@ -137,14 +137,14 @@ def test_a_heart_that_wakes_past_the_fence_says_so_before_it_beats(heart, server
     clock.now = 5000  # SIGSTOP, SIGCONT
     server.problem = Unreachable("down")
     heart.send_heartbeat()
-    assert heart.heard[1:] == ["fenced at 5000"]
+    assert heart.events[1:] == ["fenced at 5000"]
 
 
 def test_an_answer_that_comes_past_the_fence_does_not_hide_it(heart, server, clock):
     heart.send_heartbeat()
     server.takes = 11
     heart.send_heartbeat()
-    assert heart.heard[1] == "fenced at 1011"
+    assert heart.events[1] == "fenced at 1011"
     assert heart.fence.deadline == 1010 and heart.fence.has_passed()  # 1000 + 10: that answer is too old to help
 
 

@@ -11,5 +11,5 @@ def test_the_agents_import_no_django_drf_celery_or_psycopg():
         "import sys, controlplane.agent.__main__, controlplane.agent.reaper, controlplane.agent.callable_child;"
         f"print([name for name in sys.modules if name.partition('.')[0] in {FORBIDDEN}])"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

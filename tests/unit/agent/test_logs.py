@@ -56,8 +56,8 @@ def test_a_line_at_the_limit_is_whole_and_one_beyond_is_cut():
 
 def test_a_line_that_never_ends_is_cut_once_and_held_no_longer():
     splitter = LineSplitter()
-    found = [line for _ in range(100) for line in splitter.split_chunk(b"x" * 5000)]
-    assert len(found) == 1
+    lines = [line for _ in range(100) for line in splitter.split_chunk(b"x" * 5000)]
+    assert len(lines) == 1
     assert len(splitter._rest) <= LINE_LIMIT
     assert list(splitter.split_chunk(b"y\nnext\n")) == ["next"]
 
@@ -148,14 +148,14 @@ def test_reports_are_never_larger_than_a_call_may_carry(clock):
 
 def logged(plane, attempt):
     with plane.lock:
-        said = [report for report in plane.reports if report["attempt"] == attempt and report["event"] == "LOG"]
-    return [(report["stream"], line) for report in said for line in report["lines"]]
+        reports = [report for report in plane.reports if report["attempt"] == attempt and report["event"] == "LOG"]
+    return [(report["stream"], line) for report in reports for line in report["lines"]]
 
 
 def finished(plane, attempt):
     def final():
-        found = plane.final(attempt)
-        return found if found and found["event"] != "LOG" else None
+        report = plane.final(attempt)
+        return report if report and report["event"] != "LOG" else None
 
     return eventually(final)
 
@@ -249,9 +249,9 @@ def test_a_lost_answer_makes_the_same_lines_come_again_with_their_sequence(plane
 
 def test_refused_lines_are_dropped_silently(plane, agent):
     def reports(body):
-        said = [(report["attempt"], report["event"] != "LOG") for report in body["reports"]]
+        attempts = [(report["attempt"], report["event"] != "LOG") for report in body["reports"]]
         plane._reports(body)
-        return {"results": [{"attempt": id, "accepted": accepted, "code": "x"} for id, accepted in said]}
+        return {"results": [{"attempt": id, "accepted": accepted, "code": "x"} for id, accepted in attempts]}
 
     plane.script["reports"] = reports
     worker = agent()

@@ -35,13 +35,13 @@ class Swallowing:
     id = "server"
 
     def __init__(self, clock, config, begins, ends):
-        self.clock, self.config, self.begins, self.ends, self.heard = clock, config, begins, ends, []
+        self.clock, self.config, self.begins, self.ends, self.beat_times = clock, config, begins, ends, []
 
     def send_heartbeat(self, body):
         if self.begins <= self.clock.now < self.ends:
             self.clock.now += self.config.heartbeat_answer_timeout
             raise Unreachable("no answer")
-        self.heard.append(self.clock.now)
+        self.beat_times.append(self.clock.now)
         return {}
 
 
@@ -56,18 +56,18 @@ def beats(config, begins, ends, until):
     while clock.now < until:
         pause = heart.send_heartbeat()  # moves the clock as well
         clock.now += pause
-    return server.heard
+    return server.beat_times
 
 
-def silences(heard, witnessed, first_check, interval, window, until):
+def silences(beat_times, witnessed, first_check, interval, window, until):
     """What each check counts as silence: observed time as `advance_clock` and observed_now() have it."""
     reading = advanced = heard_observed = 0.0
-    was_witnessed, heard, witnessed = True, list(heard), list(witnessed)
+    was_witnessed, beat_times, witnessed = True, list(beat_times), list(witnessed)
     last_witness = -window
     at = first_check
     while at < until:
-        while heard and heard[0] <= at:
-            heard_observed = max(heard_observed, reading + min(heard.pop(0) - advanced, 1.5 * interval))
+        while beat_times and beat_times[0] <= at:
+            heard_observed = max(heard_observed, reading + min(beat_times.pop(0) - advanced, 1.5 * interval))
         while witnessed and witnessed[0] <= at:
             last_witness = witnessed.pop(0)
         is_witnessed = last_witness > at - window
@@ -98,11 +98,11 @@ def test_the_next_answered_beat_comes_within_the_timeout_whatever_the_phase(
         begins = beat * (phase + 0.01) / 4
         ends = begins + last
         until = ends + 1.5 * timeout
-        heard = beats(config, begins, ends, until)
+        beat_times = beats(config, begins, ends, until)
         # The worst for us: that heartbeats get in was seen just before, and is again just after.
         step = min(beat, window / 2)
         seen = [begins, *(ends + step * number for number in range(int(1.5 * timeout / step) + 1))]
         for of_check in range(4):
-            checks = silences(heard, seen, check * (of_check + 0.5) / 4, check, window, until)
+            checks = silences(beat_times, seen, check * (of_check + 0.5) / 4, check, window, until)
             worst = max(worst, *checks)
     assert worst <= timeout

@@ -125,7 +125,7 @@ def test_a_token_comes_from_a_file_or_the_environment_and_from_one_place_alone(m
         token("--token-file", str(file))
 
 
-def said(outbox):
+def queued_reports(outbox):
     return [(report["attempt"], report["event"]) for report in outbox.oldest_reports()]
 
 
@@ -137,7 +137,7 @@ def test_reports_stay_in_order_until_they_are_answered():
     outbox.add_reports({"attempt": "a0", "event": "COMPLETED"})
     assert outbox.oldest_reports()[:3] == first
     outbox.record_answer(3)
-    assert said(outbox) == [("a0", "COMPLETED")]
+    assert queued_reports(outbox) == [("a0", "COMPLETED")]
 
 
 def test_only_what_was_never_sent_can_be_withdrawn():
@@ -147,7 +147,7 @@ def test_only_what_was_never_sent_can_be_withdrawn():
     outbox.add_reports({"attempt": "unsent", "event": "STARTED"})
     assert outbox.withdraw_reports("unsent") is True
     assert outbox.withdraw_reports("sent") is False
-    assert said(outbox) == [("sent", "STARTED")]
+    assert queued_reports(outbox) == [("sent", "STARTED")]
 
 
 def test_a_batch_fits_a_request_and_a_single_big_report_is_still_sent():
@@ -213,14 +213,14 @@ def test_what_could_not_be_stored_waits_aside_with_what_follows_of_it_and_nothin
     assert len(outbox.oldest_reports()) == 3
     outbox.record_answer(2, unstored={0}, cap=1000)
     outbox.add_reports({"attempt": "bad", "event": "COMPLETED"}, {"attempt": "good", "event": "COMPLETED"})
-    assert said(outbox) == [("good", "COMPLETED")]
+    assert queued_reports(outbox) == [("good", "COMPLETED")]
     assert len(outbox) == 4
     outbox.record_answer(1)
     assert len(outbox.unanswered_reports()) == len(outbox), "what waits aside is left on disk too"
     (aside,) = outbox._deferred.values()
     assert outbox.next_retry_at() == aside.due_at
     aside.due_at = 0.0
-    assert said(outbox) == [("bad", "STARTED"), ("bad", "LOG"), ("bad", "COMPLETED")]
+    assert queued_reports(outbox) == [("bad", "STARTED"), ("bad", "LOG"), ("bad", "COMPLETED")]
     outbox.record_answer(3, unstored={0, 1, 2}, cap=1000)
-    assert outbox._failures["bad"] == 2 and said(outbox) == []
+    assert outbox._failures["bad"] == 2 and queued_reports(outbox) == []
     assert outbox.withdraw_reports("bad") and len(outbox) == 0 and outbox.next_retry_at() is None

@@ -8,7 +8,7 @@ from controlplane.agent.probe import PASSED, SelfCordon
 from tests.support.standin import alive, eventually
 
 
-def said(plane):
+def reported_cordons(plane):
     """What heartbeats said of whether the worker is to get work, repetitions left out."""
     with plane.lock:
         beats = [body for call, body in plane.calls if call == "heartbeat"]
@@ -25,7 +25,7 @@ def test_while_the_probe_fails_the_worker_is_cordoned_with_its_last_line_and_the
     before = plane.submit("true")
     eventually(lambda: plane.final(before))
     broken.touch()
-    eventually(lambda: said(plane)[-1:] == [(False, FAILED)])
+    eventually(lambda: reported_cordons(plane)[-1:] == [(False, FAILED)])
     while_it_fails, claims = plane.submit("true"), plane.count("claims")
     beats = plane.count("heartbeat")
     eventually(lambda: plane.count("heartbeat") > beats + 3)
@@ -33,8 +33,8 @@ def test_while_the_probe_fails_the_worker_is_cordoned_with_its_last_line_and_the
     assert plane.count("claims") <= claims + 1  # one may have been on its way
     broken.unlink()
     eventually(lambda: plane.final(while_it_fails))
-    eventually(lambda: said(plane)[-1:] == [(None, "")])
-    assert said(plane) == [(None, ""), (False, FAILED), (True, PASSED), (None, "")]
+    eventually(lambda: reported_cordons(plane)[-1:] == [(None, "")])
+    assert reported_cordons(plane) == [(None, ""), (False, FAILED), (True, PASSED), (None, "")]
 
 
 def test_nothing_is_claimed_before_the_first_probe_has_passed(plane, agent, tmp_path):
@@ -50,7 +50,7 @@ def test_nothing_is_claimed_before_the_first_probe_has_passed(plane, agent, tmp_
 def test_a_probe_that_hangs_has_failed_and_is_ended(plane, agent, tmp_path):
     pid = tmp_path / "pid"
     agent("--probe", f"echo $$ > {pid}; exec sleep 1000", "--probe-interval", "0.2", "--probe-timeout", "0.3")
-    eventually(lambda: said(plane)[-1:] == [(False, "the probe failed: it took longer than 0.3 s")])
+    eventually(lambda: reported_cordons(plane)[-1:] == [(False, "the probe failed: it took longer than 0.3 s")])
     first = int(pid.read_text())
     eventually(lambda: not alive(first) or int(pid.read_text()) != first)
 
@@ -61,7 +61,7 @@ def test_what_runs_already_goes_on(plane, agent, tmp_path):
     attempt = plane.submit(f"while [ ! -e {go} ]; do sleep 0.02; done")
     eventually(lambda: "STARTED" in plane.events(attempt))
     broken.touch()
-    eventually(lambda: said(plane)[-1:] == [(False, "the probe failed: it ended with status 1")])
+    eventually(lambda: reported_cordons(plane)[-1:] == [(False, "the probe failed: it ended with status 1")])
     go.touch()
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
 
@@ -85,11 +85,11 @@ def test_that_it_is_lifted_is_said_until_a_heartbeat_was_answered():
     cordon.lift("well")
     assert cordon.fields == {}
     cordon.cordon("ill")
-    said = cordon.fields
-    cordon.record_answer(said)
-    assert cordon.fields == said == {"schedulable": False, "reason": "ill"}
+    reported = cordon.fields
+    cordon.record_answer(reported)
+    assert cordon.fields == reported == {"schedulable": False, "reason": "ill"}
     cordon.lift("well")
-    cordon.record_answer(said)  # the answer to what was said before
+    cordon.record_answer(reported)  # the answer to what was said before
     assert cordon.fields == {"schedulable": True, "reason": "well"}
     cordon.record_answer(cordon.fields)
     assert cordon.fields == {}

@@ -30,7 +30,7 @@ def file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("text", "fields"),
     [
         ("0.4", {"progress": 0.4}), ("0.4 half a\n", {"progress": 0.4, "message": "half a"}), ("0", {"progress": 0}),
         ("1 done\r\n", {"progress": 1, "message": "done"}), ("0.1 a\n0.2 b\n\n", {"progress": 0.2, "message": "b"}),
@@ -41,9 +41,9 @@ def file(tmp_path, monkeypatch):
     ],
     ids=lambda value: str(value)[:20].encode("unicode_escape").decode(),
 )  # fmt: skip
-def test_the_last_line_counts(file, written, said):
-    file.write_bytes(written.encode("latin-1"))
-    assert ProgressFile(file).take_reports() == [{"event": "PROGRESS", **said}]
+def test_the_last_line_counts(file, text, fields):
+    file.write_bytes(text.encode("latin-1"))
+    assert ProgressFile(file).take_reports() == [{"event": "PROGRESS", **fields}]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b" \n\n"])
@@ -115,7 +115,7 @@ def test_the_last_word_is_said_at_the_end_and_the_file_is_gone(file, clock):
 # The whole agent
 
 
-def said(plane, attempt):
+def reported_progress(plane, attempt):
     with plane.lock:
         reports = [report for report in plane.reports if report["attempt"] == attempt and report["event"] == "PROGRESS"]
     return [(report.get("progress"), report.get("message")) for report in reports]
@@ -139,11 +139,11 @@ def test_scripts_and_callables_are_seen_on_their_way(plane, agent, tmp_path):
     agent()
     attempts = [plane.submit(script), plane.submit({"type": "callable", "path": "going:run"}, str(go))]
     for attempt in attempts:
-        eventually(lambda attempt=attempt: said(plane, attempt) == [(0.5, "half")])
+        eventually(lambda attempt=attempt: reported_progress(plane, attempt) == [(0.5, "half")])
     go.touch()
     for attempt in attempts:
         eventually(lambda attempt=attempt: plane.final(attempt))
-        assert said(plane, attempt) == [(0.5, "half"), (0.75, None)]
+        assert reported_progress(plane, attempt) == [(0.5, "half"), (0.75, None)]
     assert [plane.final(attempt)["event"] for attempt in attempts] == ["COMPLETED", "FAILED"]
 
 
@@ -155,7 +155,7 @@ def test_a_chatty_job_costs_a_report_a_second(plane, agent, tmp_path):
     agent()
     attempt = plane.submit({"type": "script", "command": [sys.executable, "-c", chatty]})
     eventually(lambda: plane.final(attempt))
-    assert 2 <= len(said(plane, attempt)) <= 4, json.dumps(said(plane, attempt))
+    assert 2 <= len(reported_progress(plane, attempt)) <= 4, json.dumps(reported_progress(plane, attempt))
 
 
 def test_nothing_is_left_behind(plane, agent, tmp_path):

@@ -63,9 +63,9 @@ def test_a_task_with_too_much_memory_is_killed_alone_and_failed(plane, agent, tm
     agent("--memory-limit", "200M")
     modest = plane.submit(f"while [ ! -e {go} ]; do sleep 0.02; done")
     greedy = plane.submit({"type": "script", "command": [sys.executable, "-c", GREEDY]})
-    said = error(plane, greedy)
-    assert said["code"] == "OUT_OF_MEMORY"
-    assert said["message"].endswith("MiB of memory; a task of this worker may have 200 MiB")
+    failure = error(plane, greedy)
+    assert failure["code"] == "OUT_OF_MEMORY"
+    assert failure["message"].endswith("MiB of memory; a task of this worker may have 200 MiB")
     go.touch()
     assert eventually(lambda: plane.final(modest))["event"] == "COMPLETED"
 
@@ -148,5 +148,9 @@ def test_code_that_the_kernel_killed_for_want_of_memory_is_lost_and_its_error_sa
 
 
 def test_what_its_exit_status_means_is_told_by_the_agent_itself():
-    told = " ".join(build_parser().format_help().split())
-    assert "exit status: 0 told to end" in told and "; 1 ended otherwise" in told and "; 2 could not begin" in told
+    help_text = " ".join(build_parser().format_help().split())
+    assert (
+        "exit status: 0 told to end" in help_text
+        and "; 1 ended otherwise" in help_text
+        and "; 2 could not begin" in help_text
+    )

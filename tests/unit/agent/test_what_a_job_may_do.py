@@ -168,8 +168,8 @@ def test_every_variable_that_the_readme_lists_stays_with_the_control_plane_but_f
 def test_a_job_finds_no_token_in_the_environment_of_its_own_of_its_reaper_or_of_its_agent(plane, agent):
     worker = agent("--pass-env", "SOME_OTHER, CONTROLPLANE_TOKEN")
     attempt = plane.submit("cat /proc/$$/environ /proc/$PPID/environ | tr '\\0' '\\n'; id")
-    said = eventually(lambda: plane.final(attempt))["output"]["stdout"]
-    assert "uid=" in said and "secret" not in said and "CONTROLPLANE_" not in said
+    output = eventually(lambda: plane.final(attempt))["output"]["stdout"]
+    assert "uid=" in output and "secret" not in output and "CONTROLPLANE_" not in output
     assert b"=secret" not in Path(f"/proc/{worker.process.pid}/environ").read_bytes()
 
 

@@ -14,7 +14,7 @@ from controlplane.agent import status_file
 from controlplane.agent.celery import protect
 from controlplane.agent.celery.deadline import Deadline, watch
 from controlplane.agent.celery.ledger import AGAIN_AFTER, NAMES, NOTABLE_AFTER, OTHERS, SAME, Ledger
-from controlplane.agent.celery.options import Options, Unsaid, options_of
+from controlplane.agent.celery.options import Options, Unset, options_of
 from controlplane.agent.fence import read_uptime
 from tests.support.processes import eventually
 from tests.support.standin import ROOT
@@ -134,7 +134,7 @@ def acks_late_of(conf, **options):
 
 
 def test_a_task_that_says_nothing_of_acknowledging_is_told_from_one_that_says_no():
-    assert isinstance(acks_late_of({}), Unsaid) and not acks_late_of({})
+    assert isinstance(acks_late_of({}), Unset) and not acks_late_of({})
     assert acks_late_of({}, acks_late=False) is False
     assert acks_late_of({}, acks_late=True) is True
     assert acks_late_of({"task_acks_late": True}) is True

@@ -50,5 +50,5 @@ def test_the_client_imports_no_django_and_nothing_of_the_control_plane_but_the_a
         "forbidden = {'django', 'rest_framework', 'celery', 'psycopg', 'jobs', 'liveness'};"
         "print([name for name in sys.modules if name.partition('.')[0] in forbidden])"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

@@ -116,8 +116,8 @@ def test_who_waits_learns_from_the_exit_code_how_it_ended(plane, run, job, code)
         Say(200, {"items": [], "unknown": []}),
         Say(200, {"items": [job], "unknown": []}),
     ]
-    found, out, _ = run("submit", "--wait", "true")
-    assert found == code and out.startswith(f"{job['id']} {job['state']}")
+    status, out, _ = run("submit", "--wait", "true")
+    assert status == code and out.startswith(f"{job['id']} {job['state']}")
 
 
 def test_what_has_not_ended_in_time_is_5(plane, run):

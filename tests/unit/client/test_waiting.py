@@ -45,8 +45,8 @@ def test_jobs_come_as_they_end_and_are_whole(plane, client):
     short = {**second, "left_out": ["output"]}
     plane.answers["GET", "/jobs/wait"] = [ended(), ended(third), ended(short), ended(first)]
     plane.answers["GET", f"/jobs/{second['id']}"] = [Say(200, {**second, "output": "much"})]
-    found = list(client.as_ended(jobs))
-    assert found == [third, {**second, "output": "much"}, first]
+    in_order = list(client.as_ended(jobs))
+    assert in_order == [third, {**second, "output": "much"}, first]
     asked = [len(call.query["id"]) for call in plane.calls if call.path == "/jobs/wait"]
     assert asked == [3, 3, 2, 1]
 
@@ -95,10 +95,10 @@ def test_a_log_is_followed_until_the_job_has_ended_and_no_line_comes_twice(plane
     job = a_job()
     lines = [{"at": "t", "attempt": 1, "stream": "stdout", "line": str(n)} for n in range(5)]
     plane.answers["GET", "/jobs/wait"] = [ended(), ended(), ended(), ended({**job, "state": "COMPLETED"})]
-    written = itertools.chain([2, 3, 3], itertools.repeat(5))
+    line_counts = itertools.chain([2, 3, 3], itertools.repeat(5))
 
     def page(call):
-        after, there = int(call.query["cursor"][0]), next(written)
+        after, there = int(call.query["cursor"][0]), next(line_counts)
         last = min(after + 2, there)
         return Say(200, {"items": lines[after:last], "next": str(last) if last < there else None, "last": str(last)})
 
