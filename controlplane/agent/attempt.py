@@ -43,6 +43,7 @@ class Attempt:
     verdict: dict[str, Any] | None = None  # None while KILLED: lost, so there is nothing to report
     pid: int | None = None
     times_out_at: float | None = None  # monotonic
+    is_silent: bool = False  # its code gives no sign of life
     log: AttemptLog = field(default_factory=AttemptLog)
 
     def __post_init__(self, folder: Path) -> None:

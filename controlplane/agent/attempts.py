@@ -20,12 +20,19 @@ from controlplane.agent.heart import HeldAttempts
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.policy import ActionPolicy
+from controlplane.agent.pulse import PULSE_INTERVAL
 from controlplane.agent.supervisor import Supervisor
 
 log = structlog.get_logger()
 
 
 MEMORY_LOOK_INTERVAL = 0.5  # seconds
+
+
+SIGN_LOOK_INTERVAL = 1.0  # seconds
+
+
+SILENT_AFTER = 5 * PULSE_INTERVAL  # without a sign of life: no runner heartbeat lists it until there is one again
 
 
 KILL_PATIENCE = 2.0  # seconds from SIGTERM to SIGKILL
@@ -53,6 +60,7 @@ class AttemptTracker:
         self._folder, self._environment = folder, environment
         self._task_timeout, self._memory_limit = task_timeout, memory_limit
         self._kernel_kills, self._memory_look_at = memory.KernelKills(), 0.0
+        self._sign_look_at = 0.0
         self._attempts: dict[str, Attempt] = {}
         self._lost_ids: frozenset[str] = frozenset()  # what the last answer named as lost
         self._reported_stopped: frozenset[str] = frozenset()
@@ -68,14 +76,17 @@ class AttemptTracker:
         An attempt that is over stays listed until its report was answered: it is still ours, and must not go stale.
         """
         attempts = list(self._attempts.values())
+        running: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+        for attempt in attempts:
+            if attempt.pid:
+                pid = self._supervisor.child_pid(attempt.id) or attempt.pid
+                is_silent = attempt.is_silent and attempt.stage is AttemptStage.RUNNING
+                running[is_silent].append({"attempt": attempt.id, "pid": pid})
         return HeldAttempts(
             claimed=[attempt.id for attempt in attempts if attempt.stage is AttemptStage.STARTING],
-            running=[
-                {"attempt": attempt.id, "pid": self._supervisor.child_pid(attempt.id) or attempt.pid}
-                for attempt in attempts
-                if attempt.pid
-            ],
+            running=running[False],
             stopped=sorted(self._list_stopped_ids()),
+            silent=running[True],
         )
 
     def accept_claims(self, items: list[dict[str, Any]]) -> None:
@@ -199,6 +210,26 @@ class AttemptTracker:
                 log.warning("Job exceeded its timeout", **log_fields(attempt), timeout=attempt.timeout)
                 message = f"exceeded its timeout of {attempt.timeout:g} s"
                 self._stop_attempt(attempt, failure_report("STEP_TIMEOUT", message), KILL_PATIENCE)
+
+    def watch_signs_of_life(self) -> None:
+        """See whose code hangs or was stopped, once in a while.
+
+        On the main thread, which has read what there was: after a pause of our own nobody is silent for that.
+        """
+        now = time.monotonic()
+        if now < self._sign_look_at:
+            return
+        self._sign_look_at = now + SIGN_LOOK_INTERVAL
+        for attempt in self._attempts.values():
+            last_sign_at = self._supervisor.last_sign_at(attempt.id) if attempt.stage is AttemptStage.RUNNING else None
+            if last_sign_at is None or attempt.is_silent == (now - last_sign_at > SILENT_AFTER):
+                continue
+            attempt.is_silent = not attempt.is_silent
+            seen = str(self._supervisor.look_at(attempt.id))
+            if attempt.is_silent:
+                log.warning("No sign of life of a job's code", **log_fields(attempt), processes=seen)
+            else:
+                log.info("A job's code gives signs of life again", **log_fields(attempt), processes=seen)
 
     def enforce_memory_limit(self) -> None:
         """Kill what has more memory than a task may."""

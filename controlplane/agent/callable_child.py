@@ -1,8 +1,9 @@
-"""The child process of a callable: `python -m controlplane.agent.callable_child package.module:function MODULES FD`.
+"""The child process of a callable: `python -m controlplane.agent.callable_child PATH MODULES RESULT [PULSE]`.
 
-Reads the payload from stdin as JSON, calls the function with it, writes one JSON object to FD: `{"output": …}` or
-`{"error": {code, message, traceback}}`. FD is no standard stream, so prints cannot reach it. MODULES are globs with
-commas between them: the function is defined in such a module (empty: in any).
+PATH is package.module:function. MODULES are globs with commas between them: the function is defined in such a module
+(empty: in any). Reads the payload from stdin as JSON, calls the function with it, writes one JSON object to RESULT:
+`{"output": …}` or `{"error": {code, message, traceback}}`. RESULT is no standard stream, so prints cannot reach it, and
+PULSE is for signs of life (pulse.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from controlplane.agent.outcomes import (
     failure_report,
     parse,
 )
+from controlplane.agent.pulse import start_pulse
 
 
 class NotAllowed(Exception):
@@ -89,6 +91,8 @@ def _message(error: BaseException) -> str:
 
 def main() -> None:
     path, modules, descriptor = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    for pulse in sys.argv[4:]:
+        start_pulse(int(pulse))
     os.set_inheritable(descriptor, False)  # what the callable starts must not hold the channel
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is printed is seen at once
     payload = json.load(sys.stdin.buffer)

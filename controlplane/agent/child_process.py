@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO
@@ -16,13 +17,15 @@ CHUNK = 65536
 
 @dataclass(frozen=True)
 class ChildCommand:
-    """What to start. `with_result`: a file descriptor for a result is the last argument."""
+    """What to start. `with_result`: a file descriptor for a result is the last argument, and `with_pulse` one for signs
+    of life after it."""
 
     argv: list[str]
     env: dict[str, str]
     stdin: bytes
     cwd: str | None = None
     with_result: bool = False
+    with_pulse: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class ChildProcess:
     tails: tuple[OutputTail, OutputTail]
     status: OutputTail  # what the reaper says
     result: IO[bytes] | None
+    pulse: OutputTail | None = None  # the signs of life that the code gives by itself
+    alive_at: float = field(default_factory=time.monotonic)  # monotonic: of the last sign of life
     kill_at: float | None = None  # monotonic: when what was not enough becomes a SIGKILL, or another
 
     @property
@@ -103,6 +108,19 @@ class ChildProcess:
         """Why the code could not be started."""
         lines = bytes(self.status.data).decode(errors="replace").split("\n")
         return next((line[1:] for line in lines if line.startswith("!")), "")
+
+    @property
+    def gives_signs(self) -> bool:
+        """Whether its code gives signs of life by itself: it has begun to, and has not become another program."""
+        return self.pulse is not None and bool(self.pulse.data) and not self.pulse.pipe.closed
+
+    @property
+    def streams(self) -> list[OutputTail]:
+        """All that is read of it."""
+        return [*self.tails, self.status, *([self.pulse] if self.pulse else [])]
+
+    def record_sign(self) -> None:
+        self.alive_at = time.monotonic()
 
     def has_exited_by_itself(self) -> bool:
         """It has exited, and no signal did it. Leaves it to be reaped."""

@@ -20,12 +20,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class HeldAttempts:
-    """The attempts this server holds: ids that are claimed, `{attempt, pid}` for those that run. And those that it was
-    told it lost and of which nothing runs any more: their jobs go on elsewhere as soon as it says so."""
+    """The attempts this server holds: ids that are claimed, `{attempt, pid}` for those that run; `silent` ones run too,
+    but their code gives no sign of life. And those that it was told it lost and of which nothing runs any more: their
+    jobs go on elsewhere as soon as it says so."""
 
     claimed: list[str] = field(default_factory=list)
     running: list[dict[str, Any]] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    silent: list[dict[str, Any]] = field(default_factory=list)
 
 
 class HeartbeatThread(threading.Thread):
@@ -121,8 +123,11 @@ class HeartbeatThread(threading.Thread):
         if held.claimed and now >= self._claimer_due:
             body["claimed"] = held.claimed
             self._claimer_due = now + self.server.config.claimer_heartbeat_interval
-        if held.running and now >= self._runner_due:
-            body["running"] = held.running
+        # Code that hangs goes stale on the control plane. Only a beat that may bring us back lists it: what such a beat
+        # does not list has ended here.
+        running = [*held.running, *held.silent] if self._failures else held.running
+        if running and now >= self._runner_due:
+            body["running"] = running
             self._runner_due = now + self.server.config.runner_heartbeat_interval
         return body
 

@@ -6,7 +6,7 @@ import re
 import resource
 from pathlib import Path
 
-from controlplane.agent.reaper import children
+from controlplane.agent.reaper import descendants
 
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 PAGE = resource.getpagesize()
@@ -28,9 +28,7 @@ def format_size(size: int) -> str:
 
 def size_over_limit(root: int, limit: int) -> int | None:
     """What all that descends from a process has, if that is more than so many bytes."""
-    pids = children(root)
-    for pid in pids:
-        pids += children(pid)
+    pids = descendants(root)
     # What processes share counts once; that is dear to ask, and for as long as they have little without it needless.
     if sum(map(_resident_bytes, pids)) <= limit:
         return None

@@ -3,7 +3,8 @@
 Orphans of the code become children of this process (a subreaper), so neither `setsid` nor `nohup` nor a double fork
 leads out of its reach; whatever outlives the code's first process is killed. It ends as that process did.
 
-`python -I -S reaper.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds argv, env and cwd, marshalled.
+`python -I -S reaper.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds argv, env, cwd and the
+descriptors that are for the code alone, marshalled.
 CONTROL is read by the line: `=UPTIME` or `=` (the fence: kill all at that reading of the uptime clock, never) and `!`
 (kill all now); its end, which a `kill -9` of the agent brings too, kills all. To STATUS goes the process id of the
 code, or after a `!` why it could not be started. So a stopped agent (SIGSTOP, a debugger) keeps nothing running past
@@ -66,12 +67,18 @@ def children(pid: int) -> list[int]:
     return pids
 
 
+def descendants(root: int) -> list[int]:
+    """All that descends from `root`, parents first."""
+    pids = children(root)
+    for pid in pids:
+        pids += children(pid)
+    return pids
+
+
 def signal_tree(root: int, number: int) -> bool:
     """Signal all that descends from `root`, parents first. False: there was nothing that we could signal."""
-    reached, pids = False, children(root)
-    for pid in pids:
-        pids += children(pid)  # all of them before the first dies, for then its children are another's
-    for pid in pids:
+    reached = False
+    for pid in descendants(root):  # all of them are found before the first dies, for then its children are another's
         reached = try_to(os.kill, pid, number) or reached
     return reached
 
@@ -189,7 +196,7 @@ def main() -> None:
     prctl(DUMPABLE, 0)  # no code of a job attaches itself to us as a debugger does
     reaper = Reaper(control)
     with open(command, "rb") as file:
-        argv, env, cwd = marshal.load(file)  # noqa: S302 (from our own agent)
+        argv, env, cwd, descriptors = marshal.load(file)  # noqa: S302 (from our own agent)
     reaper.read()
     if reaper.ending:  # the agent is dead already, or wants it no more: nothing begins
         leave(None)
@@ -198,7 +205,8 @@ def main() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)  # what the code closes is closed
     try_to(os.write, status, f"{reaper.main}\n".encode())
-    os.close(status)
+    for descriptor in (status, *descriptors):
+        os.close(descriptor)
     os.chdir("/")
     reaper.watch()
     reaper.clear()

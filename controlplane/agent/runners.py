@@ -38,7 +38,7 @@ class Runner(ABC):
     tags: Collection[str]
     """What a worker that has this runner is matched by."""
     with_result: ClassVar[bool] = False
-    """Whether its code hands back a result of its own."""
+    """Whether its code hands back a result of its own, and gives signs of life by itself."""
 
     @abstractmethod
     def refuse(self, action: Action) -> None:
@@ -82,7 +82,9 @@ class Runner(ABC):
         if len(payload) < PAYLOAD_IN_ENVIRONMENT:
             environment["JOB_PAYLOAD"] = payload
         argv, cwd = self.command_line(job["action"]), self.working_directory(job["action"])
-        return ChildCommand(argv, environment, payload.encode(), cwd, with_result=self.with_result)
+        return ChildCommand(
+            argv, environment, payload.encode(), cwd, with_result=self.with_result, with_pulse=self.with_result
+        )
 
 
 class ScriptRunner(Runner):

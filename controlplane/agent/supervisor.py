@@ -18,7 +18,7 @@ from typing import IO, cast
 
 import structlog
 
-from controlplane.agent import reaper
+from controlplane.agent import process_view, reaper
 from controlplane.agent.child_process import CHUNK, ChildCommand, ChildExit, ChildProcess, InputFeed, OutputTail
 
 OutputHandler = Callable[[str, bytes], None]  # with STDOUT or STDERR
@@ -31,6 +31,9 @@ STDOUT_KEPT = 16 * 1024
 
 
 STDERR_KEPT = 4 * 1024
+
+
+PULSE_KEPT = 1  # bytes, which say that there were any
 
 
 RESULT_KEPT = 1024 * 1024  # bytes; whoever has more to say than that says too much
@@ -77,17 +80,30 @@ class Supervisor:
         child = self._children.get(key)
         return child.process.pid if child else None
 
+    def last_sign_at(self, key: str) -> float | None:
+        """Monotonic: when its code gave its last sign of life, or was seen to be able to run."""
+        if (child := self._children.get(key)) is None:
+            return None
+        if not child.gives_signs and process_view.look_below(child.process.pid).may_run:
+            child.record_sign()
+        return child.alive_at
+
+    def look_at(self, key: str) -> process_view.ProcessView | None:
+        child = self._children.get(key)
+        return process_view.look_below(child.process.pid) if child else None
+
     def start_child(
         self, key: str, command: ChildCommand, on_output: OutputHandler = lambda stream, chunk: None
     ) -> None:
         """Raises OSError when there can be no reaper. `on_output` is told all that the code writes."""
         argv = list(command.argv)
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            beats, pulse = _pipe(ours, theirs) if command.with_pulse else (None, None)
             result = ours.enter_context(tempfile.TemporaryFile()) if command.with_result else None
-            if result:
-                argv.append(str(result.fileno()))
+            descriptors = [file.fileno() for file in (result, pulse) if file]
+            argv += map(str, descriptors)
             what = theirs.enter_context(tempfile.TemporaryFile())
-            what.write(marshal.dumps((argv, command.env, command.cwd)))
+            what.write(marshal.dumps((argv, command.env, command.cwd, descriptors)))
             what.seek(0)
             listening, control = _pipe(theirs, ours)
             says, status = _pipe(ours, theirs)
@@ -99,7 +115,7 @@ class Supervisor:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                pass_fds=[*passed, *([result.fileno()] if result else [])],
+                pass_fds=[*passed, *descriptors],
                 start_new_session=True,
             )
             ours.pop_all()
@@ -117,11 +133,13 @@ class Supervisor:
             OutputTail(says, CHUNK, lambda chunk: None),
             result,
         )
+        if beats:
+            child.pulse = OutputTail(beats, PULSE_KEPT, lambda chunk: child.record_sign())
         with self._lock:
             self._children[key] = child
         child.report_state(self._fence)
         self._register_stream(child.feed, selectors.EVENT_WRITE)
-        for tail in (*child.tails, child.status):
+        for tail in child.streams:
             self._register_stream(tail, selectors.EVENT_READ)
         self._go_on(child.feed)
 
@@ -189,7 +207,7 @@ class Supervisor:
             status = child.process.wait()
             child.control.close()
         self._close_stream(child.feed)
-        for tail in (*child.tails, child.status):
+        for tail in child.streams:
             # Bounded: something that escaped may hold the pipe and write for ever.
             for _ in range(32):
                 if tail.pipe.closed or not tail.read_chunk():

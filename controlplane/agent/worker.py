@@ -168,6 +168,7 @@ class Worker:
             return
         self._guard(self._attempts.enforce_timeouts)
         self._guard(self._attempts.enforce_memory_limit)
+        self._guard(self._attempts.watch_signs_of_life)
         self._guard(self._attempts.report_output)
         self._enforce_drain()
         if self._ending:

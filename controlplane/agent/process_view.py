@@ -1,0 +1,46 @@
+"""What an agent sees of the processes of a task from outside (Linux)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.agent.reaper import descendants
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK")
+DEAD, STOPPED = "ZX", "Tt"  # states in /proc/PID/stat
+
+
+@dataclass(frozen=True)
+class ProcessView:
+    """The states of all processes of a task, a letter each, and the seconds of CPU time that they have had."""
+
+    states: str
+    cpu_seconds: float
+
+    @property
+    def may_run(self) -> bool:
+        """Not all is stopped or dead. Where nothing is seen nothing is known, so it may."""
+        return not self.states or any(state not in DEAD + STOPPED for state in self.states)
+
+    def __str__(self) -> str:
+        stopped = sum(state in STOPPED for state in self.states)
+        zombies = sum(state in DEAD for state in self.states)
+        counts = {"alive": len(self.states) - stopped - zombies, "stopped": stopped, "zombie": zombies}
+        seen = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return f"{seen or 'no process'}, {self.cpu_seconds:.1f} s of CPU time"
+
+
+def look_below(root: int) -> ProcessView:
+    """At all that descends from a process."""
+    states, ticks = "", 0
+    for pid in descendants(root):
+        try:
+            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        states += fields[0]
+        ticks += int(fields[11]) + int(fields[12])
+    return ProcessView(states, ticks / TICKS)

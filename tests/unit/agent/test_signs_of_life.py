@@ -1,0 +1,70 @@
+"""Whose code gives no sign of life is not listed by runner heartbeats, while its worker goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from controlplane.agent import process_view
+from controlplane.agent.heart import HeldAttempts
+from tests.support.standin import eventually
+from tests.unit.agent.test_fence_and_heart import clock, heart, server  # noqa: F401
+
+NAP = {"type": "script", "command": ["sleep", "1000"]}
+HOLD_LOCK = "import ctypes, time\ndef hang(_):\n    ctypes.PyDLL(None).sleep(1000)\ndef nap(_):\n    time.sleep(1000)\n"
+
+
+def listed(plane) -> dict[str, int]:
+    """What the last heartbeat with runner heartbeats listed."""
+    with plane.lock:
+        bodies = [body["running"] for call, body in plane.calls if call == "heartbeat" and "running" in body]
+    return {item["attempt"]: item["pid"] for item in bodies[-1]} if bodies else {}
+
+
+def code_of(pid: int) -> int:
+    """The process of the code, which a first beat may not have known yet: it listed what was about to start it."""
+    is_code = Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep")
+    return pid if is_code else int(eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())[0])
+
+
+def test_code_that_holds_the_lock_of_its_interpreter_or_was_stopped_is_not_listed(plane, agent, tmp_path):
+    (tmp_path / "hanging.py").write_text(HOLD_LOCK)
+    hangs, naps = (plane.submit({"type": "callable", "path": f"hanging:{name}"}) for name in ("hang", "nap"))
+    stopped, sleeps = plane.submit(NAP), plane.submit(NAP)
+    worker = agent()
+    pids = eventually(lambda: len(found := listed(plane)) == 4 and found)
+    os.kill(code_of(pids[stopped]), signal.SIGSTOP)
+    eventually(lambda: set(listed(plane)) == {naps, sleeps}, "those that hang are listed no more")
+    assert "1 stopped" in worker.log
+
+    os.kill(code_of(pids[stopped]), signal.SIGCONT)
+    eventually(lambda: set(listed(plane)) == {naps, sleeps, stopped}, "what goes on is listed again")
+    plane.heartbeat["cancel"] = [hangs]  # it is held all the same
+    assert eventually(lambda: plane.final(hangs))["event"] == "CANCELLED"
+
+
+def test_a_beat_that_may_bring_its_server_back_lists_code_that_hangs_as_well(heart, server):  # noqa: F811
+    heart._list_held_attempts = lambda: HeldAttempts([], [{"attempt": "r", "pid": 1}], [], [{"attempt": "s", "pid": 2}])
+    heart.send_heartbeat()
+    assert [item["attempt"] for item in server.bodies[-1]["running"]] == ["r"]
+    heart._failures, heart._runner_due = 1, 0.0
+    heart.send_heartbeat()
+    assert [item["attempt"] for item in server.bodies[-1]["running"]] == ["r", "s"]
+
+
+def test_a_process_is_seen_alive_stopped_and_as_a_zombie():
+    began = process_view.look_below(os.getpid()).states
+    assert began == "", "no other child runs here"
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})
+    try:
+        eventually(lambda: process_view.look_below(os.getpid()).states == "S")
+        assert process_view.look_below(os.getpid()).may_run
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: not process_view.look_below(os.getpid()).may_run)
+        assert str(process_view.look_below(os.getpid())).startswith("1 stopped")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: process_view.look_below(os.getpid()).states == "Z")
+    assert str(process_view.look_below(os.getpid())).startswith("1 zombie")
+    os.waitpid(pid, 0)
