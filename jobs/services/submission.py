@@ -18,20 +18,22 @@ from liveness.models import ApiToken
 
 @retried_atomic
 def submit_jobs(
-    owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = JobKind.TASK
+    owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = JobKind.TASK, *, is_limited: bool = True
 ) -> list[tuple[UUID, bool]]:
-    """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's.
+    """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's. `is_limited`:
+    no more than so many of the owner may wait.
 
     The same key again finds the same job. Raises KeyTaken when its content is another, TooManyWaiting when new ones
     would pass the limit of the owner, and what is in the way when a new one requires a worker and none is eligible now,
     however full. One that is an execution begins at once.
     """
     drafts = list(build_job_rows(jobs))
+    limit = conf().waiting_limit if owner and is_limited else None
     stored = sql.submit_jobs.fetch_rows(
         owner=owner and owner.pk,
         kind=kind,
         jobs=drafting.dump_sorted_json(drafts),
-        waiting_limit=conf().waiting_limit if owner else None,
+        waiting_limit=limit,
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
     ids = {row.place: row.id for row in stored}
@@ -45,7 +47,7 @@ def submit_jobs(
             raise TryAgain
         if bytes(job.fingerprint).hex() != draft["fingerprint"]:
             raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
-    refuse_too_many(stored, len(stored), conf().waiting_limit)
+    refuse_too_many(stored, len(stored), limit)
     refuse_without_worker(stored)
     executions.begin_children([row.id for row in stored if row.is_execution])
     return [(ids.get(place) or by_key[draft["key"]].pk, place in ids) for place, draft in enumerate(drafts)]

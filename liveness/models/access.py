@@ -19,9 +19,11 @@ class Role(models.TextChoices):
     OPERATOR = "operator"
 
 
-# Not a SHA-256, so there is no text that this token would let in; and unique, so that it is made once.
+# No SHA-256, so there is no text that these tokens would let in; and unique, so that each is made once.
 OWN_DIGEST = b"control plane"
 """Of the token with which the control plane's own processes are registered."""
+PROJECT_DIGEST = b"project"
+"""Of the token that owns what the code of a project submits in its own process."""
 
 
 class ApiToken(models.Model):

@@ -21,7 +21,7 @@ from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.conf import conf
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
-from liveness.models import ApiToken, Role, Server
+from liveness.models import PROJECT_DIGEST, ApiToken, Role, Server
 from liveness.services import transitions
 from liveness.services.operator_events import Subject, record_operator_event
 from liveness.states import Mover, ServerState
@@ -69,6 +69,15 @@ def get_session_token(user: int, name: str, role: str) -> ApiToken:
     session_digest = salted_hmac("liveness.session", str(user), algorithm="sha256").digest()
     token, _ = ApiToken.objects.get_or_create(
         digest=session_digest, defaults={"name": name, "role": role, "prefix": "session"}
+    )
+    return token
+
+
+def get_project_token() -> ApiToken:
+    """Whose the jobs are that the code of the project itself submits: a token that nobody can say, as those of
+    sessions."""
+    token, _ = ApiToken.objects.get_or_create(
+        digest=PROJECT_DIGEST, defaults={"name": "this project", "role": Role.CLIENT, "prefix": "project"}
     )
     return token
 

@@ -1,0 +1,51 @@
+"""For the code of a Django project that has the control plane among its apps: jobs that exist if and only if the
+transaction commits in which they are submitted.
+
+    from jobs.in_process import submit
+
+    with transaction.atomic():
+        order.save()
+        job = submit({"type": "callable", "path": "shop.mail:confirm"}, payload={"order": order.pk})
+
+The id finds the job again: `WorkerJob.objects.get(pk=job)`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from rest_framework.serializers import ValidationError
+
+from controlplane.agent.limits import BODY_LIMIT
+from jobs.api.serializers.executions import SubmissionRequest
+from jobs.services import drafts, submission
+from liveness.services import tokens
+
+
+def submit(action: Mapping[str, Any], payload: Any = None, **options: Any) -> UUID:
+    """A job, in the transaction of its caller; its id. `options` are the fields of `POST /jobs`: tags, priority,
+    timeout_seconds, available_at, good_until, max_retries, key and so on.
+
+    The same key again is the same job. What the project itself submits has one owner, and no limit of how many wait.
+    Raises rest_framework's ValidationError for what the API would refuse with 400, whose `detail` says where, and a
+    Problem, with `code` and `detail`, for what it would refuse otherwise.
+    """
+    [job] = submit_many([{"action": action, **({} if payload is None else {"payload": payload}), **options}])
+    return job
+
+
+def submit_many(jobs: Iterable[Mapping[str, Any]]) -> list[UUID]:
+    """All or none of these jobs, each with the fields of `POST /jobs`; their ids, in order. See `submit`."""
+    wanted = []
+    for job in jobs:
+        request = SubmissionRequest(data=dict(job))
+        request.is_valid(raise_exception=True)
+        refuse_oversized(request.validated_data)
+        wanted.append(request.validated_data)
+    return [job for job, _ in submission.submit_jobs(tokens.get_project_token(), wanted, is_limited=False)]
+
+
+def refuse_oversized(job: Mapping[str, Any]) -> None:
+    """Raises ValidationError for what would be too large for the body of a call, and so for a worker's claim."""
+    if (size := len(drafts.dump_sorted_json(job).encode())) > BODY_LIMIT:
+        raise ValidationError({"payload": [f"The job has {size} bytes of JSON; at most {BODY_LIMIT}."]})
