@@ -23,7 +23,7 @@ from django.db.models.functions import JSONObject
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.errors import ExecutionUnknown, JobUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot, WorkerJob
-from jobs.selectors import MUCH, content, put_in_place
+from jobs.selectors import MUCH, content, holder_of_job, put_in_place
 from jobs.states import JobState
 from liveness.models import Server
 from liveness.selectors import operator_events
@@ -105,15 +105,13 @@ def execution_steps(execution: UUID) -> QuerySet[WorkerJob]:
     """The steps of an execution, hooks last, with the keys that they depend on, `depends_on`, their `child`, and the
     `server` that has them."""
     child = Execution.objects.filter(parent_step=OuterRef("pk")).values("pk")
-    live = Attempt.objects.filter(pk=OuterRef("attempt_id"))
-    server = live.values(summary=JSONObject(id="server_id", name="server__name"))
     return (
         WorkerJob.objects.filter(execution=execution)
         .defer("payload", "checkpoint", "fingerprint")
         .annotate(
             depends_on=Func(F("pk"), template=DEPENDS_ON, output_field=ArrayField(TextField())),
             child_execution=Subquery(child, output_field=UUIDField()),
-            server=Subquery(server, output_field=JSONField()),
+            server=holder_of_job(),
         )
         .order_by("position")
     )

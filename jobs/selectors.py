@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models import (
     BooleanField,
+    Case,
     Count,
     ExpressionWrapper,
     F,
@@ -21,8 +22,9 @@ from django.db.models import (
     TextField,
     UUIDField,
     Value,
+    When,
 )
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.statements import fetch_result_sets
@@ -54,6 +56,7 @@ class DetailedJob(WorkerJob):
     flags: list[str]
     left_out: list[str]
     operator_events: list[dict[str, Any]]
+    holder: dict[str, Any] | None
 
     class Meta:
         abstract = True
@@ -144,12 +147,16 @@ def instance_figures() -> dict[str, Any]:
 
     `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
     job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
-    a state are counted); what holds for the whole instance, `brakes` and `maintenance`; the rows that could not be
-    written lately, `rows_left_out`; when the last check went through, `finished` (`check_age` ago), and how long it
-    `took`; the `observed` clock, how long ago it last moved, `observed_lag`, and whether heartbeats get in,
+    a state are counted), these by their tags, `flagged_tags`, and by tags those that fail in so many `seconds` unless a
+    worker comes, `to_be_failed`; what holds for the whole instance, `brakes` and `maintenance`; the rows that could not
+    be written lately, `rows_left_out`; when the last check went through, `finished` (`check_age` ago), and how long it
+    `took`; what went wrong lately, `incidents`; the `observed` clock, how long ago it last moved, `observed_lag`, and
+    whether heartbeats get in,
     `witnessed`.
     """
-    row = sql.read_figures.fetch_only_row(
+    [row], [incidents] = fetch_result_sets(
+        sql.read_figures,
+        sql.read_incidents,
         ended=sorted(states.TERMINAL),
         counted=COUNT_LIMIT,
         only=None,
@@ -158,10 +165,20 @@ def instance_figures() -> dict[str, Any]:
     )
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
-    return {**row._asdict(), **read, "counts": read["counts"] or {}, "about": read["about"] or [], "flags": flags}
+    lately = {**incidents._asdict(), "incident": json.loads(incidents.incident or "null")}
+    return {
+        **row._asdict(),
+        **read,
+        "incidents": lately,
+        "counts": read["counts"] or {},
+        "about": read["about"] or [],
+        "flags": flags,
+    }
 
 
-JSON_FIGURES = {"counts", "about", "brakes", "maintenance", "flags", "rows_left_out"}
+JSON_FIGURES = {
+    "counts", "about", "brakes", "maintenance", "flags", "flagged_tags", "to_be_failed", "rows_left_out",
+}  # fmt: skip
 
 
 def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
@@ -216,14 +233,19 @@ def quarantined_jobs() -> QuerySet[WorkerJob]:
 
 
 def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int) -> QuerySet[WorkerJob]:
-    """Of these `jobs_without_content()` a page, latest first, with the server that holds each."""
-    live = Attempt.objects.filter(pk=OuterRef("attempt_id"))
+    """Of these `jobs_without_content()` a page, latest first, with the server that holds each, `holder`."""
     page = jobs.filter(pk__lt=before) if before else jobs
-    page = page.annotate(
-        server_id=Subquery(live.values("server_id"), output_field=UUIDField()),
-        server_name=Subquery(live.values("server__name"), output_field=TextField()),
-    )
+    page = page.annotate(holder=holder_of_job())
     return page.order_by("-id")[:limit]
+
+
+def holder_of_job() -> Subquery:
+    """The server that has a job: its `id`, its `name`, and its state, SILENT for one that is alive and is not heard."""
+    servers = liveness.servers_with_silence().filter(pk=OuterRef("server_id"))
+    state = Case(When(silent=True, then=Value("SILENT")), default=F("state"), output_field=TextField())
+    name = servers.values(summary=JSONObject(id="pk", name="name", state=state))
+    live = Attempt.objects.filter(pk=OuterRef("attempt_id")).annotate(holder=Subquery(name, output_field=JSONField()))
+    return Subquery(live.values("holder"), output_field=JSONField())
 
 
 def job_counts_by_state(jobs: QuerySet[WorkerJob]) -> dict[str, int]:

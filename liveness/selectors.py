@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -34,6 +34,10 @@ from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, T
 from liveness.sql import BUCKETS, sql
 from liveness.sql.rows import ServerFacets
 from liveness.states import ServerState, Subject
+
+LOST = [ServerState.DISCONNECTED, ServerState.ERROR]
+UNCHECKED_AFTER = 2
+"""Intervals without a liveness check after which no server's silence counts: observed time has stood still by then."""
 
 # In a subquery, so that a clock is read once for all rows.
 SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
@@ -114,6 +118,7 @@ class TimedServer(Server):
     moves_in: float | None
     overdue_in: float
     braked: bool
+    brake_lets_go_in: float | None
     check_age: float | None
     held: int
     live: list[Any]
@@ -129,7 +134,8 @@ def servers_with_timing() -> QuerySet[TimedServer]:
     """Servers as `servers_with_silence()` has them, with what a reader asks next, in seconds by the database's clock:
     `age`, `since` its last change of state, `overdue_in` (to DISCONNECTED, unless it is heard), `lost_in` and
     `moves_in` (its running attempts; None: never), for how long these stay with it once it is lost, `grace` (None: for
-    good), and `check_age`; whether it is `braked`; `now`."""
+    good), and `check_age`; whether it is `braked`, and in how many seconds the brake begins to let go,
+    `brake_lets_go_in`; `now`."""
     servers: Any = servers_with_silence().annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
@@ -139,6 +145,7 @@ def servers_with_timing() -> QuerySet[TimedServer]:
         grace=seconds_of("grace_of_attempts"),
         overdue_in=seconds_until("disconnected_at", initial_delay=conf().initial_delay),
         braked=sql.build_expression("is_held_by_brake", BooleanField()),
+        brake_lets_go_in=seconds_until("brake_lets_go_at", brake_max_hold=conf().brake_max_hold),
         check_age=sql.build_expression("check_age", FloatField()),
     )
     return servers
@@ -156,6 +163,29 @@ def has_work_to_recover(server: TimedServer) -> bool:
     return bool(server.live if hasattr(server, "live") else server.held)
 
 
+class ExpectedLoss(NamedTuple):
+    """What makes an alive server DISCONNECTED if it is not heard any more; and when, if that is known."""
+
+    by: str
+    """nobody: checks are switched off. check_to_come: none runs, and observed time stands still. brake, from `seconds`
+    on some at each check. next_check: it is due. silence: in so many seconds."""
+    seconds: float | None = None
+
+
+def expected_loss(server: TimedServer) -> ExpectedLoss:
+    """What is to be expected of an alive server's silence: no moment is told that nobody would keep."""
+    due = server.overdue_in
+    if not conf().enabled:
+        return ExpectedLoss("nobody")
+    if server.check_age is not None and server.check_age > UNCHECKED_AFTER * conf().interval:
+        return ExpectedLoss("check_to_come")
+    if due > 0:
+        return ExpectedLoss("silence", due)
+    if server.braked:
+        return ExpectedLoss("brake", server.brake_lets_go_in)
+    return ExpectedLoss("next_check", 0.0)
+
+
 def next_transition(server: TimedServer) -> dict[str, Any] | None:
     """Where a server as `servers_with_timing()` has it, with what it holds, goes next by itself, when, and why.
 
@@ -171,8 +201,11 @@ def next_transition(server: TimedServer) -> dict[str, Any] | None:
     if server.state == ServerState.NOT_RUNNING:
         return transition_to(ServerState.INACTIVE, 0, "at the next liveness check")
     if server.state in states.ALIVE:
-        if not conf().enabled or (server.braked and server.overdue_in <= 0):
+        expected = expected_loss(server)
+        if expected.by in ("nobody", "brake"):
             return None
+        if expected.by == "check_to_come":
+            return transition_to(ServerState.DISCONNECTED, None, "once liveness checks run again")
         return transition_to(ServerState.DISCONNECTED, server.overdue_in, "unless it is heard before")
     if server.state == ServerState.TERMINATING and server.lost_in > 0:
         return transition_to(ServerState.NOT_RUNNING, server.lost_in, "unless it ends before, or is heard")
@@ -186,7 +219,8 @@ def next_transition(server: TimedServer) -> dict[str, Any] | None:
 def server_counts_by_type() -> "QuerySet[Any, Any]":
     """For each cluster and type of server, the control plane's own (`is_own`) apart: how many have not ended,
     `present`; how many of them are alive and heard in time, `well`; how many may get work, `takes_work`; how many are
-    `lost`."""
+    `silent_ones`, `lost`, or `ending` otherwise than well; how many are kept from work, `cordoned` and
+    `draining`."""
     well = Q(state__in=states.ALIVE, silent=False)
     may_get_work = sql.build_expression(
         "may_get_work", BooleanField(), staleness_multiplier=conf().staleness_multiplier
@@ -200,7 +234,11 @@ def server_counts_by_type() -> "QuerySet[Any, Any]":
             present=Count("pk"),
             well=Count("pk", filter=well),
             takes_work=Count("pk", filter=Q(may_get_work=True)),
-            lost=Count("pk", filter=Q(state__in=[ServerState.DISCONNECTED, ServerState.ERROR])),
+            silent_ones=Count("pk", filter=Q(state__in=states.ALIVE, silent=True)),
+            lost=Count("pk", filter=Q(state__in=LOST)),
+            ending=Count("pk", filter=~Q(state__in=[*states.ALIVE, *LOST])),
+            cordoned=Count("pk", filter=Q(state__in=states.ALIVE, drain_deadline=None, cordoned_by__isnull=False)),
+            draining=Count("pk", filter=Q(state__in=states.ALIVE, drain_deadline__isnull=False)),
         )
         .order_by("cluster", "type", "-is_own")
     )

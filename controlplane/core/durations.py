@@ -35,3 +35,13 @@ def format_duration(value: float | None) -> str:
         return "none"
     unit = next((unit for unit in "dhm" if value and value % UNITS[unit] == 0), "s")
     return f"{Decimal(repr(value / UNITS[unit])).normalize():f}{unit}"
+
+
+def describe_duration(seconds: float) -> str:
+    """A length of time as people say it. console/static/controlplane/instance.js says it alike."""
+    whole = max(0, int(seconds))
+    for unit, size, part, below in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // below if whole < 10 * size else 0
+            return f"{whole // size} {unit} {rest} {part}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import TimeField
-from jobs import selectors, server_selectors
+from jobs import selectors, server_selectors, verdict
 from jobs.api.serializers.jobs import ServerName
 from jobs.states import JobState
 from liveness import selectors as liveness
@@ -63,8 +63,30 @@ class Attention(serializers.Serializer):
         return liveness.next_transition(server)
 
 
+class ConcernAnswer(serializers.Serializer):
+    kind = serializers.CharField(
+        help_text="check, silent, lost, ending, no_matching_worker, no_worker, no_worker_takes_work, a flag of jobs,"
+        " quarantine, failures, oldest_waiting, cordoned, draining or incident."
+    )
+    tone = serializers.ChoiceField(["bad", "worry", "note"], help_text="note: intended, or only worth knowing.")
+    text = serializers.CharField(help_text="For people.")
+    jobs = serializers.IntegerField(allow_null=True, help_text="How many it is about.")
+    servers = serializers.IntegerField(allow_null=True, help_text="How many it is about.")
+    seconds = serializers.FloatField(
+        allow_null=True, help_text="To what happens next; below nought: since it happened. Null: no moment is known."
+    )
+
+
+class VerdictAnswer(serializers.Serializer):
+    tone = serializers.ChoiceField(["bad", "worry", "well"])
+    text = serializers.CharField(help_text="As the Instance page tells it.")
+    concerns = ConcernAnswer(many=True)
+    last_incident = ConcernAnswer(source="incident", allow_null=True, help_text="One that is over, of the last 7 days.")
+
+
 class InstanceAnswer(serializers.Serializer):
     at = TimeField(source="now")
+    verdict = VerdictAnswer()
     servers = ServerCount(many=True, help_text="Those that are not INACTIVE.")
     jobs = serializers.DictField(child=serializers.IntegerField(), help_text="How many are in each state.")
     about = serializers.ListField(
@@ -93,11 +115,14 @@ class Instance(RoleCall):
     def get(self, request: Request) -> Response:
         """How many servers and jobs are in which state, whether the control plane watches, and what gets worse next."""
         figures = selectors.instance_figures()
+        attention = server_selectors.servers_needing_attention()
+        by_type = list(liveness.server_counts_by_type())
         shown = {
             **figures,
+            "verdict": verdict.build_verdict(figures, by_type, attention),
             "jobs": {state.value: figures["counts"].get(state, 0) for state in JobState},
             "brakes": figures["brakes"] or [],
             "servers": liveness.server_counts_by_state(),
-            "attention": server_selectors.servers_needing_attention(),
+            "attention": attention,
         }
         return Response(InstanceAnswer(shown).data)

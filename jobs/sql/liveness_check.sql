@@ -16,7 +16,8 @@ with servers_to_retire as (
 -- due: select id from servers_to_retire
 update liveness_server s
    set state = 'NOT_RUNNING', state_actor = 'liveness',
-       state_reason = 'lost while ' || s.state || ', nothing left to recover'
+       state_reason = case when s.state = 'TERMINATED_GRACEFULLY' then 'it ended well and left nothing'
+                           else 'lost while ' || s.state || ', nothing left to recover' end
   from servers_to_retire
  where s.id = any(array[servers_to_retire.id])
 returning s.id, s.name, s.state_reason as reason

@@ -244,6 +244,8 @@ class InstanceFigures(NamedTuple):
     finished: float | None
     counts: str | None
     flags: str | None
+    flagged_tags: str | None
+    to_be_failed: str | None
     about: str | None
     waiting: float | None
     brakes: str | None
@@ -332,3 +334,10 @@ class DueTrigger(NamedTuple):
     id: UUID
     now: datetime
     in_flight: bool
+
+
+class Incidents(NamedTuple):
+    failed_lately: int
+    failed_before: int
+    quarantined: int
+    incident: str | None

@@ -1,14 +1,17 @@
 -- statement: read_figures
 -- How it stands, in one row. What lives is counted. What has ended may be millions: it is counted up to `counted`, and
--- beyond that the planner's statistics say about how many there are (`about`). Flagged are those that stand still.
+-- beyond that the planner's statistics say about how many there are (`about`). Flagged are those that stand still; and
+-- by tags, those that fail soon for want of a worker.
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[]
 -- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
---   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, about jsonb|null,
---   waiting float8|null, brakes jsonb|null, maintenance jsonb|null, rows_left_out jsonb|null
+--   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, flagged_tags jsonb|null,
+--   to_be_failed jsonb|null, about jsonb|null, waiting float8|null, brakes jsonb|null,
+--   maintenance jsonb|null, rows_left_out jsonb|null
 -- row: InstanceFigures
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
 {{flagged_jobs}},
+{{jobs_to_be_failed}},
 estimates as (
     select common.state, (c.reltuples * common.share)::bigint as jobs
       from pg_class c
@@ -39,6 +42,11 @@ select clock_timestamp() as now,
        extract(epoch from clock.finished_at)::float8 as finished,
        (select jsonb_object_agg(state, jobs) from figures where jobs > 0) as counts,
        (select jsonb_object_agg(flag, jobs) from (select flag, count(*) as jobs from flagged group by flag) f) as flags,
+       (select jsonb_agg(to_jsonb(f) order by jobs desc)
+          from (select flag, tags, count(*) as jobs from flagged group by flag, tags order by jobs desc limit 20) f) as flagged_tags,
+       (select jsonb_agg(to_jsonb(f) order by seconds)
+          from (select tags, count(*) as jobs, min(seconds) as seconds
+                  from to_be_failed group by tags order by seconds limit 20) f) as to_be_failed,
        (select jsonb_agg(state) from figures where is_full) as about,
        (select extract(epoch from clock_timestamp() - min(available_at))::float8
           from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp()) as waiting,

@@ -88,3 +88,4 @@ class JobsStatements(Statements):
     count_stale_attempts: Statement[rows.CountStaleAttemptsRow]
     release_taken_attempts: Statement[rows.ReleasedAttempt]
     find_due_triggers: Statement[rows.DueTrigger]
+    read_incidents: Statement[rows.Incidents]

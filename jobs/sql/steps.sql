@@ -176,10 +176,20 @@ unmatched_jobs as (
               and s.id <> all(j.refused_by))
 )
 
+-- step: jobs_to_be_failed(unmatched_jobs) -> to_be_failed
+-- Jobs that fail for want of a worker unless one comes, and in how many seconds of observed time.
+to_be_failed as (
+    select j.id, j.required_tags as tags,
+           greatest(0, j.pending_observed + %(unmatched_after)s::float8 - (select observed_now()),
+                    extract(epoch from j.available_at - clock_timestamp())::float8 + %(unmatched_after)s::float8) as seconds
+      from unmatched_jobs j
+     where j.available_at <= clock_timestamp() and not {{waits_for_worker(j)}}
+)
+
 -- step: flagged_jobs(unmatched_jobs) -> flagged
 -- Jobs that stand still until somebody sees to them, and why.
 flagged as (
-    select j.id,
+    select j.id, j.required_tags as tags,
            case
                when j.unmatched = 'fail' and %(unmatched_after)s::float8 is not null then 'waits_after_loss'
                when j.required_tags in (select tags from tag_sets_without_worker) then 'waits_for_tags'
@@ -188,7 +198,7 @@ flagged as (
       from unmatched_jobs j
      where j.available_at <= clock_timestamp() and {{waits_for_worker(j)}}
      union all
-    select j.id, 'held_by_lost_server'
+    select j.id, '{}'::text[], 'held_by_lost_server'
       from liveness_server s
      cross join liveness_clock clock
       join jobs_attempt a on a.server_id = s.id and a.state = 'RUNNING'

@@ -77,6 +77,11 @@ end)
       or extract(epoch from (select clock_timestamp()) - coalesce(s.last_heartbeat_at, s.created_at))
          >= s.heartbeat_interval * 2))
 
+-- rule: brake_lets_go_at(s)
+-- the observed time from which the brake on the type of server s lets some go at each check (null: no brake holds it)
+(select brake.engaged_observed + %(brake_max_hold)s from liveness_brake brake
+  where brake.type = s.type and brake.released_by is null)
+
 -- rule: needs_attention(s)
 -- something is wrong with server s: it is silent, or on its way out otherwise than well
 (case when s.state in {{ALIVE}} then s.silent else s.state not in {{ENDED}} end)

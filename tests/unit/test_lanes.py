@@ -6,7 +6,7 @@ from types import SimpleNamespace as Row
 
 from controlplane.console.charts.heartbeats import Strip, build_cells
 from controlplane.console.charts.lanes import SignsOfLife, SupersededReport, build_job_chart
-from controlplane.console.presenters.formatting import describe_duration
+from controlplane.core.durations import describe_duration
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LOST, HEIR = uuid.uuid4(), uuid.uuid4()

@@ -9,13 +9,13 @@ from django.utils.safestring import SafeString
 from controlplane.console.actions.bulk_actions import Target
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.presenters.jobs import describe_action
-from controlplane.console.presenters.outlook import describe_fate_of_jobs
 from controlplane.console.selectors.filters import ExecutionFilter, JobFilter, QuarantineFilter, ServerFilter
 from jobs import execution_selectors as selectors_of_executions
 from jobs import selectors, states
 from jobs.models import Attempt
 from jobs.selectors import DetailedJob
 from jobs.states import AttemptState
+from jobs.verdict import describe_fate_of_jobs
 from liveness import selectors as liveness
 from liveness.selectors import TimedServer
 

@@ -8,7 +8,8 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
-from controlplane.console.presenters.formatting import describe_duration, format_time_of_day
+from controlplane.console.presenters.formatting import format_time_of_day
+from controlplane.core.durations import describe_duration
 from liveness import states
 from liveness.selectors import TimedServer
 from liveness.states import ServerState
@@ -93,12 +94,17 @@ def build_strip(server: TimedServer, beats: list[float]) -> Strip:
     return Strip(build_cells(beats, server.heartbeat_interval, silence), is_over)
 
 
-def summarize_intervals(beats: Sequence[datetime], expected: float, now: datetime) -> dict[str, Any] | None:
-    """How regularly a server beat; `beats` are latest first. A gap is longer than two intervals."""
+def summarize_intervals(
+    beats: Sequence[datetime], expected: float, now: datetime, is_expected: bool = False
+) -> dict[str, Any] | None:
+    """How regularly a server beat; `beats` are latest first. A gap is longer than two intervals: also the silence since
+    the last, of a server that is expected to beat still."""
     between = [((later - earlier).total_seconds(), earlier) for later, earlier in pairwise(beats)]
     if not between:
         return None
     longest, after = max(between)
+    silence = (now - beats[0]).total_seconds()
+    present_gap = describe_duration(silence) if is_expected and silence > 2 * expected else None
     gaps = [
         (describe_duration(seconds), format_time_of_day(at, now)) for seconds, at in between if seconds > 2 * expected
     ]
@@ -108,4 +114,5 @@ def summarize_intervals(beats: Sequence[datetime], expected: float, now: datetim
         "longest": f"{longest:.1f}",
         "after": format_time_of_day(after, now),
         "gaps": gaps[:10],
+        "present_gap": present_gap,
     }

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from controlplane.console.presenters.formatting import describe_duration, shorten
+from controlplane.console.presenters.formatting import shorten
+from controlplane.core.durations import describe_duration
 from jobs.models import Attempt
 from jobs.selectors import DetailedJob
 
@@ -87,6 +88,8 @@ class Lane:
     label: str
     title: str
     state: str
+    doubt: str = ""
+    """Why it is not known to run, though it is live."""
     progress: str = ""
     """How far its code says that it has come."""
     spans: list[Span] = field(default_factory=list)
@@ -156,8 +159,10 @@ def build_job_chart(
     superseded: Sequence[SupersededReport],
     signs: Mapping[UUID, SignsOfLife],
     now: datetime,
+    doubt: str = "",
 ) -> Chart:
-    """Lanes of attempts (in order; with their servers), refused reports and signs of life by server."""
+    """Lanes of attempts (in order; with their servers), refused reports and signs of life by server; with why the live
+    one is not known to run."""
     axis = Axis(*drawn_period(job, superseded, now))
     lanes: list[Lane] = []
     since = job.created_at
@@ -165,6 +170,7 @@ def build_job_chart(
         own = [report for report in superseded if report.number == attempt.number]
         lane = build_lane(attempt, len(lanes) * LANE, since, axis, own, now)
         draw_signs_of_life(lane, attempt, signs.get(attempt.server_id), axis, own, now)
+        lane.doubt = doubt if attempt.finished_at is None else ""
         lanes.append(lane)
         since = attempt.finished_at or now
     if not attempts or (attempts[-1].finished_at and not job.finished_at):

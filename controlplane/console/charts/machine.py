@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.console.charts.layouts import TALL, WIDE, Layout
-from controlplane.console.presenters.formatting import describe_duration, format_time_of_day
+from controlplane.console.presenters.formatting import format_time_of_day
+from controlplane.core.durations import describe_duration
 from liveness import states
 from liveness.selectors import TimedServer
 from liveness.states import ServerState

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from controlplane.console.charts.lanes import AXIS, Axis, Mark, Span, build_grid
 from controlplane.console.presenters.formatting import shorten
+from controlplane.console.presenters.jobs import doubt_about
 from jobs import graph
 from jobs.execution_selectors import Step
 from jobs.states import JobState
@@ -18,6 +19,11 @@ BOX, BOX_HEIGHT, COLUMN, ROW = 160, 38, 204, 54
 KEY_LENGTH = 16
 LANE, BAR = 46, 30
 """Pixels: of a lane, and to the middle of its bar."""
+
+
+def doubt_about_step(step: Step) -> str:
+    """Why a step that a server has is not known to run."""
+    return doubt_about(step.state, step.server["state"] if step.server else None)
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,15 @@ class Box:
     @property
     def middle(self) -> int:
         return self.y + BOX_HEIGHT // 2
+
+    @property
+    def doubt(self) -> str:
+        return doubt_about_step(self.step)
+
+    @property
+    def look(self) -> str:
+        """The state whose colours it has."""
+        return "SILENT" if self.doubt else self.step.state
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,10 @@ class Lane:
     @property
     def middle(self) -> int:
         return self.top + BAR
+
+    @property
+    def doubt(self) -> str:
+        return doubt_about_step(self.step)
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from controlplane.core.durations import describe_duration
 from liveness.models import Server
-
-
-def describe_duration(seconds: float) -> str:
-    """A length of time as people say it. static/controlplane/instance.js says it alike."""
-    whole = max(0, int(seconds))
-    for unit, size, part, below in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // below if whole < 10 * size else 0
-            return f"{whole // size} {unit} {rest} {part}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"
 
 
 def time_since(at: datetime, now: datetime) -> SafeString:
@@ -68,10 +59,6 @@ def format_time_of_day(at: datetime, now: datetime) -> str:
 def shorten(text: str, length: int) -> str:
     """A text of at most so many characters; where some are missing it ends in an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def count_jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count or 'no'} jobs"
 
 
 @lru_cache(maxsize=4096)

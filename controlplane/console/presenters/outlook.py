@@ -5,14 +5,11 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from controlplane.console.presenters.formatting import (
-    count_jobs,
-    describe_duration,
-    link_to_server,
-    seconds_since,
-    seconds_until,
-    time_since,
-)
+from controlplane.console.presenters.clauses import render_clause
+from controlplane.console.presenters.formatting import link_to_server, seconds_until, time_since
+from controlplane.core.durations import describe_duration
+from jobs.verdict import describe_fate_of_jobs, describe_loss
+from liveness import selectors as liveness
 from liveness import states
 from liveness.conf import conf
 from liveness.selectors import TimedServer
@@ -28,6 +25,8 @@ def present_server(server: TimedServer) -> dict[str, Any]:
         "type": type_words(server.type, own=server.own),
         "badge": "SILENT" if server.silent else server.state,
         "since": time_since(server.state_changed_at, server.now),
+        # The time in a state is not the time that it is silent, cordoned or drained for.
+        "other_state": server.state if server.silent or server.cordoned_by or server.drain_deadline else None,
         "silence": time_since(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else "never",
         "share": min(100, round(100 * server.silence / server.timeout)) if beats else None,
         "tone": "silent" if server.silent or server.silence > server.timeout else "well",
@@ -47,57 +46,13 @@ def describe_disconnection(server: TimedServer) -> SafeString | None:
     """When a silent server is DISCONNECTED."""
     if not server.silent or server.state not in states.ALIVE:
         return None
-    if server.overdue_in <= 0:
-        return SafeString("held by the brake" if server.braked else "DISCONNECTED at the next check")
-    return format_html("DISCONNECTED in {}", seconds_until(server.overdue_in, server.now))
+    return render_clause(describe_loss(server), server.now)
 
 
 def list_loads(metrics: dict[str, Any]) -> list[tuple[str, int]]:
     """How busy its machine is, in per cent; servers may say what they like."""
     readings = (("CPU", metrics.get("cpu_percent")), ("memory", metrics.get("memory_percent")))
     return [(word, round(value)) for word, value in readings if isinstance(value, int | float)]
-
-
-def describe_concern(server: TimedServer) -> SafeString | None:
-    """What is wrong with a server, in a clause for the verdict."""
-    if not server.needs_attention:
-        return None
-    name = link_to_server(server)
-    if server.state in states.ALIVE:
-        due = server.overdue_in
-        if server.braked and due <= 0:
-            when = SafeString("held by the brake")
-        elif due <= 0:
-            when = SafeString("DISCONNECTED at the next liveness check")
-        else:
-            when = format_html("DISCONNECTED in {}", seconds_until(due, server.now))
-        then = (
-            f", {count_jobs(server.held)} {describe_fate_of_jobs(server, one=server.held == 1)}" if server.held else ""
-        )
-        return format_html("{} silent for {}: {}{}", name, seconds_since(server.silence, server.now), when, then)
-    if server.state == ServerState.TERMINATING and server.lost_in > 0:
-        return format_html("{} is TERMINATING and holds {}", name, count_jobs(server.held))
-    if not server.held:
-        return format_html("{} is {} and holds no job", name, server.state)
-    if server.moves_in is None:
-        return format_html("{} is {} and keeps {} (NEVER)", name, server.state, count_jobs(server.held))
-    when = (
-        format_html("in {}", seconds_until(server.moves_in, server.now))
-        if server.moves_in > 0
-        else SafeString("at the next check")
-    )
-    moves = "moves" if server.held == 1 else "move"
-    return format_html("{} is {}: {} {} {}", name, server.state, count_jobs(server.held), moves, when)
-
-
-def describe_fate_of_jobs(server: TimedServer, *, one: bool = False) -> str:
-    """What then becomes of the running jobs, or of the one job, of a server that is lost."""
-    s = "s" if one else ""
-    if server.grace is None:
-        return f"then stay{s} with it (restart strategy NEVER)"
-    if not server.grace:
-        return f"then move{s} at once"
-    return f"then wait{s} {describe_duration(server.grace)} for its grace period"
 
 
 def describe_outlook(server: TimedServer) -> list[SafeString]:
@@ -137,13 +92,16 @@ def describe_outlook(server: TimedServer) -> list[SafeString]:
 def describe_alive_outlook(server: TimedServer, check: SafeString) -> list[SafeString]:
     if not conf().enabled:
         return [SafeString("Nothing: liveness checks are switched off, so no server is disconnected for silence.")]
-    due = server.overdue_in
-    if server.braked and due <= 0:
-        first = SafeString("Nothing while the brake holds its type; its next heartbeat frees it.")
-    elif due <= 0:
+    expected = liveness.expected_loss(server)
+    if expected.by == "check_to_come":
+        first = SafeString("Nothing until a liveness check runs: then its silence is counted on from where it was.")
+    elif expected.by == "brake":
+        held = render_clause(describe_loss(server), server.now)
+        first = format_html("Nothing yet, it is {}; its next heartbeat frees it.", held)
+    elif expected.by == "next_check":
         first = format_html("DISCONNECTED at {}, unless a heartbeat comes before.", check)
     elif server.silent:
-        first = format_html("DISCONNECTED in {}, unless a heartbeat comes before.", seconds_until(due, server.now))
+        first = format_html("{}, unless a heartbeat comes before.", render_clause(describe_loss(server), server.now))
     else:
         every, limit = describe_duration(server.heartbeat_interval), describe_duration(server.timeout)
         first = format_html("Nothing while it heartbeats every {}. After {} of silence: DISCONNECTED.", every, limit)

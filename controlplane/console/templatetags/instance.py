@@ -10,6 +10,7 @@ from django.utils.html import conditional_escape, escape, format_html
 from django.utils.safestring import SafeString
 
 from controlplane.console.presenters import formatting
+from controlplane.console.presenters.jobs import doubt_about
 from controlplane.console.views.page import viewable
 from liveness.services.operator_events import Subject
 from liveness.states import Subject as SubjectType
@@ -27,6 +28,20 @@ def badge(state: str) -> SafeString:
     return format_html(
         '<span class="badge s-{0}"><svg class="icon" aria-hidden="true"><use href="#i-{0}"/></svg>{0}</span>', state
     )
+
+
+@register.filter
+@lru_cache(maxsize=256)
+def badge_on(state: str, server: str | None) -> SafeString:
+    """The state of a job, or of an attempt, that a server has: never as if all were well where that is not heard."""
+    doubt = doubt_about(state, server)
+    if not doubt:
+        return badge(state)
+    look = "SILENT" if doubt == "server silent" else "DISCONNECTED"
+    return format_html(
+        '<span class="badge s-{0}"><svg class="icon" aria-hidden="true"><use href="#i-{0}"/></svg>{1}, {2}</span>',
+        look, state, doubt,
+    )  # fmt: skip
 
 
 @register.simple_tag(takes_context=True)

@@ -110,7 +110,12 @@ def present_execution(row: CountedExecution) -> dict[str, Any]:
 
 
 def present_step(step: Step) -> dict[str, Any]:
-    return {"it": step, "what": describe_action(step.action), "needs": [key for key in step.depends_on if key]}
+    return {
+        "it": step,
+        "server_state": step.server["state"] if step.server else None,
+        "what": describe_action(step.action),
+        "needs": [key for key in step.depends_on if key],
+    }
 
 
 @require_reader("trigger")

@@ -21,14 +21,16 @@ from controlplane.console.charts.lanes import (
     build_job_chart,
     drawn_period,
 )
-from controlplane.console.presenters.formatting import describe_duration, format_moment, time_since, time_until
-from controlplane.console.presenters.jobs import describe_action, present_job
+from controlplane.console.presenters.formatting import format_moment, time_since, time_until
+from controlplane.console.presenters.job_outlook import describe_job_outlook
+from controlplane.console.presenters.jobs import count_losses, describe_action, doubt_about, present_job
 from controlplane.console.selectors.filters import JobFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page, format_at_least
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts
 from controlplane.console.views.page import render_page, require_reader
-from jobs import selectors
+from controlplane.core.durations import describe_duration
+from jobs import selectors, server_selectors
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
 from jobs.selectors import DetailedJob
@@ -90,6 +92,10 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
     placed = present_placement(details)
     if placed is None:
         selectors.jobs_with_flags([details])
+    holder = next((attempt for attempt in details.attempts.all() if attempt.finished_at is None), None)
+    servers = server_selectors.servers_with_held_attempts()
+    server = servers.filter(pk=holder.server_id).first() if holder else None
+    server_state = None if server is None else "SILENT" if server.silent else server.state
     superseded = [
         SupersededReport(row["number"], datetime.fromisoformat(row["at"]), row["event"], row["reason"])
         for row in details.superseded_reports
@@ -102,7 +108,10 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "made": time_since(details.created_at, details.now),
         "finished": details.finished_at and time_since(details.finished_at, details.now),
         "kept": details.checkpoint_at and time_since(details.checkpoint_at, details.now),
-        "chart": build_lanes(details, superseded),
+        "losses": count_losses(details),
+        "server_state": server_state,
+        "outlook": describe_job_outlook(details, holder, server) if holder and server else [],
+        "chart": build_lanes(details, superseded, doubt_about(details.state, server_state)),
         "timeline": [(entry, format_moment(entry["at"], details.now)) for entry in selectors.job_timeline(details)],
         "reports": [
             (row, format_moment(report.at, details.now))
@@ -111,7 +120,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "operator_events": present_operator_events(details),
         "flags": [Flag(flag).meaning for flag in details.flags],
         "placement": placed,
-        "holder": next((attempt for attempt in details.attempts.all() if attempt.finished_at is None), None),
+        "holder": holder,
         "actions": [
             *(("jobs", action) for action in list_permitted_actions(request, JOB_ACTIONS, details)),
             *(("quarantine", action) for action in list_permitted_actions(request, DISMISS_ACTION, details)),
@@ -183,7 +192,7 @@ def format_log_lines(job: UUID) -> Iterator[str]:
         after = rows[-1].id
 
 
-def build_lanes(job: DetailedJob, superseded: list[SupersededReport]) -> Chart:
+def build_lanes(job: DetailedJob, superseded: list[SupersededReport], doubt: str) -> Chart:
     """The chart of a job's attempts."""
     attempts = list(job.attempts.all())
     start, end = drawn_period(job, superseded, job.now)
@@ -193,7 +202,7 @@ def build_lanes(job: DetailedJob, superseded: list[SupersededReport]) -> Chart:
         known = liveness.signs_of_life(list(signs), start, end, beat_resolution((end - start).total_seconds()))
     for server, what, at in known:
         (signs[server].beats if what == "beat" else signs[server].losses).append(at)
-    return build_job_chart(job, attempts, superseded, signs, job.now)
+    return build_job_chart(job, attempts, superseded, signs, job.now, doubt)
 
 
 def format_json(value: object) -> str:

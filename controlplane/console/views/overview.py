@@ -7,17 +7,16 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 
 from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip
-from controlplane.console.presenters.formatting import count_jobs, seconds_since, time_since
-from controlplane.console.presenters.outlook import describe_concern, present_server, type_words
+from controlplane.console.presenters.clauses import present_verdict
+from controlplane.console.presenters.formatting import seconds_since, time_since
+from controlplane.console.presenters.outlook import present_server, type_words
 from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.recent_activity import list_activity
 from controlplane.console.views.page import render_page, require_reader, viewable
-from jobs import selectors, server_selectors
-from jobs.states import Flag, JobState
+from jobs import selectors, server_selectors, verdict
+from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness import states
 from liveness.conf import conf
@@ -34,58 +33,55 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     sees = viewable(request.user)
     figures = selectors.instance_figures()
     if "job" not in sees:
-        figures |= {"counts": {}, "flags": {}, "waiting": None}
+        figures |= {"counts": {}, "flags": {}, "flagged_tags": None, "to_be_failed": None, "waiting": None}
+    of_servers = read_servers() if "server" in sees else None
+    by_type, servers = of_servers or (None, [])
+    known = by_type is None or servers
+    built = verdict.build_verdict(figures, by_type, servers, tells_of_jobs="job" in sees)
     shown = {
         "title": "Instance",
+        "verdict": present_verdict(built, figures["now"]) if known else NOTHING_YET,
         "check": present_check(figures["check_age"], figures["now"]),
         "by_state": present_job_counts(figures),
         "waiting": None if figures["waiting"] is None else seconds_since(figures["waiting"], figures["now"]),
         "activity": [(row, time_since(row.at, figures["now"])) for row in list_activity(ENTRIES_SHOWN, sees=sees)[0]],
         "has_jobs": bool(figures["counts"]),
         "brakes": figures["brakes"] or [],
-        "flags": [present_flag(flag, count) for flag, count in figures["flags"].items() if count],
         "maintenance": figures["maintenance"],
         "witnessed": figures["witnessed"],
         "rows_left_out": figures["rows_left_out"] or [],
         "url": request.build_absolute_uri("/").rstrip("/"),
-        **(of_servers(figures) if "server" in sees else {}),
+        **(present_servers(*of_servers) if of_servers else {}),
     }
     return render_page(request, "overview", shown)
 
 
-def of_servers(figures: dict[str, Any]) -> dict[str, Any]:
-    """What the first page tells of servers: the verdict, their number by type, those that need attention and others."""
-    by_type = list(liveness.server_counts_by_type())
-    servers = list(liveness.servers_with_beats(server_selectors.instance_servers(SERVERS_SHOWN, ended=1), BEATS_SHOWN))
+NOTHING_YET = {"tone": "empty", "sentences": ["No server has registered yet."]}
+
+
+def read_servers() -> tuple[list[dict[str, Any]], list[TimedServer]]:
+    """How many servers there are of which type, and those that the first page shows."""
+    shown = liveness.servers_with_beats(server_selectors.instance_servers(SERVERS_SHOWN, ended=1), BEATS_SHOWN)
+    return list(liveness.server_counts_by_type()), list(shown)
+
+
+def present_servers(by_type: list[dict[str, Any]], servers: list[TimedServer]) -> dict[str, Any]:
+    """What the first page shows of servers: their number by type, those that need attention and others."""
     present = sum(row["present"] for row in by_type)
     running = [server for server in servers if server.state != ServerState.INACTIVE]
-    worries = {server.pk: worry for server in running if (worry := describe_concern(server))}
-    worried = [server for server in running if server.pk in worries]
+    worried = [server for server in running if server.needs_attention]
     needing = sum(row["present"] - row["well"] for row in by_type)
     return {
-        "verdict": build_verdict(by_type, servers, list(worries.values()), figures),
         "by_type": [
             {**row, "words": type_words(row["type"], own=row["is_own"]), "url": build_servers_url(row)}
             for row in by_type
         ],
         "attention": [present_listed_server(server) for server in worried],
         "attention_left_out": max(0, needing - len(worried)),
-        "servers": [present_listed_server(server) for server in running if server.pk not in worries],
+        "servers": [present_listed_server(server) for server in running if not server.needs_attention],
         "present": present,
         "left_out": present - sum(server.state not in states.ENDED for server in running),
         "has_workers": any(row["type"] == ServerType.WORKER for row in [*by_type, *map(vars, servers)]),
-    }
-
-
-def present_flag(flag: str, count: int) -> dict[str, Any]:
-    """How many jobs stand still, why, and where to find them."""
-    state = JobState.RUNNING if flag == Flag.HELD_BY_LOST_SERVER else JobState.PENDING
-    jobs = f"{count}{'+' if count >= selectors.COUNT_LIMIT else ''} job{'' if count == 1 else 's'}"
-    return {
-        "flag": flag,
-        "jobs": jobs,
-        "meaning": Flag(flag).meaning,
-        "url": f"{reverse('instance:jobs')}?{urlencode({'state': state})}",
     }
 
 
@@ -105,36 +101,6 @@ def present_check(seconds: float | None, now: datetime) -> dict[str, Any]:
         "is_overdue": liveness.is_check_late(seconds),
         "interval": f"{conf().interval:g}",
     }
-
-
-def build_verdict(
-    by_type: list[dict[str, Any]], servers: list[TimedServer], worries: list[SafeString], figures: dict[str, Any]
-) -> dict[str, Any]:
-    """How it stands, in plain words, what gets worse next first; and how loud to say it."""
-    if not servers:
-        return {"tone": "empty", "sentences": [SafeString("No server has registered yet.")]}
-    well, present = sum(row["well"] for row in by_type), sum(row["present"] for row in by_type)
-    noun = "server" if present == 1 else "servers"
-    head = f"{well} of {present} {noun} alive." if present else "No server is running: all have ended."
-    sentences = [format_html("{}", head)]
-    check = present_check(figures["check_age"], figures["now"])
-    if check["age"] is None:
-        sentences.append(SafeString("The liveness check has never run: lost servers go unnoticed."))
-    elif check["is_overdue"]:
-        sentences.append(format_html("The last liveness check was {} ago: lost servers go unnoticed.", check["age"]))
-    if worries:
-        sentences.append(format_html("{}.", format_html_join("; ", "{}", ((text,) for text in worries[:3]))))
-    if (more := present - well - len(worries[:3])) > 0:
-        sentences.append(format_html("{} more {} attention.", more, "needs" if more == 1 else "need"))
-    waits = figures["counts"].get(JobState.PENDING, 0)
-    idle = waits and not any(row["takes_work"] for row in by_type if row["type"] == ServerType.WORKER)
-    if idle:
-        verb = "waits" if waits == 1 else "wait"
-        sentences.append(format_html("{} {} and no worker takes work.", count_jobs(waits), verb))
-    if len(sentences) == 1 and present:
-        sentences.append(SafeString("Every heartbeat is fresh."))
-    bad = check["is_overdue"] or idle or any(row["lost"] for row in by_type)
-    return {"tone": "bad" if bad else "worry" if worries or not present else "well", "sentences": sentences}
 
 
 def present_job_counts(

@@ -101,7 +101,8 @@ def render_page(
         "poll": poll,
         "polls": POLL_INTERVALS.items(),
         "legends": LEGENDS.get(name, []) if status == 200 else [],
-        "stale_after": max(3 * conf().interval, 3 * int(poll)),
+        # Pages that do not refresh are as old as they say, and nothing is wrong.
+        "stale_after": max(3 * conf().interval, 3 * int(poll)) if poll != "0" else 0,
         **shown,
     }
     return render(request, "admin/instance/base.html", context, status=status)

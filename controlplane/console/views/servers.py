@@ -130,7 +130,9 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
         "check": present_check(details.check_age, details.now),
         "machine": build_machine(details, [event for event in events if not event.action]),
         "cells": build_strip(details, [at.timestamp() for at in beats]),
-        "intervals": summarize_intervals(beats, details.heartbeat_interval, details.now),
+        "intervals": summarize_intervals(
+            beats, details.heartbeat_interval, details.now, details.state in states.MAY_HEARTBEAT
+        ),
         "drain": present_drain(details),
         "metrics": [(name.replace("_", " "), value) for name, value in details.metrics.items()],
         "events": [(row, format_moment(row.at, details.now)) for row in events],
@@ -148,7 +150,8 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
 
 
 def present_attempts(server: TimedServer, attempts: list[Attempt]) -> list[dict[str, Any]]:
-    return [present_attempt(attempt, server.now) for attempt in attempts]
+    state = "SILENT" if server.silent else server.state
+    return [present_attempt(attempt, server.now, state) for attempt in attempts]
 
 
 def present_tallies(tallies: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@
   if (!live) return;
   const banner = document.getElementById("stale");
   const bannerAge = document.getElementById("stale-age");
+  const asOf = document.getElementById("as-of");
   const STALE_AFTER = 1000 * Number(live.dataset.staleAfter);
   let lastGood = performance.now();
   let failed = false;
@@ -38,7 +39,9 @@
     const since = (performance.now() - lastGood) / 1000;
     for (const it of live.querySelectorAll("[data-age]")) it.textContent = duration(Number(it.dataset.age) + since);
     for (const it of live.querySelectorAll("[data-left]")) it.textContent = duration(Number(it.dataset.left) - since);
-    const stale = failed || since * 1000 > STALE_AFTER;
+    // 0: the reader has switched it off, which is no outage; only a refresh that failed is.
+    const stale = failed || (STALE_AFTER > 0 && since * 1000 > STALE_AFTER);
+    if (asOf) asOf.textContent = duration(since);
     live.classList.toggle("is-stale", stale);
     banner.hidden = !stale;
     if (stale) bannerAge.textContent = duration(since);

@@ -1,0 +1,280 @@
+"""The verdict is over work as well as over servers, the same on the first page and in the API."""
+
+import re
+from html import unescape
+
+import pytest
+from django.contrib.auth.models import User
+
+from jobs.services import sweep
+from jobs.services.liveness_check import check_liveness
+from tests.integration.test_hot_paths import submit_many
+from tests.support.people import viewing
+
+IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
+
+
+@pytest.fixture
+def reader(client, db):
+    user = User.objects.create_user("reader", is_staff=True)
+    user.user_permissions.set(viewing())
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def read(reader):
+    """What a reader of a page reads."""
+
+    def read(path=""):
+        answer = reader.get(f"/admin/instance/{path}")
+        assert answer.status_code == 200
+        return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", answer.content.decode())))
+
+    return read
+
+
+@pytest.fixture
+def told(api):
+    """The verdict of the API, and what it says of one kind."""
+    viewer = api("viewer")
+
+    def told(kind=None):
+        verdict = viewer.get("/instance").json()["verdict"]
+        return verdict if kind is None else [one for one in verdict["concerns"] if one["kind"] == kind]
+
+    return told
+
+
+def test_jobs_about_to_fail_for_want_of_a_worker_are_told_by_their_tags_with_the_time_left(
+    told, read, worker, submit, clock
+):
+    worker()
+    check_liveness()
+    for _ in range(2):
+        submit(tags=["gpu"])
+    clock.advance(12)
+    [concern] = told("no_matching_worker")
+    assert concern["text"] == "2 jobs fail in 18 s unless a worker with gpu, script comes"
+    assert (concern["tone"], concern["jobs"], concern["seconds"]) == ("bad", 2, 18)
+    assert told()["tone"] == "bad"
+    assert "2 jobs fail in 18 s unless a worker with gpu, script comes." in read()
+
+
+def test_beyond_three_sets_of_tags_it_counts(told, worker, submit):
+    worker()
+    for tag in "abcd":
+        submit(tags=[tag])
+    [concern] = told("no_matching_worker")
+    assert concern["text"] == "4 jobs fail unless workers with their tags come (4 sets of tags), the first in 30 s"
+
+
+def test_no_job_is_about_to_fail_in_maintenance_which_is_no_alarm(told, api, worker, submit, clock):
+    worker()
+    check_liveness()
+    submit(tags=["gpu"]), submit()
+    api("operator").post("/maintenance/enter", {"note": "a new switch"})
+    clock.advance(1)
+    assert told()["concerns"] == []
+    assert told()["tone"] == "well"
+
+
+def test_that_there_is_no_worker_at_all_is_told(told, submit, worker):
+    worker(name="face", type="WEBSERVER")
+    assert [one["tone"] for one in told("no_worker")] == ["note"]
+    submit()
+    assert [one["text"] for one in told("no_worker")] == ["1 job waits and there is no worker at all"]
+
+
+def test_what_stands_still_is_told_with_what_it_waits_for(told, read, worker, submit, clock):
+    check_liveness()
+    waits = submit(tags=["gpu"], unmatched="wait")
+    refused = submit(unmatched="wait")
+    one = worker(name="picky")
+    attempt = one.hold(running=False)
+    one.report({"attempt": attempt["id"], "event": "RELEASED", "reason": "not_allowed"})
+    assert [one["text"] for one in told("waits_for_tags")] == ["1 job waits for a worker with gpu, script"]
+    assert [one["text"] for one in told("refused_by_all")] == ["1 job waits though every worker with script refused"]
+    seen = read()
+    assert "Stuck until somebody acts. 1 job waits for a worker with gpu, script. waits_for_tags" in seen
+    assert waits and refused
+
+
+def test_jobs_that_wait_after_a_loss_say_for_what(told, worker, submit, clock):
+    submit(tags=["gpu"])
+    worker(tags=["script", "gpu"], config=IMMEDIATELY).hold()
+    for _ in range(3):
+        clock.advance(46), check_liveness(), sweep.run_sweep()
+    [concern] = told("waits_after_loss")
+    assert concern["text"] == "1 job waits for another worker with gpu, script: one that had it is gone"
+
+
+def test_failures_a_minute_are_held_against_the_hour_before(told, worker, submit, clock):
+    one = worker(max_concurrent=10)
+    check_liveness()
+
+    def fail(number):
+        for _ in range(number):
+            submit()
+            error = {"code": "ValueError", "message": "no"}
+            one.report({"attempt": one.hold()["id"], "event": "FAILED", "error": error})
+
+    fail(1)
+    assert [(one["tone"], one["text"]) for one in told("failures")] == [("note", "1 job failed in the last 5 min")]
+    clock.advance(301), one.beat(), check_liveness()
+    assert told("failures") == []
+    fail(4)
+    [concern] = told("failures")
+    assert concern["text"] == "4 jobs failed in the last 5 min: 0.8 a minute, 0.017 in the hour before"
+    assert (concern["tone"], told()["tone"]) == ("worry", "worry")
+
+
+def test_quarantine_and_the_oldest_waiting_job_are_told(told, read, worker, submit, clock):
+    one = worker()
+    submit(on_worker_lost="FAIL")
+    error = {"code": "WORKER_CRASHED", "message": "killed"}
+    one.report({"attempt": one.hold()["id"], "event": "FAILED", "error": error})
+    assert [one["text"] for one in told("quarantine")] == ["1 job in quarantine waits for a look"]
+    submit(), submit()
+    one.hold()
+    clock.advance(59), one.beat()
+    assert told("oldest_waiting") == []
+    clock.advance(61), one.beat()
+    assert [(c["tone"], c["text"]) for c in told("oldest_waiting")] == [
+        ("note", "The oldest waiting job waits for 2 min")
+    ]
+    clock.advance(480), one.beat()
+    assert [c["tone"] for c in told("oldest_waiting")] == ["worry"]
+    assert "The oldest waiting job waits for 10 min." in read()
+
+
+def test_cordoned_and_drained_servers_are_told_and_no_alarm(told, api, worker):
+    operator = api("operator")
+    cordoned, drained, well = worker(name="a"), worker(name="b"), worker(name="c")
+    check_liveness()
+    operator.post(f"/servers/{cordoned.id}/cordon", {"note": "new disk"})
+    operator.post(f"/servers/{drained.id}/drain", {"note": "new disk"})
+    verdict = told()
+    assert verdict["tone"] == "well" and well
+    assert verdict["text"] == "3 of 3 servers alive. Every heartbeat is fresh. 1 server cordoned. 1 server draining."
+
+
+def test_beyond_three_silent_servers_it_counts(told, worker, clock):
+    worker(name="well")
+    for number in range(4):
+        worker(name=f"silent-{number}")
+    check_liveness()
+    clock.advance(8), check_liveness()
+    [concern] = told("silent")
+    assert concern["servers"] == 5 and concern["text"].startswith("5 servers are silent; first silent-0 silent for 8 s")
+
+
+def test_the_last_incident_is_remembered_with_what_became_of_its_jobs(told, read, worker, submit, clock):
+    submit()
+    lost, heir = worker(name="worker-1", config=IMMEDIATELY), worker(name="worker-2")
+    check_liveness()
+    lost.hold()
+    assert told()["last_incident"] is None
+    for _ in range(5):
+        clock.advance(46), heir.beat(), check_liveness()
+    second = heir.hold()
+    assert re.fullmatch(
+        r"Last incident .* UTC: worker-1 lost, 1 job affected: 1 RUNNING", told()["last_incident"]["text"]
+    )
+    heir.complete(second)
+    assert re.fullmatch(
+        r"Last incident .* UTC: worker-1 lost, 1 job moved, all completed", told()["last_incident"]["text"]
+    )
+    assert re.search(r"Last incident [\w: ]+: worker-1 lost, 1 job moved, all completed\.", read())
+    clock.step(8 * 86400)
+    assert told()["last_incident"] is None
+
+
+def test_a_silence_that_nobody_judges_has_no_countdown(told, read, worker, clock):
+    server = worker(name="worker-1")
+    check_liveness()
+    clock.step(15)
+    assert "worker-1 silent for 15 s: DISCONNECTED in 30 s" in read()
+    clock.step(6)
+    assert "worker-1 silent for 21 s: DISCONNECTED once liveness checks run again" in read()
+    assert "Nothing until a liveness check runs" in read(f"servers/{server.id}/")
+
+
+def test_the_brake_says_when_it_begins_to_let_go(read, worker, clock):
+    silent = [worker(name=name, old=True) for name in "abc"]
+    clock.advance(60)
+    check_liveness()
+    clock.advance(10), check_liveness()
+    seen = read(f"servers/{silent[0].id}/")
+    assert "held by the brake, which lets the first go in 4 min 50 s; its next heartbeat frees it." in seen
+
+
+def test_a_job_whose_server_is_not_heard_is_nowhere_plainly_running(reader, read, worker, submit, begin, clock):
+    job = submit()
+    server = worker(name="worker-1", max_concurrent=5)
+    server.hold()
+    run = begin({"key": "a", "action": {"type": "script", "command": "true"}})
+    server.hold()
+    pages = ("jobs/", f"jobs/{job['id']}/", f"servers/{server.id}/", f"executions/{run.id}/")
+    check_liveness()
+    for page in pages:
+        assert "server silent" not in read(page), page
+    for word in ("server silent", "server lost"):
+        clock.advance(7 if word == "server silent" else 46)
+        check_liveness()
+        for page in pages:
+            assert f"RUNNING, {word}" in read(page), page
+
+
+def test_a_job_page_says_what_happens_next_when_its_server_falls_silent(read, worker, submit, clock):
+    job = submit()
+    server = worker(name="worker-1")
+    server.hold()
+    check_liveness()
+    page = f"jobs/{job['id']}/"
+    assert (
+        "Should worker-1 be silent for 45 s, it is DISCONNECTED, and the job stays for the grace period of 5 min"
+        in read(page)
+    )
+    clock.advance(31), check_liveness()
+    assert "worker-1 is DISCONNECTED in 14 s, unless a heartbeat comes before." in read(page)
+    clock.advance(15), check_liveness()
+    assert "In 5 min the grace period has passed: the job waits for another worker." in read(page)
+
+
+def test_a_crashed_worker_counts_as_a_loss(read, worker, submit):
+    job, server = submit(on_worker_lost="FAIL"), worker()
+    server.report(
+        {"attempt": server.hold()["id"], "event": "FAILED", "error": {"code": "WORKER_CRASHED", "message": ""}}
+    )
+    assert "1 attempt, 1 lost" in read(f"jobs/{job['id']}/")
+
+
+def test_the_silence_until_now_is_a_gap(read, worker, clock):
+    server = worker()
+    clock.advance(3), server.beat()
+    page = f"servers/{server.id}/"
+    assert "gapsnone" in read(page)
+    clock.advance(20)
+    assert "gaps20 s until now" in read(page)
+
+
+def test_a_server_that_ended_well_is_not_said_to_be_lost(read, worker, clock):
+    server = worker()
+    server.beat(state="TERMINATED_GRACEFULLY")
+    for _ in range(3):
+        clock.advance(10), check_liveness()
+    assert "lost while" not in read(f"servers/{server.id}/")
+    assert "it ended well and left nothing" in read(f"servers/{server.id}/")
+
+
+def test_pages_that_do_not_refresh_are_no_outage(reader):
+    reader.post("/admin/instance/poll/", {"every": "0", "back": "/admin/instance/"})
+    page = reader.get("/admin/instance/").content.decode()
+    assert 'data-stale-after="0"' in page and 'id="as-of"' in page
+
+
+def test_the_verdict_costs_what_it_did(reader, worker, submit, django_assert_max_num_queries):
+    worker(), submit_many(5)
+    with django_assert_max_num_queries(8):
+        reader.get("/admin/instance/")
