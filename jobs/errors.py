@@ -34,6 +34,18 @@ class TooOften(Problem):
     code = "too_often"
 
 
+class AlreadyResubmitted(Problem):
+    """This job was submitted again before, as another job. Force it if it is to run once more."""
+
+    code = "already_resubmitted"
+
+
+class NotResubmitted(Problem):
+    """This job was not submitted again before: resubmit it."""
+
+    code = "not_resubmitted"
+
+
 class CeleryTask(Problem):
     """This is a Celery task: it is its broker that gives it out, and its worker that ends it. Cancel it instead."""
 

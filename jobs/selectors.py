@@ -10,6 +10,7 @@ from django.db.models import (
     BooleanField,
     Case,
     Count,
+    Exists,
     ExpressionWrapper,
     F,
     Func,
@@ -40,6 +41,10 @@ from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
 from liveness.states import Subject
 
+RESUBMISSIONS = WorkerJob.objects.filter(resubmission_of=OuterRef("pk"))
+IS_RESUBMITTED = Exists(RESUBMISSIONS)
+LAST_RESUBMISSION = Subquery(RESUBMISSIONS.order_by("-pk").values("pk")[:1], output_field=UUIDField())
+"""What an ended job was submitted again as, last."""
 CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
 
 
@@ -50,6 +55,8 @@ class DetailedJob(WorkerJob):
     is_step: bool
     is_cancelling: bool
     is_quarantined: bool
+    is_resubmitted: bool
+    resubmitted_as: UUID | None
     child_execution: UUID | None
     superseded_reports: list[dict[str, Any]]
     log: list[dict[str, Any]] | None
@@ -63,12 +70,13 @@ class DetailedJob(WorkerJob):
 
 
 def jobs_with_attempts() -> QuerySet[WorkerJob]:
-    """Jobs with their attempts, these with their servers, the reports that came too late, and the execution that each
-    is, `child_execution`."""
+    """Jobs with their attempts, these with their servers, the reports that came too late, the execution that each
+    is, `child_execution`, and what each was submitted again as, `resubmitted_as`."""
     much = f"sum(octet_length({{0}}::text)) over (order by jobs_attempt.id desc) > {MUCH}"  # the last are whole
     attempts = Attempt.objects.select_related("server").defer("error").annotate(**content("error", much))
     attempts = attempts.order_by("number")
-    return WorkerJob.objects.annotate(child_execution=CHILD_EXECUTION).prefetch_related(
+    jobs = WorkerJob.objects.annotate(child_execution=CHILD_EXECUTION, resubmitted_as=LAST_RESUBMISSION)
+    return jobs.prefetch_related(
         Prefetch("attempts", attempts), Prefetch("late_reports", LateReport.objects.order_by("id"))
     )
 
@@ -206,13 +214,14 @@ def may_stand_still(job: WorkerJob) -> bool:
 
 def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
     """Jobs with what decides what may be done to them: whether each `is_step`, `is_execution` (now), `is_cancelling`,
-    `is_quarantined`."""
+    `is_quarantined`, `is_resubmitted`."""
     return jobs.annotate(
         is_step=boolean_expression(Q(execution__isnull=False)),
         # What runs and is held by no worker: `job_held_while_live`.
         is_execution=boolean_expression(Q(state=JobState.RUNNING, attempt_id__isnull=True)),
         is_cancelling=boolean_expression(Q(cancel_requested_at__isnull=False)),
         is_quarantined=Coalesce(boolean_expression(IN_QUARANTINE), Value(False)),
+        is_resubmitted=IS_RESUBMITTED,
     )
 
 
@@ -233,9 +242,10 @@ def quarantined_jobs() -> QuerySet[WorkerJob]:
 
 
 def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int) -> QuerySet[WorkerJob]:
-    """Of these `jobs_without_content()` a page, latest first, with the server that holds each, `holder`."""
+    """Of these `jobs_without_content()` a page, latest first, with the server that holds each, `holder`, and
+    what each was submitted again as, `resubmitted_as`."""
     page = jobs.filter(pk__lt=before) if before else jobs
-    page = page.annotate(holder=holder_of_job())
+    page = page.annotate(holder=holder_of_job(), resubmitted_as=LAST_RESUBMISSION)
     return page.order_by("-id")[:limit]
 
 
@@ -329,6 +339,7 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
         now=ClockTimestamp(),
         superseded_reports=Func(F("pk"), template=SUPERSEDED_REPORTS, output_field=JSONField()),
         child_execution=CHILD_EXECUTION,
+        resubmitted_as=LAST_RESUBMISSION,
         operator_events=liveness.operator_events(Subject.JOB),
     )
     detailed: Any = jobs_with_log(details, lines).filter(pk=job).first()

@@ -60,6 +60,7 @@ class Job(TypedDict):
     resubmissions: int
     retries: int
     resubmission_of: str | None
+    resubmitted_as: str | None
     cancel_requested_at: str | None
     execution: str | None
     step: str | None

@@ -90,9 +90,10 @@ class JobCalls(Session):
         except Refused as refused:
             return self._done_before(refused, job, "CANCELLED")
 
-    def resubmit(self, job: Reference, note: str = "") -> Job:
+    def resubmit(self, job: Reference, note: str = "", *, force: bool = False) -> Job:
         """Take a live job from its worker, or submit one that ended without success anew: the job to look at now."""
-        return self._act(job, "resubmit", {"note": note}, key=new_key())
+        body = {"note": note} | ({"force": True} if force else {})
+        return self._act(job, "resubmit", body, key=new_key())
 
     def fail(self, job: Reference, reason: str = "", note: str = "") -> Job:
         """Fail a job that waits or is live, for good."""

@@ -4,7 +4,12 @@ from django.urls import URLPattern, path
 
 from controlplane.console.actions import targets
 from controlplane.console.actions.bulk_actions import build_action_page
-from controlplane.console.actions.jobs import EXECUTION_ACTIONS, JOB_ACTIONS, QUARANTINE_ACTIONS
+from controlplane.console.actions.jobs import (
+    EXECUTION_ACTIONS,
+    JOB_ACTIONS,
+    QUARANTINE_ACTIONS,
+    RESUBMIT_AGAIN_ACTION,
+)
 from controlplane.console.actions.servers import SERVER_ACTIONS
 from controlplane.console.views import activity, executions, jobs, overview, recovery, servers
 from controlplane.console.views.page import choose_poll_interval
@@ -16,7 +21,7 @@ def build_action_paths() -> list[URLPattern]:
         path(f"{folder}/{name}/", build_action_page(target, action), name=f"{folder}_{name}")
         for folder, target, actions in (
             ("servers", targets.SERVERS, SERVER_ACTIONS),
-            ("jobs", targets.JOBS, JOB_ACTIONS),
+            ("jobs", targets.JOBS, JOB_ACTIONS | RESUBMIT_AGAIN_ACTION),
             ("executions", targets.EXECUTIONS, EXECUTION_ACTIONS),
             ("quarantine", targets.QUARANTINED, QUARANTINE_ACTIONS),
         )

@@ -1,4 +1,4 @@
-"""What failed lately is found by when."""
+"""What failed lately is found by when, and what a job was resubmitted as by that job."""
 
 from django.db import migrations, models
 
@@ -9,5 +9,13 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="workerjob",
             index=models.Index(fields=["finished_at"], name="job_failed", condition=models.Q(state="FAILED")),
+        ),
+        migrations.AddIndex(
+            model_name="workerjob",
+            index=models.Index(
+                fields=["resubmission_of"],
+                name="job_resubmission",
+                condition=models.Q(resubmission_of__isnull=False),
+            ),
         ),
     ]

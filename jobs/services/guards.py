@@ -9,6 +9,7 @@ from typing import Any
 
 from jobs import states
 from jobs.errors import (
+    AlreadyResubmitted,
     CancelRequested,
     CeleryTask,
     ExecutionEnded,
@@ -17,6 +18,7 @@ from jobs.errors import (
     JobEnded,
     JobWaiting,
     NotQuarantined,
+    NotResubmitted,
     StepHasChild,
 )
 from jobs.states import ExecutionState, JobKind, JobState
@@ -30,7 +32,7 @@ def ensure_may_cancel_job(job: Any) -> None:
         )
 
 
-def ensure_may_resubmit_job(job: Any) -> None:
+def ensure_may_resubmit_job(job: Any, *, is_forced: bool = False) -> None:
     if job.kind == JobKind.CELERY:
         if not job.is_quarantined:
             raise CeleryTask(state=job.state)
@@ -43,10 +45,18 @@ def ensure_may_resubmit_job(job: Any) -> None:
         )
     if job.state == JobState.COMPLETED or job.kind == JobKind.TRIGGER:
         ensure_has_not_ended(job)
+    if job.is_resubmitted and not is_forced:
+        raise AlreadyResubmitted(state=job.state)
     if job.state in states.LIVE:
         ensure_is_no_execution(job)
         if job.is_cancelling:
             raise CancelRequested(state=job.state)
+
+
+def ensure_may_resubmit_job_again(job: Any) -> None:
+    ensure_may_resubmit_job(job, is_forced=True)
+    if not job.is_resubmitted:
+        raise NotResubmitted(state=job.state)
 
 
 def ensure_may_fail_job(job: Any) -> None:

@@ -60,10 +60,12 @@ def resubmit_job(
     *,
     note: str = "",
     keep_checkpoint: bool = True,
+    force: bool = False,
 ) -> tuple[UUID, bool]:
     """A live job is taken from its worker and waits again, counted as no loss; one that ended without success is
-    submitted anew, with `key`, so that the same call again finds the same job. A step that has ended stays as it is,
-    for its execution has moved on: that can be run again. A Celery task in quarantine is sent again, by a worker.
+    submitted anew, once unless that is forced, with `key`, so that the same call again finds the same job. A step that
+    has ended stays as it is, for its execution has moved on: that can be run again. A Celery task in quarantine is sent
+    again, by a worker.
 
     Its next attempt finds the checkpoint of the last, unless that is not kept.
 
@@ -74,7 +76,7 @@ def resubmit_job(
     error = {"code": "RESUBMITTED", "message": why, "key": key} if key is not None else None
     before, (_, moved, copied, sent) = apply_statements(
         [sql.drop_checkpoint, sql.move_job, sql.resubmit_ended_job, sql.ask_to_send_task], job, owner,
-        keep_checkpoint=keep_checkpoint,
+        keep_checkpoint=keep_checkpoint, is_forced=force,
         action="resubmit_job", by=by, note=note,
         event="MOVED", error=error and orjson.dumps(error).decode(), reason=why, key=key,
     )  # fmt: skip
@@ -96,8 +98,10 @@ def resubmit_job(
         return job, False
     if key is not None and Attempt.objects.filter(job=job, ended_by=by, error__key=key).exists():
         return job, False
+    if key is not None and WorkerJob.objects.filter(resubmission_of=job, key=key).exists():
+        return find_resubmitted_copy(key, job), False
     with naming_child(before):
-        guards.ensure_may_resubmit_job(before)
+        guards.ensure_may_resubmit_job(before, is_forced=force)
     assert key is not None  # noqa: S101 - the guard has passed, so only an earlier call with this key is left
     return find_resubmitted_copy(key, job), False
 

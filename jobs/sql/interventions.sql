@@ -34,11 +34,12 @@ select r.id
 -- has just been claimed. The state is what the caller is told when nothing applies.
 -- takes: job uuid, owner uuid
 -- returns: job uuid, state text, is_cancelling bool, execution uuid|null, is_step bool, kind text, is_held bool,
---   is_execution bool, is_quarantined bool, child uuid|null
+--   is_execution bool, is_quarantined bool, is_resubmitted bool, child uuid|null
 -- row: LockedJob
 select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution,
        j.execution_id is not null as is_step, j.kind, j.attempt_id is not null as is_held,
        j.state = 'RUNNING' and j.attempt_id is null as is_execution, {{is_quarantined(j)}} as is_quarantined,
+       {{is_resubmitted(j)}} as is_resubmitted,
        (select c.id from jobs_execution c where c.parent_step_id = j.id) as child
   from jobs_workerjob j
  where j.id = %(job)s and {{visible_to_caller(j)}}
@@ -121,10 +122,11 @@ select id from task_to_send
 
 -- statement: resubmit_ended_job
 -- A job that ended without success, as a new one of the same owner: what was asked for, with a key of its own or none.
--- It is not to expire by a moment that has passed. Nothing when the key is known: the caller finds the job that has it.
+-- It is not to expire by a moment that has passed. Nothing when the key is known: the caller finds the job that has it;
+-- and nothing when it was submitted again before, unless that is forced.
 -- It waits for what of the first still runs somewhere, as the first itself would. An operator who does so has looked at
 -- the first: it leaves the quarantine.
--- takes: keep_checkpoint bool, key text, job uuid, owner uuid, actor text, action text, note text
+-- takes: keep_checkpoint bool, key text, job uuid, owner uuid, is_forced bool, actor text, action text, note text
 -- returns: id uuid, is_execution bool
 with new_job as (
     insert into jobs_workerjob (
@@ -139,6 +141,7 @@ with new_job as (
       from jobs_workerjob j
      where j.id = %(job)s and {{visible_to_caller(j)}} and j.state in {{TERMINAL}} and j.state <> 'COMPLETED'
        and j.execution_id is null and j.kind = 'TASK' and not {{already_moved_by_this_call(j)}}
+       and (%(is_forced)s or not {{is_resubmitted(j)}})
         on conflict (owner_id, key) where key is not null do nothing
     returning id, action ->> 'type' = 'execution' as is_execution
 ),

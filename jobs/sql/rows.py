@@ -155,6 +155,7 @@ class LockedJob(NamedTuple):
     is_held: bool
     is_execution: bool
     is_quarantined: bool
+    is_resubmitted: bool
     child: UUID | None
 
 

@@ -41,6 +41,10 @@ coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_b
 -- job j is in quarantine: its workers ended because of it, or so it seems, and nobody has looked at it since
 coalesce(j.state = 'FAILED' and j.error ->> 'code' in {{QUARANTINED}} and j.dismissed_at is null, false)
 
+-- rule: is_resubmitted(j)
+-- job j has ended, and was submitted again as another
+exists (select from jobs_workerjob again where again.resubmission_of_id = j.id)
+
 -- rule: visible_to_caller(j)
 -- whether the caller may touch job j: a client (owner) its own, an operator (null) every one
 (%(owner)s::uuid is null or j.owner_id = %(owner)s::uuid)

@@ -135,7 +135,7 @@ def test_every_job_that_repeats_a_taken_one_waits_for_it(worker, submit, api):
     job, one, operator = submit(), worker(name="one"), api("operator")
     one.hold()
     assert operator.post(f"/jobs/{job['id']}/fail", {}).status_code == 200
-    first, second = (operator.post(f"/jobs/{job['id']}/resubmit", {}).json()["id"] for _ in range(2))
+    first, second = (operator.post(f"/jobs/{job['id']}/resubmit", {"force": True}).json()["id"] for _ in range(2))
     assert operator.post(f"/jobs/{first}/cancel", {}).status_code == 200
     third = operator.post(f"/jobs/{first}/resubmit", {}).json()["id"]
     heir = worker(name="heir")

@@ -1,5 +1,6 @@
 """What an operator may do to a job, in words and as a service."""
 
+from functools import partial
 from uuid import UUID
 
 from django import forms
@@ -14,9 +15,12 @@ class ResubmitForm(OnceForm):
     )
 
 
-def resubmit_job(job: UUID, by: str, note: str, key: str, *, drop_checkpoint: bool = False) -> UUID:
+def resubmit_job(
+    job: UUID, by: str, note: str, key: str, *, drop_checkpoint: bool = False, force: bool = False
+) -> UUID:
     key_of_job = derive_idempotency_key(key, job)
-    return interventions.resubmit_job(job, by, key=key_of_job, note=note, keep_checkpoint=not drop_checkpoint)[0]
+    keep = not drop_checkpoint
+    return interventions.resubmit_job(job, by, key=key_of_job, note=note, keep_checkpoint=keep, force=force)[0]
 
 
 def rerun_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
@@ -51,6 +55,15 @@ JOB_ACTIONS = {
     )
 }  # fmt: skip
 
+
+RESUBMIT_AGAIN_ACTION = {
+    "resubmit_again": OperatorAction(
+        "resubmit_again", "Resubmit again", "It was submitted again before, as another job. Now it is again: both run.",
+        "jobs.resubmit_workerjob", partial(resubmit_job, force=True), guards.ensure_may_resubmit_job_again,
+        ResubmitForm,
+    ),
+}  # fmt: skip
+"""Apart from the others, so that nobody does it to a whole list by mistake."""
 
 EXECUTION_ACTIONS = {
     action.name: action

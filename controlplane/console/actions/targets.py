@@ -59,7 +59,7 @@ SERVERS = Target(
     "server", liveness.servers_with_timing, ServerFilter, ("state", "cordoned_by", "drain_deadline"),
     "instance:servers", "instance:server", describe_server, consequences=list_consequences,
 )  # fmt: skip
-JOB_DECISIVE_COLUMNS = ("state", "kind", "is_step", "is_execution", "is_cancelling", "is_quarantined")
+JOB_DECISIVE_COLUMNS = ("state", "kind", "is_step", "is_execution", "is_cancelling", "is_quarantined", "is_resubmitted")
 # What is done to a step locks its execution first.
 IS_NO_STEP = Q(execution=None)
 JOBS = Target(

@@ -9,7 +9,7 @@ from django import forms
 from django.db.models import BooleanField, OuterRef, Q, QuerySet, Subquery, Value
 from django.http import QueryDict
 
-from jobs import scan_window
+from jobs import scan_window, selectors
 from jobs.models import Attempt
 from jobs.states import ExecutionState, JobKind, JobState
 from liveness import states
@@ -130,9 +130,12 @@ class JobFilter(SearchFilter):
     tag = forms.CharField(required=False, max_length=200)
     server = forms.CharField(required=False, max_length=200, label="Server")
     q = forms.CharField(required=False, label="Search", max_length=200)
+    open = forms.BooleanField(required=False, label="Not yet resubmitted")
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         values = self.chosen_values
+        if "open" in values:
+            rows = rows.exclude(selectors.IS_RESUBMITTED)
         if "kind" in values:
             rows = rows.filter(kind=values["kind"])
         if "tag" in values:

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 
-from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS
+from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS, RESUBMIT_AGAIN_ACTION
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.lanes import (
     Chart,
@@ -40,6 +40,7 @@ from liveness import selectors as liveness
 JOBS_A_PAGE, TEXT_SHOWN = 50, 10_000
 LINES_SHOWN, LINES_READ = 200, 1000
 PLACES_SHOWN = 50
+OF_ONE_JOB = JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
 
 
 @require_reader("job")
@@ -122,7 +123,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "placement": placed,
         "holder": holder,
         "actions": [
-            *(("jobs", action) for action in list_permitted_actions(request, JOB_ACTIONS, details)),
+            *(("jobs", action) for action in list_permitted_actions(request, OF_ONE_JOB, details)),
             *(("quarantine", action) for action in list_permitted_actions(request, DISMISS_ACTION, details)),
         ],
         "lines": details.log or [],

@@ -120,6 +120,7 @@ class JobAnswer(serializers.ModelSerializer):
         " job alone has them whole.",
     )
     execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")
+    resubmitted_as = serializers.UUIDField(allow_null=True, help_text="The last job that it was submitted again as.")
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
 
     class Meta:
@@ -127,7 +128,8 @@ class JobAnswer(serializers.ModelSerializer):
         fields = (
             "id", "kind", "state", "flags", "action", "payload", "tags", "required_tags", "priority", "timeout_seconds",
             "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
-            "resubmissions", "retries", "resubmission_of", "cancel_requested_at", "execution", "step", "child", "key",
+            "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
+            "child", "key",
             "output", "error", "checkpoint", "checkpoint_at", "created_at", "available_at", "good_until", "finished_at",
             "attempts", "timeline", "late_reports", "left_out",
         )  # fmt: skip
@@ -183,6 +185,7 @@ class NoteRequest(StrictSerializer):
 
 class ResubmitRequest(NoteRequest):
     keep_checkpoint = YesNoField(default=True, help_text="False: its next attempt finds none.")
+    force = YesNoField(default=False, help_text="Also if it was submitted again before.")
 
 
 class FailRequest(NoteRequest):
