@@ -47,8 +47,10 @@ class Executor(Worker):
     def on_consumer_ready(self, consumer: Any) -> None:
         # Comes again whenever the broker was lost. Not sooner: an embedded beat is forked before that.
         from controlplane.observability import presence
+        from jobs.services import hints
 
         super().on_consumer_ready(consumer)
+        hints.announcer.enabled = True
         presence.register_process(ServerType.EXECUTOR, consumer.hostname)
 
     def on_close(self) -> None:

@@ -11,8 +11,10 @@ from controlplane.observability import presence
 from controlplane.observability.address import build_own_client
 from controlplane.serving.front import Front
 from controlplane.serving.process_limits import raise_limit_of_sockets, threads
+from jobs.services import hints
 from liveness.states import ServerType
 
 raise_limit_of_sockets()
+hints.announcer.enabled = True
 application = Front(controlplane.wsgi.application, threads())
 presence.register_process(ServerType.WEBSERVER, f"web@{socket.gethostname()}-{os.getpid()}", build_own_client)

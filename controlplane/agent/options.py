@@ -81,7 +81,13 @@ def build_parser() -> argparse.ArgumentParser:
         "CONTROLPLANE_*, ...); all others they get anyway",
     )  # fmt: skip
     add("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once (default: CPUs)")
-    add("--poll", type=float, default=1.0, metavar="SECONDS", help="between claims while there is nothing to do")
+    add(
+        "--poll",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="between claims that bring nothing, where no hints come",
+    )
     add(
         "--probe",
         metavar="COMMAND",

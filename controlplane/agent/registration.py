@@ -82,6 +82,11 @@ class RegisteredServer:
         """Any call on this server's own resource; raises Refused or Unreachable."""
         return self.client.post(f"/servers/{self.id}/{call}", body, self.token, within)
 
+    def wait_for_hint(self, seconds: float) -> bool:
+        """Whether there may be work, after so many seconds at the latest; raises Refused or Unreachable."""
+        path = f"/servers/{self.id}/hints?wait={seconds:g}"
+        return self.client.request("GET", path, self.token, within=seconds + self.client.timeout).get("work") is True
+
 
 def register_server(
     client: Client, token: str, description: dict[str, Any], wait: Callable[[float], object]

@@ -13,6 +13,7 @@ import structlog
 
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Refused, Unreachable
+from controlplane.agent.hints import HintThread
 from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
@@ -20,6 +21,7 @@ from controlplane.agent.registration import RegisteredServer
 
 log = structlog.get_logger()
 UNREADABLE_STATUSES = (400, 413, 422)  # statuses that blame what we sent, not who we are
+HINTED_POLL = 300.0  # seconds between claims that bring nothing while hints say when there is work
 NOT_STORED = "not_stored"  # the control plane could not write it
 
 
@@ -37,7 +39,8 @@ class ReportResult:
 
 
 class TransportThread(threading.Thread):
-    """`poll`: seconds between claims that bring nothing. Both callbacks are called in this thread.
+    """`poll`: seconds between claims that bring nothing, where no hints say when to claim. Both callbacks are called in
+    this thread.
 
     A call that is refused as a whole is only a hint (`refused`): what it means is for the next heartbeat to say.
     """
@@ -49,16 +52,18 @@ class TransportThread(threading.Thread):
         poll: float,
         deliver: Callable[[ClaimResult | ReportResult], None],
         refused: Callable[[], None],
+        hints: HintThread | None = None,
     ) -> None:
         super().__init__(name="transport", daemon=True)
         self._server, self._outbox, self._poll = server, outbox, poll
-        self._deliver, self._refused = deliver, refused
+        self._deliver, self._refused, self._hints = deliver, refused, hints
         self._woken, self._recovered = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._requested_slots = 0
         self._claiming = False
         self._claim_request: dict[str, Any] | None = None
-        self._claim_at = self._not_before = 0.0  # of the monotonic clock
+        self._claimed_in_vain_at = float("-inf")  # of the monotonic clock
+        self._not_before = 0.0
         self._failures = 0
         self._closed = False
         self._last_refusal = ""
@@ -71,11 +76,20 @@ class TransportThread(threading.Thread):
     def request_slots(self, slots: int) -> None:
         """Claim up to `slots`; says nothing about a claim that is under way."""
         with self._lock:
+            if not self._requested_slots:
+                self._claimed_in_vain_at = float("-inf")  # there was no room, or no leave: there may be work meanwhile
             self._requested_slots = slots
+        if slots <= 0 and self._hints is not None:
+            self._hints.set_wanted(False)
 
     def acknowledge_claim(self) -> None:
         """A Claimed has been taken in; without this, slots it fills would be claimed twice."""
         self._claiming = False
+
+    def claim_now(self) -> None:
+        """There may be work."""
+        self._claimed_in_vain_at = float("-inf")
+        self._woken.set()
 
     def act_now(self) -> None:
         """There may be something to do."""
@@ -87,6 +101,8 @@ class TransportThread(threading.Thread):
 
     def close(self) -> None:
         self._closed = True
+        if self._hints is not None:
+            self._hints.close()
         self._woken.set()
         self._recovered.set()
 
@@ -126,10 +142,15 @@ class TransportThread(threading.Thread):
             self._refused()
             return self._next_backoff()
         self._failures = 0
-        pause = self._claim_at - time.monotonic() if self._requested_slots else self._poll
+        pause = self._next_claim_at - time.monotonic() if self._requested_slots else self._poll
         if (due := self._outbox.next_retry_at()) is not None:
             pause = min(pause, due - time.monotonic())
         return max(0.0, pause)
+
+    @property
+    def _next_claim_at(self) -> float:
+        pause = self._poll if self._hints is None or not self._hints.are_kept_back else max(self._poll, HINTED_POLL)
+        return self._claimed_in_vain_at + pause
 
     @property
     def _backoff_cap(self) -> float:
@@ -178,7 +199,7 @@ class TransportThread(threading.Thread):
     def _claim_jobs(self) -> None:
         with self._lock:
             if self._claim_request is None:
-                if self._claiming or self._requested_slots <= 0 or time.monotonic() < self._claim_at:
+                if self._claiming or self._requested_slots <= 0 or time.monotonic() < self._next_claim_at:
                     return
                 self._claim_request = {"limit": self._requested_slots, "request_id": str(uuid.uuid4())}
                 self._claiming = True
@@ -190,7 +211,9 @@ class TransportThread(threading.Thread):
                 log.warning("Claim refused", code=refused.code, detail=refused.detail)
             self._last_refusal, items = refused.code, []
             self._refused()
-        if len(items) < self._claim_request["limit"]:
-            self._claim_at = time.monotonic() + self._poll
+        if is_in_vain := len(items) < self._claim_request["limit"]:
+            self._claimed_in_vain_at = time.monotonic()
         self._claim_request = None
         self._deliver(ClaimResult(items))
+        if self._hints is not None:
+            self._hints.record_claim(len(items), is_more_wanted=is_in_vain and self._requested_slots > 0)

@@ -27,6 +27,7 @@ from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.fence import Fence
 from controlplane.agent.folder import Folder
 from controlplane.agent.heart import HeartbeatThread
+from controlplane.agent.hints import HintThread
 from controlplane.agent.options import Options
 from controlplane.agent.outbox import Outbox
 from controlplane.agent.registration import RegisteredServer, register_server
@@ -118,12 +119,14 @@ class Worker:
             on_fenced=self._kill_for_fence,
             cordon=self._cordon,
         )
+        hints = HintThread(server, lambda: self._transport.claim_now(), lambda: self._transport.act_now())
         self._transport = TransportThread(
-            server, self._outbox, self._options.poll, self._put_in_inbox, self._heart.act_now
+            server, self._outbox, self._options.poll, self._put_in_inbox, self._heart.act_now, hints
         )
         psutil.cpu_percent()  # the first reading is always 0
         self._heart.start()
         self._transport.start()
+        hints.start()
 
     # In other threads
 

@@ -11,7 +11,9 @@ from controlplane.core.problems import Problem
 from controlplane.serving.seats import Call, Lane
 from liveness.services import tokens
 
-SERVER_CALL = re.compile(r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/(heartbeat|claims|reports)")
+SERVER_CALL = re.compile(
+    r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/(heartbeat|claims|hints|reports)"
+)
 PROBES = ("/livez", "/readyz", "/healthz")
 SIGN_IN = "/admin/login/"
 REMEMBERED = 10_000
@@ -42,7 +44,7 @@ class Callers:
         path, address = scope.path, scope.client.rpartition(":")[0]
         authorization: str = scope.headers.get("authorization", "")
         if (server := server_of(path, authorization)) is not None:
-            return Call(Lane.CLAIM if path.endswith("/claims") else Lane.HEARTBEAT_OR_REPORT, server)
+            return Call(Lane.CLAIM if path.endswith(("/claims", "/hints")) else Lane.HEARTBEAT_OR_REPORT, server)
         if path in PROBES:
             return Call(Lane.PROBE_OR_SIGN_IN, "probe", is_strange=True)
         if path == SIGN_IN and scope.method == "POST":

@@ -5,13 +5,16 @@ is there takes a thread, if there is a seat for it, and Django answers it there 
 """
 
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from typing import Any
 
+import orjson
 import structlog
 from django.http import HttpResponse
 
@@ -22,10 +25,12 @@ from controlplane.core.problems import Problem
 from controlplane.core.threads import Threads
 from controlplane.serving.answers import Answer, Application, Environ, answered, refusal
 from controlplane.serving.callers import Callers, Scope
+from controlplane.serving.hints import WorkHints, hint_answer
 from controlplane.serving.seats import Call, Lane, Seats
-from controlplane.serving.waits import Waits
+from controlplane.serving.waits import Waits, seconds_kept_back
 from jobs.api import shortcut
-from jobs.api.waiting import ASKED_AGAIN
+from jobs.api.hints import TAGS
+from jobs.api.waiting import ASKED_AGAIN, LONGEST_WAIT
 from jobs.services.heartbeats import PlainHeartbeat
 
 log = structlog.get_logger()
@@ -34,6 +39,8 @@ BODY_WITHIN = 15.0
 """Seconds in which a body must have arrived."""
 SAY_AGAIN = 10.0
 """Seconds between two lines of the log that say that calls are refused."""
+DECISIVE_HEADERS = ("authorization", "host", "x-forwarded-proto")
+"""By which Django says whether it answers a call at all: who came with the same is answered again."""
 BEAT_THREADS = 4
 """For those that hang there is another."""
 
@@ -51,7 +58,7 @@ class Front:
     def __init__(self, django: Application, seats: int) -> None:
         self._django = django
         self._callers, self._seats, self._threads = Callers(), Seats(seats), Threads(seats, "call")
-        self._waits = Waits()
+        self._waits, self._hints = Waits(), WorkHints()
         self._hear = GroupCommit(shortcut.answers, shortcut.patience(), Threads(BEAT_THREADS, "heartbeats"))
         self._refused, self._refused_at, self._has_warned = 0, -SAY_AGAIN, False
 
@@ -65,6 +72,25 @@ class Front:
         else:
             proto.response_bytes(*answer)
 
+    def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """granian is about to serve. Told to end, it waits for all calls that are under way, so those that wait are
+        answered then; nobody else says that it was told."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+
+            def end(number: int, frame: Any, before: Any = before) -> None:
+                loop.call_soon_threadsafe(self.close)
+                if callable(before):
+                    before(number, frame)
+
+            with suppress(ValueError):  # not the main thread: whoever waits is waited for
+                signal.signal(number, end)
+
+    def close(self) -> None:
+        """Answer whoever waits."""
+        self._hints.close()
+        self._waits.close()
+
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         """By WSGI, which has neither seats nor a time limit for bodies: who says half of one holds a thread."""
         if not self._has_warned:
@@ -75,8 +101,24 @@ class Front:
     async def answer(self, scope: Scope, proto: Any) -> Answer | None:
         """None: its caller has gone meanwhile."""
         call = self._callers.call(scope)
+        if call.lane == Lane.CLAIM and scope.method == "GET" and scope.path.endswith("/hints"):
+            return await self._answer_hint(scope, proto, call)
         answer_now = partial(self._answer_now, scope, proto, call)
         return await self._waits.answer(call.key, answer_now, proto.client_disconnect)
+
+    async def _answer_hint(self, scope: Scope, proto: Any, call: Call) -> Answer | None:
+        """Django is asked of a server whose tags are not known yet; and what it refuses, it refuses at once."""
+        caller = tuple(map(scope.headers.get, DECISIVE_HEADERS))
+        tags, seconds = self._hints.tags_of(caller), seconds_asked(scope.query_string)
+        if tags is None or not seconds:
+            answer = await self._answer_now(scope, proto, call, False)
+            seconds = seconds_kept_back(answer)
+            if answer is None or not seconds:
+                return answer
+            (named,) = (value for name, value in answer.headers if name == TAGS)
+            tags = self._hints.learn_tags(caller, orjson.loads(named))
+        work = await self._hints.wait(call.key, tags, seconds, proto.client_disconnect)
+        return None if work is None else hint_answer(work)
 
     async def _answer_now(self, scope: Scope, proto: Any, call: Call, is_asked_again: bool) -> Answer | None:
         try:
@@ -118,6 +160,12 @@ class Front:
         if time.monotonic() - self._refused_at >= SAY_AGAIN:
             log.warning("Calls are refused before they have a thread", calls=self._refused, reason=problem.code)
             self._refused, self._refused_at = 0, time.monotonic()
+
+
+def seconds_asked(query: str) -> float:
+    """The seconds of `wait=SECONDS`; 0 for whatever else, which Django is to judge."""
+    name, _, text = query.partition("=")
+    return float(text) if name == "wait" and text.isascii() and text.isdigit() and int(text) <= LONGEST_WAIT else 0.0
 
 
 async def body_of(scope: Scope, proto: Any) -> bytes | None:

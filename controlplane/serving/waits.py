@@ -20,6 +20,11 @@ WAITS, WAITS_OF_ONE = 1000, 100
 class Waits:
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """Answer all: this process ends."""
+        self._closed.set()
 
     async def answer(
         self,
@@ -35,20 +40,21 @@ class Waits:
         if not wait or self._of.total() >= WAITS or self._of[key] >= WAITS_OF_ONE:
             return without_mark(answer)
         self._of[key] += 1
-        leaves = asyncio.ensure_future(gone())
+        leaves, closes = asyncio.ensure_future(gone()), asyncio.ensure_future(self._closed.wait())
         try:
             while (left := began + wait - time.monotonic()) > 0:
-                await asyncio.wait([leaves], timeout=min(pause, left))
+                await asyncio.wait([leaves, closes], timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
                 if leaves.done():
                     return None
                 pause = min(1.5 * pause, LONGEST_PAUSE)
-                is_last = time.monotonic() - began >= wait
+                is_last = closes.done() or time.monotonic() - began >= wait
                 answer = await answer_now(not is_last)
                 if is_last or not seconds_kept_back(answer):
                     break
             return without_mark(answer)
         finally:
             leaves.cancel()
+            closes.cancel()
             self._of[key] -= 1
             self._of += Counter()  # none is kept for those that have none
 

@@ -1,11 +1,12 @@
 from django.urls import path
 
-from jobs.api import executions, instance, logs, recovery, servers, triggers, views, waiting
+from jobs.api import executions, hints, instance, logs, recovery, servers, triggers, views, waiting
 
 urlpatterns = [
     path("servers", servers.Servers.as_view()),
     path("servers/<uuid:server>/heartbeat", views.Heartbeat.as_view()),
     path("servers/<uuid:server>/claims", views.Claims.as_view()),
+    path("servers/<uuid:server>/hints", hints.Hints.as_view()),
     path("servers/<uuid:server>/reports", views.Reports.as_view()),
     path("servers/<uuid:server>/tasks", views.Tasks.as_view()),
     path("instance", instance.Instance.as_view()),

@@ -15,6 +15,7 @@ from jobs.conf import conf
 from jobs.errors import ExecutionUnknown, KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
 from jobs.models import Execution
 from jobs.services import drafts, guards
+from jobs.services.hints import announce_work
 from jobs.sql import sql
 from liveness.conf import conf as liveness_conf
 from liveness.models import ApiToken
@@ -145,6 +146,7 @@ def begin_executions(plans: list[ExecutionPlan], waiting_limit: int | None = Non
     refuse_too_many(stored, 1, waiting_limit)
     refuse_without_worker(stored)
     begin_children(row.child_of for row in stored if row.child_of)
+    announce_work()
     return list(dict.fromkeys(row.execution for row in stored))
 
 

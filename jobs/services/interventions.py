@@ -20,6 +20,7 @@ from jobs.conf import conf
 from jobs.errors import CancelRequested, JobUnknown, KeyTaken, StepHasChild, TryAgain
 from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, executions, guards, propagation
+from jobs.services.hints import announce_work
 from jobs.sql import sql
 from jobs.sql.rows import LockedJob
 from jobs.states import JobKind, JobState
@@ -81,11 +82,13 @@ def resubmit_job(
         event="MOVED", error=error and orjson.dumps(error).decode(), reason=why, key=key,
     )  # fmt: skip
     if copied:
+        announce_work()
         if copied[0].is_execution:
             retried_atomic(executions.begin_children)([copied[0].id])
         log.info("Job submitted again", job=str(job), actor=by, new=str(copied[0].id), note=note)
         return copied[0].id, True
     if moved:
+        announce_work()
         log.info(
             f"Attempt {moved[0].attempt_state}: {moved[0].reason}",
             job=str(job),

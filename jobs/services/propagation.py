@@ -18,6 +18,7 @@ import structlog
 from controlplane.agent.limits import SIZE_LIMIT
 from jobs.services import executions
 from jobs.services.evaluations import follow_up_evaluations
+from jobs.services.hints import announce_work
 from jobs.sql import sql
 from jobs.sql.rows import EndedAttempt, EndedAttempts, ExpiredJobs, LockedJob, UnmatchedJobs
 from jobs.states import JobKind
@@ -49,6 +50,7 @@ def advance_executions(execution_ids: Iterable[UUID]) -> None:
     pending: list[UUID] = sorted(execution_ids)
     if not pending:
         return
+    announce_work()  # dependents and hooks may begin
     roots = [row.id for row in sql.lock_roots.fetch_rows(executions=pending)]
     has_ended_child = True  # whether there may be a child whose end its parent has not heard
     while pending or has_ended_child:

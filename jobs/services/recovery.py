@@ -14,6 +14,7 @@ import structlog
 from controlplane.core.statements import Statement
 from jobs.conf import conf
 from jobs.services import propagation
+from jobs.services.hints import announce_work
 from jobs.sql import sql
 from jobs.sql.rows import EndedAttempts, ExpiredJobs, UnmatchedJobs
 
@@ -52,6 +53,8 @@ def sweep_in_batches(
             then=propagation.propagate_counted_ends, left_out=left_out, batch=batch, **parameters
         )
         log_ended_attempts(counts)
+        if counts:
+            announce_work()  # of a lost worker, for another
         for count in counts:
             ended[count.state] += count.jobs
         done = sum(count.jobs for count in counts)

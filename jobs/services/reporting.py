@@ -17,11 +17,12 @@ from controlplane.core.statements import Statement, fetch_result_sets
 from controlplane.core.transactions import record_left_out, retried_atomic, run_in_halves
 from jobs.conf import conf
 from jobs.services import propagation
+from jobs.services.hints import announce_work
 from jobs.services.rejected_reports import judge_rejected_reports
 from jobs.services.reports import ENDS, Event, Report, Result, explain_oversize
 from jobs.sql import sql
 from jobs.sql.rows import EndedAttempt
-from jobs.states import AttemptState
+from jobs.states import AttemptState, JobState
 from liveness.services.tokens import ServerToken
 
 log = structlog.get_logger()
@@ -195,6 +196,8 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
         if statement == FINISH:
             log_diverging_ends(rows)
             propagation.propagate_ends(rows)
+            if any(row.job_state == JobState.PENDING for row in rows):
+                announce_work()
     if with_consequences:
         return [states_now[FINISH].get(report.attempt) for report in run]
     return [

@@ -10,6 +10,7 @@ from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_work
 from jobs.models import WorkerJob
 from jobs.services import drafts as drafting
 from jobs.services import executions
+from jobs.services.hints import announce_work
 from jobs.sql import sql
 from jobs.states import JobKind
 from liveness.conf import conf as liveness_conf
@@ -50,6 +51,8 @@ def submit_jobs(
     refuse_too_many(stored, len(stored), limit)
     refuse_without_worker(stored)
     executions.begin_children([row.id for row in stored if row.is_execution])
+    if stored:
+        announce_work()
     return [(ids.get(place) or by_key[draft["key"]].pk, place in ids) for place, draft in enumerate(drafts)]
 
 

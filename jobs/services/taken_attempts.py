@@ -6,6 +6,7 @@ Rows: jobs.models.TakenAttempt. Here is what lets the next one go without that s
 import structlog
 
 from jobs.conf import conf
+from jobs.services.hints import announce_work
 from jobs.sql import sql
 
 log = structlog.get_logger()
@@ -20,4 +21,6 @@ def release_taken_attempts() -> int:
                 f"Worker {row.name} does not stop what was taken from it: the job goes on elsewhere",
                 server=str(row.server), job=str(row.job), attempt=str(row.attempt), reason="CANCEL_TIMEOUT",
             )  # fmt: skip
+    if released:
+        announce_work()
     return len(released)

@@ -40,12 +40,8 @@ picked_jobs as (
      cross join lateral (
            select j.id, j.priority, j.available_at
              from jobs_workerjob j
-            where j.state = 'PENDING' and j.required_tags = tag_sets.tags and j.kind <> 'CELERY'
-              and j.available_at <= (select clock_timestamp())
-              and (j.good_until is null or j.good_until > (select clock_timestamp()))
+            where j.state = 'PENDING' and j.required_tags = tag_sets.tags and {{may_be_claimed(j)}}
               and not worker.id = any(j.refused_by)
-              and not {{waits_for_previous_attempt(j)}}
-              and not {{stopped_by_execution(j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             order by j.priority desc, j.available_at, j.id
             limit coalesce((select greatest(jobs, 0) from capacity), 0)

@@ -145,6 +145,17 @@ class EndedAttempts(NamedTuple):
     attempts: list[UUID]
 
 
+class ClaimableJobs(NamedTuple):
+    tags: list[str]
+    refused_by: list[UUID]
+    jobs: int
+
+
+class ServerTags(NamedTuple):
+    tags: list[str]
+    has_work: bool
+
+
 class LockedJob(NamedTuple):
     job: UUID
     state: str

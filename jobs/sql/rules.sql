@@ -144,6 +144,14 @@ end)
     else s.heard_observed + s.timeout + {{liveness.grace_of_attempts(s)}}
 end)
 
+-- rule: may_be_claimed(j)
+-- pending job j may be given now to a worker that has its tags and did not refuse it
+(j.kind <> 'CELERY'
+ and j.available_at <= (select clock_timestamp())
+ and (j.good_until is null or j.good_until > (select clock_timestamp()))
+ and not {{waits_for_previous_attempt(j)}}
+ and not {{stopped_by_execution(j)}})
+
 -- rule: timed_out(e)
 -- execution e ends by its own timeout: its hooks run, as they do when it fails
 (e.state = 'CANCELLING' and e.error ->> 'code' = 'EXECUTION_TIMEOUT')

@@ -38,6 +38,8 @@ class JobsStatements(Statements):
     record_plain_heartbeats: Statement[rows.PlainlyHeardServer]
     lock_roots_of_held_steps: Statement[rows.IdRow]
     end_forgotten_attempts: Statement[rows.EndedAttempts]
+    count_claimable_jobs: Statement[rows.ClaimableJobs]
+    read_server_tags: Statement[rows.ServerTags]
     lock_root_of_job: Statement[rows.IdRow]
     lock_job: Statement[rows.LockedJob]
     cancel_job: Statement[rows.IdRow]

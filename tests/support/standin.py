@@ -105,7 +105,7 @@ class ControlPlane:
             return sum(name == call for name, _ in self.calls)
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        call = path.rpartition("/")[2]
+        call = path.rpartition("/")[2].partition("?")[0]
         with self.lock:
             self.calls.append((call, body))
             if call in self.script and (scripted := self.script[call](body)) is not None:
@@ -142,6 +142,9 @@ class ControlPlane:
             "drain": None,
         } | self.heartbeat
 
+    def _hints(self, body: dict[str, Any]) -> dict[str, Any]:
+        raise Refuse(404, "not_found")
+
     def _claims(self, body: dict[str, Any]) -> dict[str, Any]:
         if body["request_id"] not in self.claims:
             self.claims[body["request_id"]] = self.pending[: body["limit"]]
@@ -166,8 +169,13 @@ class ControlPlane:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
+            def do_GET(self) -> None:
+                self.respond({})
+
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.respond(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+            def respond(self, body: dict[str, Any]) -> None:
                 if plane.down:
                     self.close_connection = True
                     return

@@ -1,0 +1,151 @@
+"""Idle workers that wait for work: each holds a socket, and neither a thread nor the database.
+
+One look at what waits to be claimed serves all of them. It is made when work is announced, when somebody comes, and
+every second; then as many workers are woken as there are jobs, those that have waited longest.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+import structlog
+from django.db import DatabaseError, InterfaceError
+
+from controlplane.core.notifications import Listener
+from controlplane.core.threads import Threads
+from controlplane.serving.answers import Answer
+from jobs.services import hints
+from jobs.sql.rows import ClaimableJobs
+
+log = structlog.get_logger()
+
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks of which nobody said that they are worth it: what becomes due is not announced."""
+LOOK_PAUSE = 0.005
+"""Seconds between two looks: what is announced meanwhile shares the next."""
+CLAIMED_WITHIN = 0.25
+"""Seconds in which a worker that was woken has claimed: so long nobody else is woken for the same job."""
+WAITING, REMEMBERED = 5_000, 20_000
+"""Servers that wait at once, and servers whose tags are known."""
+
+Caller = tuple[str | None, ...]
+"""The headers by which it is known."""
+
+
+class Waiter(NamedTuple):
+    server: str
+    tags: frozenset[str]
+    woken: "asyncio.Future[bool]"
+
+
+class Woken(NamedTuple):
+    at: float
+    tags: tuple[str, ...]
+
+
+class WorkHints:
+    def __init__(self, look: Callable[[], list[ClaimableJobs]] = hints.count_claimable_jobs) -> None:
+        self._look, self._threads = look, Threads(1, "hints")
+        self._tags: OrderedDict[Caller, frozenset[str]] = OrderedDict()
+        self._waiting: dict[str, Waiter] = {}
+        self._lately: list[Woken] = []
+        self._wanted = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
+        self._is_closed = False
+
+    def tags_of(self, caller: Caller) -> frozenset[str] | None:
+        """The tags of the server that calls, where they are known. They never change."""
+        return self._tags.get(caller)
+
+    def learn_tags(self, caller: Caller, tags: Iterable[str]) -> frozenset[str]:
+        self._tags[caller] = known = frozenset(tags)
+        if len(self._tags) > REMEMBERED:
+            self._tags.popitem(last=False)
+        return known
+
+    async def wait(
+        self, server: str, tags: frozenset[str], seconds: float, gone: Callable[[], Awaitable[Any]]
+    ) -> bool | None:
+        """Whether there may be work, after so many seconds at the latest; None: its caller has gone."""
+        if (before := self._waiting.pop(server, None)) is not None and not before.woken.done():
+            before.woken.set_result(False)  # its connection was lost: a server waits once
+        if self._is_closed or len(self._waiting) >= WAITING:
+            return False
+        waiter = Waiter(server, tags, asyncio.get_running_loop().create_future())
+        self._waiting[server] = waiter
+        self._begin()
+        self._wanted.set()
+        leaves = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait([waiter.woken, leaves], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if waiter.woken.done():
+                return waiter.woken.result()
+            return None if leaves.done() else False
+        finally:
+            leaves.cancel()
+            if self._waiting.get(server) is waiter:
+                del self._waiting[server]
+
+    def close(self) -> None:
+        """Answer all: this process ends."""
+        self._is_closed = True
+        if self._listener is not None:
+            self._listener.close()
+        for waiter in list(self._waiting.values()):
+            if not waiter.woken.done():
+                waiter.woken.set_result(False)
+
+    def _begin(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_for_work())
+        if self._listener is None or not self._listener.is_alive():
+            loop, wanted = asyncio.get_running_loop(), self._wanted
+            self._listener = Listener(hints.CHANNEL, lambda: loop.call_soon_threadsafe(wanted.set))
+            self._listener.start()
+
+    async def _look_for_work(self) -> None:
+        pause: float | None = None
+        while not self._is_closed:
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            if not self._waiting:
+                pause = None
+                continue
+            pause = LOOK_INTERVAL
+            try:
+                if self._wake(await self._threads.run(self._look)):
+                    pause = CLAIMED_WITHIN
+            except (DatabaseError, InterfaceError) as error:
+                log.debug("Work is not seen", why=str(error).strip())
+                await asyncio.sleep(LOOK_INTERVAL)
+            await asyncio.sleep(LOOK_PAUSE)
+
+    def _wake(self, found: list[ClaimableJobs]) -> int:
+        """Wake a worker for each job; how many were woken."""
+        now = time.monotonic()
+        self._lately = [woken for woken in self._lately if now - woken.at < CLAIMED_WITHIN]
+        number = 0
+        for jobs in found:
+            tags, refused_by = tuple(jobs.tags), {str(server) for server in jobs.refused_by}
+            missing = jobs.jobs - sum(woken.tags == tags for woken in self._lately)
+            for waiter in list(self._waiting.values()) if missing > 0 else ():
+                if waiter.woken.done() or waiter.server in refused_by or not waiter.tags.issuperset(tags):
+                    continue
+                waiter.woken.set_result(True)
+                del self._waiting[waiter.server]
+                self._lately.append(Woken(now, tags))
+                number, missing = number + 1, missing - 1
+                if not missing:
+                    break
+        return number
+
+
+def hint_answer(work: bool) -> Answer:
+    return Answer(200, [("Content-Type", "application/json")], b'{"work":true}' if work else b'{"work":false}')

@@ -1,0 +1,39 @@
+"""Hints that there is work: idle workers wait for them, and claim when one comes.
+
+A hint promises nothing: what a worker gets, its claim alone says. One that is lost costs time, for workers claim now
+and then all the same.
+"""
+
+from django.db import close_old_connections, connection
+
+from controlplane.core.notifications import Announcer
+from jobs.sql import sql
+from jobs.sql.rows import ClaimableJobs, ServerTags
+from liveness.services import tokens
+from liveness.services.tokens import ServerToken
+
+CHANNEL = "controlplane_work"
+COUNTED = 100
+"""Jobs of one set of tags that one look counts: so many workers are woken by it."""
+
+announcer = Announcer(CHANNEL)
+announce_work = announcer.announce
+"""Say that jobs may have become PENDING, after the commit."""
+
+
+def read_server_tags(token: ServerToken) -> ServerTags:
+    """What may become work of a server. Raises ServerUnknown and TokenRevoked."""
+    row = sql.read_server_tags.fetch_row(server=token.server, version=token.version)
+    if row is None:
+        tokens.refuse_revoked(token)
+        raise AssertionError
+    return row
+
+
+def count_claimable_jobs() -> list[ClaimableJobs]:
+    """The jobs that wait to be claimed, for a thread that is no request."""
+    try:
+        return sql.count_claimable_jobs.fetch_prepared(most=COUNTED)
+    finally:
+        if not connection.in_atomic_block:
+            close_old_connections()

@@ -1,0 +1,32 @@
+-- statement: count_claimable_jobs
+-- How many jobs wait to be claimed now, of each set of required tags no more than `most`; those that some workers have
+-- refused apart. What has the empty tag is dispatched by the control plane itself.
+-- takes: most bigint
+-- returns: tags text[], refused_by uuid[], jobs bigint
+-- row: ClaimableJobs
+with recursive {{pending_tag_sets}}
+select tag_sets.tags, waiting_jobs.refused_by, count(*) as jobs
+  from tag_sets
+ cross join lateral (
+       select j.refused_by
+         from jobs_workerjob j
+        where j.state = 'PENDING' and j.required_tags = tag_sets.tags and {{may_be_claimed(j)}}
+        order by j.priority desc, j.available_at, j.id
+        limit %(most)s
+       ) waiting_jobs
+ where tag_sets.tags <> array['']
+ group by tag_sets.tags, waiting_jobs.refused_by
+
+-- statement: read_server_tags
+-- What a server may be given work for, and whether a job waits that it could have; whether it may have any now, only
+-- its claim says.
+-- takes: server uuid, version int
+-- returns: tags text[], has_work bool
+-- row: ServerTags
+with recursive {{pending_tag_sets}}
+select s.tags, exists (
+       select from tag_sets
+         join jobs_workerjob j on j.state = 'PENDING' and j.required_tags = tag_sets.tags
+        where tag_sets.tags <@ s.tags and not s.id = any(j.refused_by) and {{may_be_claimed(j)}}) as has_work
+  from liveness_server s
+ where s.id = %(server)s and s.token_version = %(version)s

@@ -1,0 +1,63 @@
+"""An idle agent waits for work in a call that is kept back: it has it at once, and later where hints are lost."""
+
+import signal
+import time
+
+import pytest
+
+from tests.support.processes import Fleet, eventually, fleet
+
+pytestmark = pytest.mark.acceptance
+
+JOB = {"action": {"type": "script", "command": "true"}}
+NEVER = "3600"  # seconds between claims: whatever is claimed was hinted at
+
+
+def ended(one: Fleet, url: str, job: str) -> bool:
+    return bool(one.call("GET", f"{url}/api/v1/jobs/{job}", one.token("client"))["state"] == "COMPLETED")
+
+
+def submitted(one: Fleet, url: str) -> str:
+    return str(one.call("POST", f"{url}/api/v1/jobs", one.token("client"), JOB)["id"])
+
+
+def waiting_calls(one: Fleet) -> int:
+    with one.connected() as database:
+        return database.execute(
+            "select count(*) from pg_stat_activity where application_name = 'controlplane listener'"
+            " and datname = current_database()"
+        ).fetchone()[0]
+
+
+def test_an_agent_that_polls_once_an_hour_has_a_job_at_once_and_also_when_the_listener_is_cut(tmp_path):
+    with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
+        url = one.web()
+        one.agent("worker-1", url, "--poll", NEVER, "--concurrency", "2")
+        eventually(lambda: waiting_calls(one) == 1, why="the agent waits, and the web process listens")
+        for _ in range(2):
+            job = submitted(one, url)
+            eventually(lambda job=job: ended(one, url, job), why="the job was hinted at")
+        with one.connected() as database:
+            database.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where application_name = 'controlplane listener' and datname = current_database()"
+            )
+        job = submitted(one, url)
+        eventually(lambda: ended(one, url, job), why="the web process looks all the same")
+        eventually(lambda: waiting_calls(one) == 1, why="it listens again")
+
+
+def test_a_web_server_that_ends_answers_those_who_wait_and_they_go_on_waiting_at_the_next(tmp_path):
+    with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
+        url = one.web()
+        port = int(url.rpartition(":")[2])
+        one.agent("worker-1", url, "--poll", NEVER)
+        eventually(lambda: waiting_calls(one) == 1, why="the agent waits")
+        began = time.monotonic()
+        one.processes["web"].send_signal(signal.SIGTERM)
+        one.processes["web"].wait(20)
+        assert time.monotonic() - began < 15, "it did not wait for the call"
+        assert waiting_calls(one) == 0
+        one.web("web-2", port=port)
+        job = submitted(one, url)
+        eventually(lambda: ended(one, url, job), within=60, why="the agent asked again")

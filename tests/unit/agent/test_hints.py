@@ -1,0 +1,122 @@
+"""The thread that waits for hints: when it asks again, and when claims are left to it."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from controlplane.agent import hints
+from controlplane.agent.client import Refused, Unreachable
+from controlplane.agent.hints import LONGEST_VAIN_PAUSE, REFUSED_PAUSE, HintThread
+from controlplane.agent.outbox import Outbox
+from controlplane.agent.transport import TransportThread
+
+
+class Asked:
+    """A server whose hints are answered in turn: an answer, or what is raised."""
+
+    config = SimpleNamespace(timeout=40)
+
+    def __init__(self, *answers):
+        self.answers, self.claims = list(answers), 0
+
+    def wait_for_hint(self, seconds):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def post(self, call, body):
+        self.claims += 1
+        return {"attempts": []}
+
+
+def thread(server, hint=lambda: None):
+    changes = []
+    made = HintThread(server, hint, lambda: changes.append(made.are_kept_back))
+    return made, changes
+
+
+@pytest.fixture
+def at_once_is_kept(monkeypatch):
+    monkeypatch.setattr(hints, "KEPT", 0.0)
+
+
+def test_kept_back_for_its_time_it_asks_again_at_once_and_claims_are_left_to_it(at_once_is_kept):
+    waiting, changes = thread(Asked(False, False))
+    assert waiting.wait_once() == 0 and waiting.are_kept_back
+    assert waiting.wait_once() == 0 and changes == [True]
+
+
+def test_answered_at_once_without_work_it_asks_less_and_less_often_and_claims_are_made_as_before():
+    waiting, changes = thread(Asked(*[False] * 20))
+    pauses = [waiting.wait_once() for _ in range(20)]
+    assert not waiting.are_kept_back and changes == [False]
+    assert pauses[0] <= 2 and max(pauses) <= REFUSED_PAUSE
+
+
+def test_a_control_plane_that_knows_no_hints_is_asked_again_much_later_and_claims_are_made_as_before():
+    waiting, changes = thread(Asked(Refused(404, "not_found", "no")))
+    assert waiting.wait_once() == REFUSED_PAUSE and changes == [False]
+
+
+def test_out_of_reach_claims_are_made_as_before_until_an_answer_is_kept_back_again(at_once_is_kept):
+    waiting, changes = thread(Asked(False, Unreachable("down", retry_after=3), False))
+    assert waiting.wait_once() == 0
+    assert waiting.wait_once() >= 3 and not waiting.are_kept_back
+    assert waiting.wait_once() == 0 and changes == [True, False, True]
+
+
+def test_after_hints_whose_claims_bring_nothing_it_pauses_longer_and_longer_and_not_after_one_that_does():
+    def claim():
+        waiting.record_claim(brought.pop(0), is_more_wanted=True)
+
+    brought = [0] * 12 + [1]
+    waiting, _ = thread(Asked(*[True] * 13), claim)
+    pauses = [waiting.wait_once() for _ in range(13)]
+    assert pauses[:3] == [0.1, 0.2, 0.4] and pauses[11] == LONGEST_VAIN_PAUSE and pauses[12] == 0
+
+
+def test_it_waits_only_after_a_claim_that_left_room(at_once_is_kept):
+    waiting, _ = thread(Asked())
+    waiting.record_claim(1, is_more_wanted=False)
+    assert not waiting._wanted.is_set()
+    waiting.record_claim(1, is_more_wanted=True)
+    assert waiting._wanted.is_set()
+    waiting.set_wanted(False)
+    assert not waiting._wanted.is_set()
+
+
+def test_a_hint_is_claimed_at_once_however_seldom_claims_are_made_without_one():
+    server = Asked()
+    claimed, asked = threading.Event(), threading.Event()
+
+    def wait_for_hint(seconds):
+        asked.set()
+        assert hinted.wait(10)
+        hinted.clear()
+        return True
+
+    def post(call, body):
+        server.claims += 1
+        claimed.set()
+        return {"attempts": []}
+
+    hinted = threading.Event()
+    server.wait_for_hint, server.post = wait_for_hint, post
+    waiting = HintThread(server, lambda: transport.claim_now(), lambda: transport.act_now())
+    transport = TransportThread(
+        server, Outbox(), 3600, lambda end: transport.acknowledge_claim(), refused=lambda: None, hints=waiting
+    )
+    transport.request_slots(1)
+    transport.start()
+    waiting.start()
+    assert claimed.wait(10) and asked.wait(10)
+    claimed.clear()
+    hinted.set()
+    assert claimed.wait(10)
+    transport.close()
+    hinted.set()
+    transport.join(10)
+    waiting.join(10)
+    assert not transport.is_alive() and not waiting.is_alive()

@@ -1,0 +1,201 @@
+"""Idle workers that wait in a web process: who is woken for what, and who is not."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from controlplane.serving import hints
+from controlplane.serving.hints import WorkHints
+from jobs.sql.rows import ClaimableJobs
+
+ONE, TWO, THREE = (str(uuid.UUID(int=number)) for number in range(1, 4))
+LONG = 60
+
+
+class Silent:
+    """A listener that hears nothing."""
+
+    def __init__(self, channel, heard):
+        self.heard = heard
+
+    def start(self):
+        pass
+
+    def is_alive(self):
+        return True
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens(monkeypatch):
+    monkeypatch.setattr(hints, "Listener", Silent)
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+class Jobs(list):
+    """What waits to be claimed, and how often somebody looked."""
+
+    looks = 0
+
+    def __call__(self):
+        self.looks += 1
+        return list(self)
+
+    def add(self, *tags, jobs=1, refused_by=()):
+        self.append(ClaimableJobs(list(tags), [uuid.UUID(server) for server in refused_by], jobs))
+
+
+def play(story):
+    """Run a story with workers that begin to wait: `waits(server, *tags)`."""
+    jobs = Jobs()
+
+    async def run():
+        work = WorkHints(jobs)
+
+        def waits(server, *tags, seconds=LONG, gone=never):
+            return asyncio.ensure_future(work.wait(server, frozenset(tags), seconds, gone))
+
+        try:
+            await story(work, jobs, waits)
+        finally:
+            work.close()
+
+    asyncio.run(run())
+
+
+async def looked(work, jobs, times=2):
+    """So often somebody looked since."""
+    until = jobs.looks + times
+    while jobs.looks < until:
+        work._wanted.set()
+        await asyncio.sleep(0.001)
+
+
+def test_who_comes_while_work_waits_is_told_at_once():
+    async def story(work, jobs, waits):
+        jobs.add("script")
+        assert await waits(ONE, "script", "gpu") is True
+
+    play(story)
+
+
+def test_as_many_are_woken_as_there_are_jobs_those_that_waited_longest_and_no_more_before_they_can_have_claimed():
+    async def story(work, jobs, waits):
+        calls = [waits(server, "script") for server in (ONE, TWO, THREE)]
+        await looked(work, jobs)
+        jobs.add("script", jobs=2)
+        await looked(work, jobs, 5)
+        assert [call.done() for call in calls] == [True, True, False]
+
+    play(story)
+
+
+def test_who_lacks_a_tag_or_has_refused_the_job_is_not_woken():
+    async def story(work, jobs, waits):
+        calls = [waits(ONE, "python"), waits(TWO, "script"), waits(THREE, "script", "gpu")]
+        await looked(work, jobs)
+        jobs.add("script", refused_by=[TWO])
+        jobs.add("tpu", jobs=100)
+        await looked(work, jobs)
+        assert [call.done() for call in calls] == [False, False, True]
+
+    play(story)
+
+
+def test_where_those_who_were_woken_do_not_claim_others_are(monkeypatch):
+    monkeypatch.setattr(hints, "CLAIMED_WITHIN", 0.01)
+
+    async def story(work, jobs, waits):
+        calls = [waits(server, "script") for server in (ONE, TWO)]
+        jobs.add("script")
+        assert await asyncio.gather(*calls) == [True, True]
+
+    play(story)
+
+
+def test_what_nobody_announces_is_seen_all_the_same(monkeypatch):
+    monkeypatch.setattr(hints, "LOOK_INTERVAL", 0.01)
+
+    async def story(work, jobs, waits):
+        call = waits(ONE, "script")
+        await looked(work, jobs)
+        jobs.add("script")
+        assert await call is True
+
+    play(story)
+
+
+def test_while_nobody_waits_nobody_looks(monkeypatch):
+    monkeypatch.setattr(hints, "LOOK_INTERVAL", 0.001)
+
+    async def story(work, jobs, waits):
+        assert await waits(ONE, seconds=0.01) is False
+        await asyncio.sleep(0.02)
+        looks = jobs.looks
+        await asyncio.sleep(0.02)
+        assert jobs.looks == looks
+
+    play(story)
+
+
+def test_a_database_that_does_not_answer_is_asked_again(monkeypatch):
+    monkeypatch.setattr(hints, "LOOK_INTERVAL", 0.001)
+    from django.db import OperationalError
+
+    async def story(work, jobs, waits):
+        answers = [OperationalError("down"), [ClaimableJobs(["script"], [], 1)]]
+
+        def look():
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        work._look = look
+        assert await waits(ONE, "script") is True
+
+    play(story)
+
+
+def test_a_server_waits_once_and_who_has_gone_is_not_woken():
+    async def story(work, jobs, waits):
+        async def gone():
+            return None
+
+        first = waits(ONE, "script")
+        await looked(work, jobs)
+        second = waits(ONE, "script")
+        assert await first is False
+        assert await waits(TWO, "script", gone=gone) is None
+        jobs.add("script")
+        assert await second is True
+
+    play(story)
+
+
+def test_beyond_the_limit_and_once_the_process_ends_nobody_waits(monkeypatch):
+    monkeypatch.setattr(hints, "WAITING", 1)
+
+    async def story(work, jobs, waits):
+        first = waits(ONE, "script")
+        await looked(work, jobs)
+        assert await waits(TWO, "script") is False
+        work.close()
+        assert await first is False
+        assert await waits(ONE, "script") is False
+
+    play(story)
+
+
+def test_tags_are_known_of_those_that_came_last(monkeypatch):
+    monkeypatch.setattr(hints, "REMEMBERED", 1)
+    work = WorkHints(Jobs())
+    assert work.learn_tags(("a",), ["script"]) == work.tags_of(("a",)) == {"script"}
+    work.learn_tags(("b",), [])
+    assert work.tags_of(("a",)) is None and work.tags_of(("b",)) == frozenset()
