@@ -23,6 +23,7 @@ from controlplane.agent.outcomes import (
     TOO_DEEP,
     TRACEBACK_LIMIT,
     TooDeep,
+    exception_path,
     failure_report,
     parse,
 )
@@ -79,7 +80,8 @@ def _describe_error(error: BaseException) -> dict[str, str]:
         lines = "".join(traceback.format_exception(error))
     except Exception:
         lines = ""
-    return {"code": type(error).__name__, "message": _message(error), "traceback": lines[-TRACEBACK_LIMIT:]}
+    text, path = _message(error), exception_path(error)
+    return dict(failure_report(type(error).__name__, text, lines[-TRACEBACK_LIMIT:], path)["error"])
 
 
 def _message(error: BaseException) -> str:

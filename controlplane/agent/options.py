@@ -14,7 +14,7 @@ from typing import Any
 from controlplane.agent import environment
 from controlplane.agent.leftovers import state_folder
 from controlplane.agent.memory import parse_size
-from controlplane.agent.policy import ActionPolicy
+from controlplane.agent.policy import ActionPolicy, queue_tag
 
 VERSION = "0.1.0"
 EXIT_STATUSES = (
@@ -75,6 +75,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--tags", default="", metavar="A,B", help="in addition to those of what is allowed")
     add("--allow", metavar="KINDS", help="script, callable, callable:GLOB of modules, handler (default: all there are)")
     add("--handler", action="append", default=[], metavar="NAME=MODULE:FUNCTION", help="called for jobs of that name")
+    add(
+        "--django", metavar="SETTINGS", help="run the tasks of a Django project, with its settings module and this "
+        "environment; where the control plane is among its apps, and TASKS names its backend",
+    )  # fmt: skip
+    add("--queues", default="default", metavar="A,B", help="of --django (default: default)")
     add(
         "--pass-env", default="", metavar="A,B",
         help="variables that jobs get although they configure a control plane (DATABASE_URL, SECRET_KEY, "
@@ -139,13 +144,14 @@ def read_options(arguments: argparse.Namespace) -> Options:
         "termination_grace_period_seconds": arguments.grace,
         "worker_task_restart_strategy": arguments.restart_strategy,
     }
-    policy = ActionPolicy.parse_options(arguments.allow, arguments.handler)
+    policy = ActionPolicy.parse_options(arguments.allow, arguments.handler, _django_environment(arguments.django))
+    queues = [queue_tag(queue) for queue in _parts(arguments.queues)] if arguments.django else []
     return Options(
         url=arguments.url,
         token=token,
         name=arguments.name or f"{socket.gethostname()}-{os.getpid()}",
         cluster=arguments.cluster,
-        tags=policy.list_tags(_parts(arguments.tags)),
+        tags=policy.list_tags([*_parts(arguments.tags), *queues]),
         policy=policy,
         concurrency=arguments.concurrency,
         poll=arguments.poll,
@@ -172,6 +178,16 @@ def _token(arguments: argparse.Namespace) -> str:
     if not token:
         raise ValueError(f"--token-file {arguments.token_file} is empty")
     return token
+
+
+def _django_environment(settings: str | None) -> dict[str, str] | None:
+    """Of a project's own tasks, which read its settings: all of this environment but the token."""
+    if settings is None:
+        return None
+    return {
+        **{name: value for name, value in os.environ.items() if name != environment.TOKEN},
+        "DJANGO_SETTINGS_MODULE": settings,
+    }
 
 
 def _parts(text: str) -> Iterator[str]:

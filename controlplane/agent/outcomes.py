@@ -45,7 +45,10 @@ def report_of(result: bytes, limit: int) -> dict[str, Any] | None:
     if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
         code, message, traceback = (str(error.get(name) or "") for name in ("code", "message", "traceback"))
         limited = failure_report(
-            code[:CODE_LIMIT] or "ERROR", message[:ERROR_LIMIT], traceback[max(0, len(traceback) - TRACEBACK_LIMIT) :]
+            code[:CODE_LIMIT] or "ERROR",
+            message[:ERROR_LIMIT],
+            traceback[max(0, len(traceback) - TRACEBACK_LIMIT) :],
+            str(error.get("exception") or "")[:CODE_LIMIT],
         )
         return dict(clean(limited))
     if isinstance(answer, dict) and set(answer) == {"output"}:
@@ -56,8 +59,14 @@ def report_of(result: bytes, limit: int) -> dict[str, Any] | None:
 TOO_DEEP = f"the output is nested more than {DEPTH_LIMIT} levels deep"
 
 
-def failure_report(code: str, message: str, traceback: str = "") -> dict[str, Any]:
-    return {"event": "FAILED", "error": {"code": code, "message": message, "traceback": traceback}}
+def failure_report(code: str, message: str, traceback: str = "", exception: str = "") -> dict[str, Any]:
+    """`exception`: the class of what Python code raised, as `package.module.Class`."""
+    of_python = {"exception": exception} if exception else {}
+    return {"event": "FAILED", "error": {"code": code, "message": message, "traceback": traceback, **of_python}}
+
+
+def exception_path(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
 
 
 def clean(value: Any) -> Any:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from controlplane.agent.runners import ActionNotAllowed, CallableRunner, HandlerRunner, Runner, ScriptRunner
 
+DJANGO_HANDLER = "django-task"
+"""The handler of Django's tasks."""
+DJANGO_FUNCTION = "jobs.django_tasks:run"
+"""What runs them, in the project that has the control plane among its apps."""
 ACTION_TYPES = tuple(runner.action_type for runner in (ScriptRunner, CallableRunner, HandlerRunner))
 HANDLER_PATTERN = re.compile(r"([^=\s]+)=([^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*)")
 
@@ -21,12 +25,17 @@ class ActionPolicy:
     runners: dict[str, Runner]
 
     @classmethod
-    def parse_options(cls, text: str | None, handlers: Iterable[str] = ()) -> ActionPolicy:
+    def parse_options(
+        cls, text: str | None, handlers: Iterable[str] = (), django: Mapping[str, str] | None = None
+    ) -> ActionPolicy:
         """From `script,callable:myapp.*,handler` (None: the default) and handlers as `NAME=package.module:function`.
+        `django`: the environment of Django's tasks, where they are run.
 
         Raises ValueError with a sentence for the user.
         """
         functions = _parse_handlers(handlers)
+        if django is not None:
+            functions[DJANGO_HANDLER] = DJANGO_FUNCTION
         if text is None:
             text = "script,callable,handler" if functions else "script,callable"
         allowed: dict[str, list[str]] = {}
@@ -39,11 +48,17 @@ class ActionPolicy:
             allowed.setdefault(kind, []).append(glob)
         if not allowed:
             raise ValueError("--allow names nothing, so there would be nothing to run")
+        if django is not None:
+            allowed.setdefault(HandlerRunner.action_type, [""])
         if (HandlerRunner.action_type in allowed) != bool(functions):
             raise ValueError("--allow handler and --handler NAME=package.module:function need each other")
         modules = allowed.get(CallableRunner.action_type, [])
         # A bare `callable` allows every module, whatever else is said.
-        every = (ScriptRunner(), CallableRunner(modules if all(modules) else ()), HandlerRunner(functions))
+        every = (
+            ScriptRunner(),
+            CallableRunner(modules if all(modules) else ()),
+            HandlerRunner(functions, {DJANGO_HANDLER: django or {}}),
+        )
         return cls({runner.action_type: runner for runner in every if runner.action_type in allowed})
 
     def choose_runner(self, action: dict[str, Any]) -> Runner:
@@ -59,6 +74,11 @@ class ActionPolicy:
         runtime = f"runtime:python{sys.version_info.major}.{sys.version_info.minor}"
         of_runners = {tag for runner in self.runners.values() for tag in runner.tags}
         return sorted({runtime, *filter(None, extra), *of_runners})
+
+
+def queue_tag(queue: str) -> str:
+    """What a worker is matched by that runs the tasks of a queue of Django's."""
+    return f"queue:{queue}"
 
 
 def _parse_handlers(definitions: Iterable[str]) -> dict[str, str]:

@@ -156,13 +156,17 @@ class CallableRunner(Runner):
 
 
 class HandlerRunner(CallableRunner):
-    """Functions that this agent knows by a name. `functions`: by name, the function that is called."""
+    """Functions that this agent knows by a name. `functions`: by name, the function that is called. `environments`:
+    what some of them find in their environment besides."""
 
     action_type = "handler"
 
-    def __init__(self, functions: Mapping[str, str]) -> None:
+    def __init__(
+        self, functions: Mapping[str, str], environments: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
         super().__init__()
         self.functions = functions
+        self.environments = environments or {}
         self.tags = tuple(f"handler:{name}" for name in functions)
 
     def refuse(self, action: Action) -> None:
@@ -171,6 +175,9 @@ class HandlerRunner(CallableRunner):
 
     def function(self, action: Action) -> str:
         return self.functions[str(action.get("name"))]
+
+    def environment(self, action: Action, inherited: Mapping[str, str]) -> dict[str, str]:
+        return super().environment(action, {**inherited, **self.environments.get(str(action.get("name")), {})})
 
 
 def failure_of(child_exit: ChildExit) -> dict[str, Any] | None:

@@ -160,6 +160,7 @@ class ReportedError(StrictSerializer):
     code = FreeTextField()
     message = FreeTextField(max_length=None, allow_blank=True, default="")
     traceback = FreeTextField(max_length=None, allow_blank=True, required=False)
+    exception = FreeTextField(required=False, help_text="The class of a Python exception, as package.module.Class.")
 
 
 # What an event may carry beside `attempt` and `event`; a field marked True must be there.

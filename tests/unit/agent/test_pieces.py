@@ -224,3 +224,32 @@ def test_what_could_not_be_stored_waits_aside_with_what_follows_of_it_and_nothin
     outbox.record_answer(3, unstored={0, 1, 2}, cap=1000)
     assert outbox._failures["bad"] == 2 and queued_reports(outbox) == []
     assert outbox.withdraw_reports("bad") and len(outbox) == 0 and outbox.next_retry_at() is None
+
+
+def options_of(*words):
+    return read_options(build_parser().parse_args(["--url", "http://x", "--token", "t", *words]))
+
+
+def test_an_agent_with_django_takes_the_tasks_of_its_queues():
+    assert {"handler:django-task", "queue:default", "script"} <= {*options_of("--django", "mysite.settings").tags}
+    own = options_of("--django", "mysite.settings", "--queues", "mail, sms", "--allow", "handler").tags
+    assert own == sorted(["handler:django-task", "queue:mail", "queue:sms", PYTHON])
+
+
+def test_without_django_it_has_no_queues():
+    assert not [tag for tag in options_of("--queues", "mail").tags if tag.startswith(("queue:", "handler:"))]
+
+
+def test_tasks_of_django_alone_get_what_its_settings_read_and_never_the_token(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://")
+    monkeypatch.setenv("CONTROLPLANE_TOKEN", "secret")
+    options = options_of("--django", "mysite.settings", "--handler", "mine=a:b")
+
+    def environment_of(**action):
+        return options.policy.choose_runner(action).environment(action, options.environment)
+
+    of_task = environment_of(type="handler", name="django-task")
+    assert (of_task["DJANGO_SETTINGS_MODULE"], of_task["DATABASE_URL"]) == ("mysite.settings", "postgresql://")
+    others = [environment_of(type="handler", name="mine"), environment_of(type="script", command="true")]
+    assert not [one for one in [of_task, *others] if "CONTROLPLANE_TOKEN" in one]
+    assert not [one for one in others if "DATABASE_URL" in one]

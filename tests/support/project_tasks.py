@@ -1,0 +1,70 @@
+"""Tasks of a Django project, as its code defines them. To be imported when TASKS is set."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from controlplane.agent import progress
+from jobs.django_tasks import InvalidTask, Task, TaskContext  # noqa: F401 - of whichever Django this is
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+
+class OutOfStamps(Exception):
+    """What only this project knows."""
+
+
+@task
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@task
+async def add_later(a: int, b: int) -> int:
+    return a + b
+
+
+@task(priority=10, queue_name="mail")
+def send(to: str) -> dict[str, str]:
+    return {"sent": to}
+
+
+@task
+def fail(message: str) -> None:
+    raise OutOfStamps(message)
+
+
+@task
+def fail_with_django() -> None:
+    from django.contrib.auth import get_user_model
+
+    get_user_model().objects.get(username="nobody")
+
+
+@task
+def give_back(what: str) -> Any:
+    return {"tuple": (1, 2), "set": {1}, "large": "x" * 300_000}[what]
+
+
+@task(takes_context=True)
+def describe(context: TaskContext, word: str) -> dict[str, Any]:
+    progress(0.5, word)
+    result = context.task_result
+    return {"attempt": context.attempt, "id": result.id, "status": result.status, "word": word, "args": result.args}
+
+
+@task(takes_context=True)
+def die_once(context: TaskContext, marks: str) -> dict[str, Any]:
+    """The first attempt takes its worker with it."""
+    Path(marks, f"attempt-{context.attempt}").write_text(str(os.getppid()))
+    if context.attempt == 1:
+        signal.pause()
+    return {"attempt": context.attempt, "before": [error.exception_class_path for error in context.task_result.errors]}
+
+
+def not_a_task() -> None:
+    raise AssertionError("only tasks are run")
