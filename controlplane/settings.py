@@ -93,7 +93,9 @@ if BEHIND_TLS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
     SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|healthz)$"]  # of load balancers and kubelets, which speak no TLS
-    SECURE_HSTS_SECONDS = 365 * 86400
+    if not (hsts := os.environ.get("HSTS_SECONDS", f"{365 * 86400}")).isdecimal():
+        raise SystemExit(f"HSTS_SECONDS: {hsts!r} is no whole number of seconds, for which browsers stay with TLS.")
+    SECURE_HSTS_SECONDS = int(hsts)
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
     # HSTS for other names below ours, and for browsers that were never here, is for whoever owns the domain to promise;

@@ -11,7 +11,10 @@ from controlplane.agent import reaper
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "CONTROLPLANE_TOKEN"  # noqa: S105 (its name)
-OWN = {"ALLOWED_HOSTS", "BEHIND_TLS", "CELERY_BROKER_URL", "CSRF_TRUSTED_ORIGINS", "SECRET_KEY", "WEB_THREADS"}
+OWN = {
+    *("ALLOWED_HOSTS", "BEHIND_TLS", "CELERY_BROKER_URL", "CSRF_TRUSTED_ORIGINS", "HSTS_SECONDS", "SECRET_KEY"),
+    "WEB_THREADS",
+}
 OWN_PREFIXES = ("CONTROLPLANE_", "DATABASE_", "JOBS_", "LIVENESS_")
 
 

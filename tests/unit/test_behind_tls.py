@@ -2,10 +2,12 @@
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from controlplane import readme
 
@@ -25,18 +27,23 @@ print(json.dumps([answer("/livez"), answer("/admin/login/"), answer("/api/v1/ser
 """
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """What is answered in a process that is behind TLS."""
+def run_behind_tls(data_dir, script=SCRIPT, **variables):
     env = {
         **os.environ,
         "BEHIND_TLS": "1",
         "ALLOWED_HOSTS": "control.example",
         "DATABASE_URL": "postgresql://nobody@localhost:1/none",
-        "CONTROLPLANE_DATA_DIR": str(tmp_path_factory.mktemp("tls")),
+        "CONTROLPLANE_DATA_DIR": str(data_dir),
+        **variables,
     }
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
-    done = subprocess.run(command, env=env, cwd=readme.README.parent, capture_output=True, text=True)
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    return subprocess.run(command, env=env, cwd=readme.README.parent, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What is answered in a process that is behind TLS, and in which `check --deploy` finds nothing."""
+    done = run_behind_tls(tmp_path_factory.mktemp("tls"))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -56,3 +63,33 @@ def test_cookies_are_secure_and_bound_to_the_host_and_the_browser_is_told_to_sta
     assert cookies
     for cookie in cookies:
         assert cookie.startswith("__Host-") and "Secure" in cookie and "Path=/" in cookie and "Domain" not in cookie
+
+
+HSTS = "from controlplane import settings; print(settings.SECURE_HSTS_SECONDS)"
+
+
+def test_for_how_long_browsers_stay_with_tls_can_be_said(tmp_path):
+    assert run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="3600").stdout == "3600\n"
+    assert run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="0").stdout == "0\n"
+    refused = run_behind_tls(tmp_path, HSTS, HSTS_SECONDS="1h")
+    assert refused.returncode == 1
+    assert refused.stderr == "HSTS_SECONDS: '1h' is no whole number of seconds, for which browsers stay with TLS.\n"
+
+
+CHECK = """
+import os, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
+django.setup()
+from django.core.management import call_command
+call_command("check", deploy=True, fail_level="WARNING", databases=[])
+"""
+
+
+def test_check_deploy_finds_nothing_in_what_deploy_has_for_systemd_and_kubernetes(tmp_path):
+    deploy = readme.README.parent / "deploy"
+    lines = (deploy / "systemd/environment.example").read_text().splitlines()
+    unit = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    pod = yaml.safe_load((deploy / "kubernetes/base/config.yaml").read_text().partition("---")[0])["data"]
+    for variables in (unit, {**unit, **pod}):
+        done = run_behind_tls(tmp_path, CHECK, **{**variables, "SECRET_KEY": secrets.token_hex(32)})
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
