@@ -42,8 +42,8 @@ def test_the_example_of_the_readme_a_worker_dies_a_step_fails_and_a_hook_reports
     run = one.call("POST", f"{api}/executions", client, example('{"name": "nightly"'))["id"]
 
     def steps():
-        seen = one.call("GET", f"{api}/executions/{run}", client)
-        return {step["key"]: step for step in [*seen["steps"], *seen["on_error"]]}
+        execution = one.call("GET", f"{api}/executions/{run}", client)
+        return {step["key"]: step for step in [*execution["steps"], *execution["on_error"]]}
 
     holder = eventually(lambda: steps()["extract"]["state"] == "RUNNING" and steps()["extract"]["server"])
     one.processes[holder["name"]].send_signal(signal.SIGKILL)
@@ -51,8 +51,8 @@ def test_the_example_of_the_readme_a_worker_dies_a_step_fails_and_a_hook_reports
     ends = {key: step["state"] for key, step in steps().items()}
     assert ends == {"extract": "COMPLETED", "check": "FAILED", "load": "SKIPPED", "tell": "COMPLETED"}
     assert steps()["extract"]["output"]["stdout"].strip() == "try 2"
-    seen = one.call("GET", f"{api}/executions/{run}", client)
-    assert (seen["state"], seen["error"]["code"]) == ("FAILED", "STEPS_FAILED")
+    execution = one.call("GET", f"{api}/executions/{run}", client)
+    assert (execution["state"], execution["error"]["code"]) == ("FAILED", "STEPS_FAILED")
     assert server_lines(one, api, run, client) == ["JOB_RESUBMITTED", "STEP_SKIPPED"]
     lines = one.call("GET", f"{api}/executions/{run}/steps/tell/logs", client)["items"]
     payload = json.loads("".join(line["line"] for line in lines))
@@ -72,9 +72,9 @@ def test_a_schedule_starts_an_execution_each_time_its_evaluation_says_so(plane):
         return len(executions) >= 2 and executions
 
     first = eventually(runs, within=60, why="two executions have run")[-1]
-    seen = one.call("GET", f"{api}/executions/{first['id']}", operator)
-    assert seen["inputs"] == {"day": "today"}
-    assert json.loads(seen["steps"][0]["output"]["stdout"]) == {"day": "today"}
+    execution = one.call("GET", f"{api}/executions/{first['id']}", operator)
+    assert execution["inputs"] == {"day": "today"}
+    assert json.loads(execution["steps"][0]["output"]["stdout"]) == {"day": "today"}
     slots = one.call("GET", f"{api}/triggers/{trigger}", operator)["slots"]
     assert len({slot["slot"] for slot in slots}) == len(slots)
 

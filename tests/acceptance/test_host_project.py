@@ -179,13 +179,13 @@ def test_a_project_with_users_rest_settings_and_celery_of_its_own_runs_the_main_
         os.killpg(agents[first["server"]["name"]].process.pid, signal.SIGKILL)
 
         def ended() -> dict:
-            seen = project.ask(f"/jobs/{job}", client)
-            return seen if seen["state"] == "COMPLETED" else {}
+            job_now = project.ask(f"/jobs/{job}", client)
+            return job_now if job_now["state"] == "COMPLETED" else {}
 
-        seen = eventually(ended, within=90, why="another has run it")
-        states = [entry["state"] for entry in seen["timeline"] if entry["attempt"] is not None]
+        job_now = eventually(ended, within=90, why="another has run it")
+        states = [entry["state"] for entry in job_now["timeline"] if entry["attempt"] is not None]
         assert states == ["CLAIMED", "RUNNING", "RESUBMITTED", "CLAIMED", "RUNNING", "COMPLETED"]
-        assert seen["timeline"][0]["at"].endswith("Z"), "in UTC, whatever their zone and their format of dates"
+        assert job_now["timeline"][0]["at"].endswith("Z"), "in UTC, whatever their zone and their format of dates"
         answer = project.http.request("GET", f"{project.url}/api/v1/jobs")
         assert answer.status == 401 and answer.headers["Content-Type"] == "application/problem+json"
         look = json.loads(project.run("manage.py", "shell", "--verbosity", "0", "--command", LOOK.replace("%s", job)))

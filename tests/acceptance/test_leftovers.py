@@ -29,10 +29,10 @@ def test_a_completion_that_nobody_heard_is_accepted_from_the_next_start_of_its_a
         running.web(port=int(url.rpartition(":")[2]))
         running.agent("worker", url)
 
-        def seen():
+        def read_job():
             return running.call("GET", f"{url}/api/v1/jobs/{job['id']}", client)
 
-        done = eventually(lambda: (job := seen())["state"] == "COMPLETED" and job, why="the completion is accepted")
+        done = eventually(lambda: (job := read_job())["state"] == "COMPLETED" and job, why="the completion is accepted")
         assert done["output"]["stdout"] == "did it\n"
         assert [attempt["state"] for attempt in done["attempts"]] == ["COMPLETED"]
         assert ledger.read_text() == "1\n"

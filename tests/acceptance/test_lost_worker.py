@@ -23,16 +23,18 @@ def kill_the_worker_of_a_running_job(fleet: Fleet, urls: list[str]) -> None:
     path = f"{urls[0]}/api/v1/jobs"
     job = fleet.call("POST", path, client, {"action": {"type": "script", "command": script}})
 
-    def seen(url=urls[0]):
+    def read_job(url=urls[0]):
         return fleet.call("GET", f"{url}/api/v1/jobs/{job['id']}", client)
 
     eventually(began.exists, why="the job's code runs")
-    first = eventually(lambda: [a for a in seen()["attempts"] if a["state"] == "RUNNING"])[0]["server"]
+    first = eventually(lambda: [a for a in read_job()["attempts"] if a["state"] == "RUNNING"])[0]["server"]
     victim = fleet.processes[first["name"]]
     victim.send_signal(signal.SIGKILL)
     assert victim.wait(5) == -signal.SIGKILL
 
-    done = eventually(lambda: (job := seen(urls[-1]))["state"] == "COMPLETED" and job, within=40, why="it completes")
+    done = eventually(
+        lambda: (job := read_job(urls[-1]))["state"] == "COMPLETED" and job, within=40, why="it completes"
+    )
     assert [entry["state"] for entry in done["timeline"] if entry["attempt"] is not None] == TIMELINE
     lost, second = done["attempts"]
     assert (lost["server"]["name"], lost["state"]) == (first["name"], "RESUBMITTED")
@@ -80,11 +82,11 @@ def test_what_a_killed_workers_job_had_kept_is_found_on_another(tmp_path):
         script = f'if [ -e "$JOB_CHECKPOINT" ]; then cat "$JOB_CHECKPOINT"; else {first}; fi'
         job = one.call("POST", f"{url}/api/v1/jobs", client, {"action": {"type": "script", "command": script}})
 
-        def seen():
+        def read_job():
             return one.call("GET", f"{url}/api/v1/jobs/{job['id']}", client)
 
-        kept = eventually(lambda: (job := seen())["checkpoint"] and job, why="the checkpoint is kept")
+        kept = eventually(lambda: (job := read_job())["checkpoint"] and job, why="the checkpoint is kept")
         one.processes[kept["attempts"][0]["server"]["name"]].send_signal(signal.SIGKILL)
-        done = eventually(lambda: (job := seen())["state"] == "COMPLETED" and job, within=40, why="it completes")
+        done = eventually(lambda: (job := read_job())["state"] == "COMPLETED" and job, within=40, why="it completes")
         assert (done["output"]["stdout"].strip(), done["checkpoint"]) == ("40000", 40000)
         assert [attempt["state"] for attempt in done["attempts"]] == ["RESUBMITTED", "COMPLETED"]

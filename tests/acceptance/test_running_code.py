@@ -53,11 +53,11 @@ def job(running):
         def call(self, method, path=""):
             return running.call(method, f"{running.url}/api/v1/jobs/{self.id}{path}", running.client)
 
-        def seen(self):
+        def read_job(self):
             return self.call("GET")
 
         def ended(self):
-            return eventually(lambda: (job := self.seen())["finished_at"] and job, why="the job ends")
+            return eventually(lambda: (job := self.read_job())["finished_at"] and job, why="the job ends")
 
         def ended_by(self):
             """Who ended its only attempt."""
@@ -96,7 +96,7 @@ def is_gone(group):
 def test_a_cancelled_job_ends_with_its_whole_process_group_and_its_worker_says_so(running, job):
     one = job(FAMILY.format(running.folder / "cancelled"))
     parent, child = family(running.folder, "cancelled")
-    assert os.getpgid(child) == parent and one.seen()["state"] == "RUNNING"
+    assert os.getpgid(child) == parent and one.read_job()["state"] == "RUNNING"
     one.call("POST", "/cancel")
     ended = one.ended()
     assert (ended["state"], [attempt["state"] for attempt in ended["attempts"]]) == ("CANCELLED", ["CANCELLED"])
@@ -139,8 +139,8 @@ def test_lines_and_progress_are_seen_while_the_code_runs(running, job):
     go = running.folder / "go"
     one = job(f'echo here; echo "0.5 half" > "$JOB_PROGRESS"; while [ ! -e {go} ]; do sleep 0.05; done')
     eventually(lambda: one.lines() == [("STDOUT", "here")])
-    eventually(lambda: one.seen()["attempts"][0]["progress"] == 0.5)
-    assert (one.seen()["state"], one.seen()["attempts"][0]["message"]) == ("RUNNING", "half")
+    eventually(lambda: one.read_job()["attempts"][0]["progress"] == 0.5)
+    assert (one.read_job()["state"], one.read_job()["attempts"][0]["message"]) == ("RUNNING", "half")
     go.touch()
     assert one.ended()["state"] == "COMPLETED"
 
@@ -155,7 +155,7 @@ def test_an_output_that_is_too_large_fails_its_job_and_says_the_size_and_the_lim
         True,
     )
     assert len(most.ended()["output"]) == 262_142
-    assert one.seen()["attempts"][0]["progress"] == 0.75
+    assert one.read_job()["attempts"][0]["progress"] == 0.75
 
 
 def test_of_an_agents_reports_one_that_cannot_be_written_holds_up_no_other(running, job):
@@ -170,9 +170,9 @@ def test_of_an_agents_reports_one_that_cannot_be_written_holds_up_no_other(runni
             f" when (old.id = '{bad.id}' and new.state = 'COMPLETED') execute function broken()"
         )
         connection.execute("update jobs_workerjob set available_at = now() where id = %s", [bad.id])
-        eventually(lambda: bad.seen()["state"] == "RUNNING", why="it runs, and its end cannot be written")
+        eventually(lambda: bad.read_job()["state"] == "RUNNING", why="it runs, and its end cannot be written")
         good = job("echo ok", tags=["two"])
         assert good.ended()["state"] == "COMPLETED"
-        assert bad.seen()["state"] == "RUNNING"
+        assert bad.read_job()["state"] == "RUNNING"
         connection.execute("drop function broken() cascade")
     assert bad.ended()["state"] == "COMPLETED"

@@ -52,7 +52,7 @@ class Standalone:
         self.lines: list[str] = []
         self.reader = threading.Thread(target=self.read, args=(self.process.stdout,))
         self.reader.start()
-        self.seen: dict[int, psutil.Process] = {}
+        self.known_processes: dict[int, psutil.Process] = {}
 
     def read(self, output: IO[str]) -> None:
         with output:
@@ -76,8 +76,8 @@ class Standalone:
         descendants = psutil.Process(self.process.pid).children(recursive=True)
         if server := postgres.PostgresServer(self.data_dir).pid():
             descendants += [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
-        self.seen |= {process.pid: process for process in descendants}
-        return list(self.seen.values())
+        self.known_processes |= {process.pid: process for process in descendants}
+        return list(self.known_processes.values())
 
     def end(self, signum: int = signal.SIGINT, within: float = 15) -> int:
         self.process.send_signal(signum)
@@ -193,11 +193,11 @@ def looked_around(one: Standalone, data_dir: Path) -> list[str]:
     jobs, headers = f"http://127.0.0.1:{one.port}/api/v1/jobs", {"Authorization": f"Bearer {token}"}
     action = {"type": "script", "command": LOOK.format(data_dir=data_dir)}
     id = urllib3.request("POST", jobs, json={"action": action}, headers=headers).json()["id"]
-    seen = eventually(
+    job_now = eventually(
         lambda: (job := urllib3.request("GET", f"{jobs}/{id}", headers=headers).json())["finished_at"] and job,
         why="the job ends",
     )
-    return seen["output"]["stdout"].splitlines()
+    return job_now["output"]["stdout"].splitlines()
 
 
 SECRETS = {"SECRET_KEY": "of this installation", "CONTROLPLANE_WORKER_ENV": "MINE", "MINE": "handed on", "OTHER": "not"}

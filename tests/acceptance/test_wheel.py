@@ -64,9 +64,9 @@ def test_an_installed_control_plane_runs_the_job_of_an_agent_without_django(serv
         login = api.request("GET", f"{url}/admin/login/")
         for address in re.findall(rb'(?:href|src)="(/static/[^"]+)"', login.data):
             assert api.request("GET", f"{url}{address.decode()}").status == 200, address
-        made = [str(server / "controlplane"), "create_token", "--role"]
+        command = [str(server / "controlplane"), "create_token", "--role"]
         worker, client = (
-            wheel.run(*made, role, role, cwd=home / "work", env=wheel.environment(home)).strip()
+            wheel.run(*command, role, role, cwd=home / "work", env=wheel.environment(home)).strip()
             for role in ("worker", "client")
         )
         running = wheel.Running(str(agent / "controlplane-agent"), "--url", url, home=home, CONTROLPLANE_TOKEN=worker)

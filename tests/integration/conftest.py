@@ -76,10 +76,10 @@ def worker(api, clock):
     registrar = api("worker")
 
     def make(old=False, **fields):
-        made = Worker.register(registrar, **fields).running()
+        server = Worker.register(registrar, **fields).running()
         if old:
-            Server.objects.filter(pk=made.id).update(created_observed=F("heard_observed") - F("timeout") - 1)
-        return made
+            Server.objects.filter(pk=server.id).update(created_observed=F("heard_observed") - F("timeout") - 1)
+        return server
 
     return make
 
@@ -105,7 +105,7 @@ def two(celery_worker):
 
 
 @pytest.fixture
-def seen(api):
+def read_job(api):
     """The latest job of a Celery task, as the API shows it: `seen("its id")`."""
     viewer = api("viewer")
     return lambda id="t": viewer.get(f"/jobs/{WorkerJob.objects.get(key=id).pk}").json()

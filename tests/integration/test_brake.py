@@ -218,6 +218,6 @@ def test_a_held_server_keeps_its_jobs(clock, fleet, submit):
 
 def test_the_page_says_that_the_brake_holds(admin_client, clock, fleet):
     silence(clock, fleet(4), 4)
-    seen = admin_client.get("/admin/instance/").content.decode()
-    assert "The brake holds WORKER" in seen
-    assert "held by the brake" in seen
+    page = admin_client.get("/admin/instance/").content.decode()
+    assert "The brake holds WORKER" in page
+    assert "held by the brake" in page

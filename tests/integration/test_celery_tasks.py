@@ -24,9 +24,9 @@ def states(job):
 # From received to done
 
 
-def test_a_task_that_is_held_is_a_claimed_job_with_what_is_known_of_it(one, seen):
+def test_a_task_that_is_held_is_a_claimed_job_with_what_is_known_of_it(one, read_job):
     one.say(task(state="HELD", eta="2030-01-01T00:00:00+00:00", retries=2, root="r", parent="p", held_seconds=3))
-    job = seen()
+    job = read_job()
     assert (job["kind"], job["state"], job["key"]) == ("CELERY", "CLAIMED", "t")
     assert job["action"] == {
         "type": "celery", "task": "orders.send", "task_id": "t", "queue": "letters", "retries": 2, "root": "r",
@@ -36,23 +36,23 @@ def test_a_task_that_is_held_is_a_claimed_job_with_what_is_known_of_it(one, seen
     assert Attempt.objects.get().server_id == uuid.UUID(one.id)
 
 
-def test_arguments_and_results_are_shown_where_they_are_said(one, seen):
+def test_arguments_and_results_are_shown_where_they_are_said(one, read_job):
     report = task(args="('ann',) {}")
     one.say(report, then(report, "COMPLETED", result="'sent'"))
-    assert (seen()["payload"], seen()["output"], seen()["state"]) == ("('ann',) {}", "'sent'", "COMPLETED")
+    assert (read_job()["payload"], read_job()["output"], read_job()["state"]) == ("('ann',) {}", "'sent'", "COMPLETED")
 
 
-def test_a_task_goes_from_held_to_its_end_in_three_words(one, seen):
+def test_a_task_goes_from_held_to_its_end_in_three_words(one, read_job):
     report = task(state="HELD")
     one.say(report)
     one.say(then(report, "RUNNING"))
     one.say(then(report, "COMPLETED"))
-    assert states(seen()) == ["CLAIMED", "RUNNING", "COMPLETED"] and seen()["state"] == "COMPLETED"
+    assert states(read_job()) == ["CLAIMED", "RUNNING", "COMPLETED"] and read_job()["state"] == "COMPLETED"
 
 
-def test_a_failed_task_is_a_job_at_once_with_its_traceback(one, seen):
+def test_a_failed_task_is_a_job_at_once_with_its_traceback(one, read_job):
     one.say(task(state="FAILED", running_seconds=0.2, error={"code": "ValueError", "message": "no", "traceback": "at"}))
-    job = seen()
+    job = read_job()
     assert (job["state"], states(job)) == ("FAILED", ["CLAIMED", "RUNNING", "FAILED"])
     assert job["error"] == {"code": "ValueError", "message": "no", "traceback": "at"}
 
@@ -63,24 +63,24 @@ def test_its_ages_are_seconds_and_no_clock_of_its_worker_is_asked(one, clock):
     assert (attempt.started_at - attempt.claimed_at).total_seconds() == pytest.approx(40)
 
 
-def test_each_try_of_a_task_is_an_attempt_of_one_job(one, seen):
+def test_each_try_of_a_task_is_an_attempt_of_one_job(one, read_job):
     one.say(task(state="RETRIED", running_seconds=0.1, error={"code": "Busy", "message": ""}))
-    job = seen()
+    job = read_job()
     assert (job["state"], job["retries"], ends(job)[-1]) == ("PENDING", 1, ("FAILED", "Busy"))
     one.say(task(state="COMPLETED", retries=1))
-    job = seen()
+    job = read_job()
     assert (job["state"], job["action"]["retries"], [a["number"] for a in job["attempts"]]) == ("COMPLETED", 1, [1, 2])
 
 
-def test_several_words_on_one_task_in_a_call_are_taken_in_order(one, seen):
+def test_several_words_on_one_task_in_a_call_are_taken_in_order(one, read_job):
     tries = [task(state="RETRIED", retries=nth, running_seconds=0) for nth in range(SAME_LIMIT - 1)]
     one.say(*tries, task(state="COMPLETED", retries=9))
-    assert (seen()["state"], len(seen()["attempts"])) == ("COMPLETED", SAME_LIMIT)
+    assert (read_job()["state"], len(read_job()["attempts"])) == ("COMPLETED", SAME_LIMIT)
     answer = one.post(f"/servers/{one.id}/tasks", {"tasks": [task() for _ in range(SAME_LIMIT + 1)]})
     assert (answer.status_code, answer.json()["code"]) == (400, "too_often")
 
 
-def test_the_same_again_changes_nothing(one, seen):
+def test_the_same_again_changes_nothing(one, read_job):
     reports = [task("a", "HELD"), task("b"), task("c", "COMPLETED"), task("d", "FAILED", error={"code": "E"}),
             task("e", "RETRIED"), task("f", "LOST", running_seconds=1), task("g", "REVOKED")]  # fmt: skip
     one.say(*reports)
@@ -102,82 +102,85 @@ def test_a_call_is_one_round_trip(one, two):
 # Lost, and found by another
 
 
-def test_a_task_of_a_lost_worker_is_resubmitted_and_goes_on_with_whoever_has_the_message(one, two, seen):
+def test_a_task_of_a_lost_worker_is_resubmitted_and_goes_on_with_whoever_has_the_message(one, two, read_job):
     one.say(task())
     one.lose()
     assert recovery.recover_attempts() == {"RESUBMITTED": 1}
-    assert (seen()["state"], seen()["resubmissions"]) == ("PENDING", 1)
+    assert (read_job()["state"], read_job()["resubmissions"]) == ("PENDING", 1)
     report = task()
     two.say(report)
     two.say(then(report, "COMPLETED"))
-    job = seen()
+    job = read_job()
     assert job["state"] == "COMPLETED" and ends(job) == [
         ("CLAIMED", ""), ("RUNNING", ""), ("RESUBMITTED", "server one is ERROR"),
         ("CLAIMED", ""), ("RUNNING", ""), ("COMPLETED", ""),
     ]  # fmt: skip
 
 
-def test_the_worker_says_itself_why_a_task_was_lost(one, seen):
+def test_the_worker_says_itself_why_a_task_was_lost(one, read_job):
     report = task()
     one.say(report)
     one.say(then(report, "LOST", reason="signal 9; restored", error={"code": "WORKER_CRASHED", "message": "signal 9"}))
-    assert (seen()["state"], ends(seen())[-1]) == ("PENDING", ("RESUBMITTED", "signal 9; restored"))
+    assert (read_job()["state"], ends(read_job())[-1]) == ("PENDING", ("RESUBMITTED", "signal 9; restored"))
 
 
-def test_who_has_the_message_has_the_task_though_the_loss_was_not_heard_of_yet(one, two, seen):
+def test_who_has_the_message_has_the_task_though_the_loss_was_not_heard_of_yet(one, two, read_job):
     one.say(task())
     two.say(task())
-    assert ends(seen())[2:] == [("RESUBMITTED", "the broker gave it to two"), ("CLAIMED", ""), ("RUNNING", "")]
-    assert (seen()["state"], seen()["resubmissions"]) == ("RUNNING", 1)
+    assert ends(read_job())[2:] == [("RESUBMITTED", "the broker gave it to two"), ("CLAIMED", ""), ("RUNNING", "")]
+    assert (read_job()["state"], read_job()["resubmissions"]) == ("RUNNING", 1)
 
 
-def test_the_next_try_elsewhere_is_no_loss(one, two, seen):
+def test_the_next_try_elsewhere_is_no_loss(one, two, read_job):
     one.say(task())
     two.say(task(retries=1))
-    assert ends(seen())[2] == ("FAILED", "retried") and (seen()["resubmissions"], seen()["retries"]) == (0, 1)
+    assert ends(read_job())[2] == ("FAILED", "retried") and (read_job()["resubmissions"], read_job()["retries"]) == (
+        0,
+        1,
+    )
 
 
-def test_however_often_it_is_lost_it_is_its_worker_who_says_when_that_is_too_often(celery_worker, seen):
+def test_however_often_it_is_lost_it_is_its_worker_who_says_when_that_is_too_often(celery_worker, read_job):
     for nth in range(6):
         worker = celery_worker(f"w{nth}")
         worker.say(task())
         worker.lose()
         recovery.recover_attempts()
-    assert (seen()["state"], seen()["resubmissions"]) == ("PENDING", 6)
+    assert (read_job()["state"], read_job()["resubmissions"]) == ("PENDING", 6)
 
 
-def test_a_late_word_takes_nothing_back_and_an_end_that_came_late_is_kept_once(one, two, seen):
+def test_a_late_word_takes_nothing_back_and_an_end_that_came_late_is_kept_once(one, two, read_job):
     late, now = task(), task()
     one.say(late)
     two.say(now)
     for _ in range(2):
         assert one.say(then(late, "RUNNING"))["late"] == [late["attempt"]]
         assert one.say(then(late, "COMPLETED", result="late"))["late"] == [late["attempt"]]
-    assert seen()["state"] == "RUNNING"
+    assert read_job()["state"] == "RUNNING"
     assert [(one.event, one.body) for one in LateReport.objects.all()] == [("COMPLETED", {"output": "late"})]
     assert two.say(then(now, "COMPLETED")) == {"cancel": [], "late": []}
 
 
 @pytest.mark.parametrize("state", ["DISCONNECTED", "TERMINATED_GRACEFULLY", "ERROR"])
-def test_who_is_lost_takes_no_task_from_who_lives_and_its_last_words_count(one, two, seen, state):
+def test_who_is_lost_takes_no_task_from_who_lives_and_its_last_words_count(one, two, read_job, state):
     held = task("held")
     one.say(held)
     two.say(task("moved"))
     one.lose(state)
     moved, unknown = task("moved"), task("unknown", "HELD")
     assert set(one.say(moved, unknown)["late"]) == {moved["attempt"], unknown["attempt"]}
-    assert (seen("moved")["state"], WorkerJob.objects.filter(key="unknown").exists()) == ("RUNNING", False)
+    assert (read_job("moved")["state"], WorkerJob.objects.filter(key="unknown").exists()) == ("RUNNING", False)
     one.say(then(held, "COMPLETED"), task("short", "FAILED", error={"code": "E"}))
-    assert (seen("held")["state"], seen("short")["state"]) == ("COMPLETED", "FAILED")
+    assert (read_job("held")["state"], read_job("short")["state"]) == ("COMPLETED", "FAILED")
 
 
-def test_a_task_that_ended_and_is_delivered_anew_is_another_job_that_says_whose_place_it_takes(one, seen):
+def test_a_task_that_ended_and_is_delivered_anew_is_another_job_that_says_whose_place_it_takes(one, read_job):
     report = task()
     one.say(then(report, "COMPLETED"))
-    first = seen()["id"]
+    first = read_job()["id"]
     again = task()
     one.say(again)
-    assert (seen()["state"], WorkerJob.objects.get(key="t").resubmission_of_id) == ("RUNNING", uuid.UUID(first))
+    assert (read_job()["state"], WorkerJob.objects.get(key="t").resubmission_of_id) == ("RUNNING", uuid.UUID(first))
     one.say(then(again, "COMPLETED"))
     one.say(then(report, "COMPLETED"))
     assert WorkerJob.objects.count() == 2
@@ -200,7 +203,7 @@ def test_nobody_claims_a_celery_task_whatever_his_tags(one, two):
     assert two.claim(limit=10) == [] and WorkerJob.objects.get().state == "PENDING"
 
 
-def test_a_task_that_is_said_to_be_held_is_alive_and_one_that_is_not_is_lost(one, seen, clock):
+def test_a_task_that_is_said_to_be_held_is_alive_and_one_that_is_not_is_lost(one, read_job, clock):
     held, forgotten = task("held"), task("forgotten")
     one.say(held, forgotten)
     for _ in range(6):
@@ -208,45 +211,45 @@ def test_a_task_that_is_said_to_be_held_is_alive_and_one_that_is_not_is_lost(one
         one.beat()
         one.say(held)
     sweep.run_sweep()
-    assert (seen("held")["state"], seen("forgotten")["state"]) == ("RUNNING", "PENDING")
+    assert (read_job("held")["state"], read_job("forgotten")["state"]) == ("RUNNING", "PENDING")
 
 
-def test_a_task_that_is_never_heard_of_again_expires_once_it_would_be_forgotten(one, seen, clock):
+def test_a_task_that_is_never_heard_of_again_expires_once_it_would_be_forgotten(one, read_job, clock):
     one.say(task(state="RETRIED"))
     clock.advance(30 * 86400 - 1)
     sweep.run_sweep()
-    assert seen()["state"] == "PENDING"
+    assert read_job()["state"] == "PENDING"
     clock.advance(2)
     sweep.run_sweep()
-    assert seen()["state"] == "EXPIRED"
+    assert read_job()["state"] == "EXPIRED"
 
 
-def test_cancelling_a_task_asks_its_worker_to_revoke_it(one, seen, api):
+def test_cancelling_a_task_asks_its_worker_to_revoke_it(one, read_job, api):
     report = task()
     one.say(report)
-    assert api("operator").post(f"/jobs/{seen()['id']}/cancel", {"note": "wrong"}).status_code == 200
+    assert api("operator").post(f"/jobs/{read_job()['id']}/cancel", {"note": "wrong"}).status_code == 200
     assert one.beat().json()["cancel"] == [report["attempt"]]
     one.say(then(report, "REVOKED"))
-    assert (seen()["state"], states(seen())[-1]) == ("CANCELLED", "CANCELLED")
+    assert (read_job()["state"], states(read_job())[-1]) == ("CANCELLED", "CANCELLED")
 
 
-def test_a_waiting_task_that_is_cancelled_is_revoked_wherever_it_turns_up_within_three_hours(one, seen, api, clock):
+def test_a_waiting_task_that_is_cancelled_is_revoked_wherever_it_turns_up_within_three_hours(one, read_job, api, clock):
     one.say(task(state="RETRIED"))
-    api("operator").post(f"/jobs/{seen()['id']}/cancel", {"note": "wrong"})
+    api("operator").post(f"/jobs/{read_job()['id']}/cancel", {"note": "wrong"})
     report = task(state="HELD")
     assert one.say(report) == {"cancel": [report["attempt"]], "late": []}
     assert WorkerJob.objects.get().state == "CANCELLED"
     clock.advance(3 * 3600 + 1)
     one.beat()
     assert one.say(task(state="HELD")) == {"cancel": [], "late": []}
-    assert seen()["state"] == "CLAIMED"
+    assert read_job()["state"] == "CLAIMED"
 
 
 @pytest.mark.parametrize("call", ["resubmit", "fail"])
 @pytest.mark.parametrize("state", ["RUNNING", "RETRIED", "FAILED"])
-def test_what_only_its_broker_can_do_is_refused(one, seen, api, call, state):
+def test_what_only_its_broker_can_do_is_refused(one, read_job, api, call, state):
     one.say(task(state=state))
-    answer = api("operator").post(f"/jobs/{seen()['id']}/{call}", {"note": "x"})
+    answer = api("operator").post(f"/jobs/{read_job()['id']}/{call}", {"note": "x"})
     expected = "job_ended" if (call, state) == ("fail", "FAILED") else "celery_task"
     assert (answer.status_code, answer.json()["code"]) == (409, expected)
 

@@ -17,7 +17,7 @@ from tests.support.http import Caller
 # Quarantine
 
 
-def test_a_task_in_quarantine_is_failed_and_listed_there_whoever_says_so(one, two, seen):
+def test_a_task_in_quarantine_is_failed_and_listed_there_whoever_says_so(one, two, read_job):
     one.say(task("of the lost"), task("recovered"))
     one.lose()
     two.say(quarantined("of the lost"))
@@ -25,25 +25,25 @@ def test_a_task_in_quarantine_is_failed_and_listed_there_whoever_says_so(one, tw
     two.say(quarantined("recovered"), quarantined("never heard of"))
     assert WorkerJob.objects.quarantined().count() == 3
     for id in "of the lost", "recovered", "never heard of":
-        assert seen(id)["error"] == {"code": "RESUBMISSIONS_EXHAUSTED", "message": "lost 4 times"}
+        assert read_job(id)["error"] == {"code": "RESUBMISSIONS_EXHAUSTED", "message": "lost 4 times"}
 
 
-def test_nobody_puts_a_task_into_quarantine_that_a_living_worker_runs(one, two, seen):
+def test_nobody_puts_a_task_into_quarantine_that_a_living_worker_runs(one, two, read_job):
     one.say(task())
     two.say(quarantined())
-    assert seen()["state"] == "RUNNING"
+    assert read_job()["state"] == "RUNNING"
 
 
-def test_a_worker_quarantines_what_it_runs_itself(one, seen):
+def test_a_worker_quarantines_what_it_runs_itself(one, read_job):
     report = task()
     one.say(report)
     one.say(then(report, "QUARANTINED", reason="lost 4 times"))
-    assert (seen()["state"], seen()["attempts"][0]["state"]) == ("FAILED", "FAILED")
+    assert (read_job()["state"], read_job()["attempts"][0]["state"]) == ("FAILED", "FAILED")
 
 
-def test_it_is_sent_again_by_any_of_its_workers_once_and_is_a_job_of_its_own_then(one, two, seen, api):
+def test_it_is_sent_again_by_any_of_its_workers_once_and_is_a_job_of_its_own_then(one, two, read_job, api):
     one.say(quarantined())
-    first, operator = seen()["id"], api("operator")
+    first, operator = read_job()["id"], api("operator")
     assert one.asks()["send"] == []
     for _ in range(2):
         assert operator.post(f"/jobs/{first}/resubmit", {"note": "mended"}).json()["id"] == first
@@ -56,7 +56,7 @@ def test_it_is_sent_again_by_any_of_its_workers_once_and_is_a_job_of_its_own_the
 
 
 @pytest.mark.parametrize("ran_here", [{"running_seconds": 0.5}, {}], ids=["by whom it ran", "by another"])
-def test_a_task_that_is_lost_once_more_after_it_was_sent_again_is_in_quarantine_anew(one, seen, ran_here):
+def test_a_task_that_is_lost_once_more_after_it_was_sent_again_is_in_quarantine_anew(one, read_job, ran_here):
     one.say(quarantined())
     one.say(quarantined())
     one.say(task(state="SENT"))
@@ -64,13 +64,13 @@ def test_a_task_that_is_lost_once_more_after_it_was_sent_again_is_in_quarantine_
     one.say(again)
     one.say(again)
     assert WorkerJob.objects.count() == 2 and WorkerJob.objects.quarantined().get().key == "t"
-    assert [attempt["state"] for attempt in seen()["attempts"]] == (["FAILED"] if ran_here else [])
+    assert [attempt["state"] for attempt in read_job()["attempts"]] == (["FAILED"] if ran_here else [])
 
 
-def test_workers_of_other_tokens_hear_nothing_of_it_and_say_nothing_of_it(one, celery_worker, seen, api):
+def test_workers_of_other_tokens_hear_nothing_of_it_and_say_nothing_of_it(one, celery_worker, read_job, api):
     other = celery_worker("other", api("worker"))
     one.say(quarantined())
-    api("operator").post(f"/jobs/{seen()['id']}/resubmit", {"note": "x"})
+    api("operator").post(f"/jobs/{read_job()['id']}/resubmit", {"note": "x"})
     assert other.asks()["send"] == []
     other.say(task(state="SENT"))
     assert one.asks()["send"] == ["t"]
@@ -90,11 +90,11 @@ def test_a_worker_of_another_token_touches_no_task(one, celery_worker, api):
     assert not LateReport.objects.exists()
 
 
-def test_nor_does_another_of_the_same_token_speak_of_its_attempts(one, two, seen):
+def test_nor_does_another_of_the_same_token_speak_of_its_attempts(one, two, read_job):
     report = task()
     one.say(report)
     assert two.say(then(report, "COMPLETED"))["late"] == [report["attempt"]]
-    assert seen()["state"] == "RUNNING" and not LateReport.objects.exists()
+    assert read_job()["state"] == "RUNNING" and not LateReport.objects.exists()
 
 
 @pytest.mark.parametrize(("state", "code"), [("NOT_RUNNING", "server_not_running"), ("INACTIVE", "server_not_running")])

@@ -38,23 +38,23 @@ def test_the_last_checkpoint_stays_with_the_job(held):
     one = held()
     assert kept(one, {"row": 1}) == (True, False, "RUNNING", None)
     assert kept(one) == kept(one) == (True, False, "RUNNING", None)
-    seen = one.seen()
-    assert seen["checkpoint"] == ROW
-    assert seen["checkpoint_at"]
+    job = one.read_job()
+    assert job["checkpoint"] == ROW
+    assert job["checkpoint_at"]
 
 
 @pytest.mark.parametrize("value", [0, "", False, [], {}, "é\U0001f600", [1, {"a": None}], 1.5, 2**53])
 def test_any_json_may_be_a_checkpoint(held, value):
     one = held()
     kept(one, value)
-    assert one.seen()["checkpoint"] == value
+    assert one.read_job()["checkpoint"] == value
 
 
 def test_null_drops_it(held):
     one = held()
     kept(one)
     assert kept(one, None) == (True, False, "RUNNING", None)
-    assert (one.seen()["checkpoint"], one.seen()["checkpoint_at"]) == (None, None)
+    assert (one.read_job()["checkpoint"], one.read_job()["checkpoint_at"]) == (None, None)
 
 
 def test_a_report_without_a_value_is_refused(held):
@@ -75,7 +75,7 @@ def test_it_is_stored_in_one_round_trip_with_all_that_is_said_at_once(held):
         build_report(one.attempt, "COMPLETED", output=1),
     ]
     assert round_trips(one.worker, f"/servers/{one.worker.id}/reports", {"reports": reports}) == 1
-    assert (one.seen()["state"], one.seen()["checkpoint"]) == ("COMPLETED", ROW)
+    assert (one.read_job()["state"], one.read_job()["checkpoint"]) == ("COMPLETED", ROW)
 
 
 def test_up_to_64_kib_are_kept_and_what_is_larger_is_refused_for_itself(held):
@@ -90,13 +90,13 @@ def test_up_to_64_kib_are_kept_and_what_is_larger_is_refused_for_itself(held):
         (True, False, "RUNNING", None),
     ]
     assert results[0]["detail"] == "The checkpoint has 65537 bytes of JSON; the limit is 65536."
-    assert one.seen()["checkpoint"] == most
+    assert one.read_job()["checkpoint"] == most
 
 
 def test_nothing_is_kept_of_code_that_was_not_started(held):
     one = held(running=False)
     assert kept(one) == (False, False, "CLAIMED", "not_started")
-    assert one.seen()["checkpoint"] is None
+    assert one.read_job()["checkpoint"] is None
 
 
 def lose(one, worker, clock, api):
@@ -126,7 +126,7 @@ def test_the_next_attempt_finds_it_and_the_last_one_changes_it_no_more(held, wor
     assert claimed_checkpoint(other) == ROW
     accepted, _, _, code = kept(one, {"row": 1})
     assert (accepted, code) == (False, "attempt_superseded")
-    assert one.seen()["checkpoint"] == ROW
+    assert one.read_job()["checkpoint"] == ROW
     assert not LateReport.objects.exists()
 
 
@@ -145,7 +145,7 @@ def test_the_same_again_after_the_end_was_said_before_and_another_comes_too_late
     one.report("FAILED", error=ERROR)
     assert kept(one) == (True, True, "FAILED", None)
     assert kept(one, {"row": 1}) == (False, False, "FAILED", "attempt_superseded")
-    assert one.seen()["checkpoint"] == ROW
+    assert one.read_job()["checkpoint"] == ROW
 
 
 @pytest.mark.parametrize("keep", [None, True, False])
@@ -164,7 +164,7 @@ def test_a_job_that_is_resubmitted_by_hand_goes_on_where_it_was_unless_told_to_b
     assert answer.json()["checkpoint"] == (None if keep is False else ROW)
     assert (answer.json()["checkpoint_at"] is None) == (keep is False)
     assert claimed_checkpoint(worker()) == (None if keep is False else ROW)
-    assert state == "RUNNING" or one.seen()["checkpoint"] == ROW
+    assert state == "RUNNING" or one.read_job()["checkpoint"] == ROW
 
 
 def test_a_repeated_call_that_moved_a_job_drops_nothing_of_the_next_attempt(held, api):
@@ -175,7 +175,7 @@ def test_a_repeated_call_that_moved_a_job_drops_nothing_of_the_next_attempt(held
     next_one = one.worker.hold()
     kept(one, {"row": 2}, next_one)
     assert operator.post(f"/jobs/{one.job}/resubmit", {"keep_checkpoint": False}, **once).status_code == 200
-    assert (one.seen()["state"], one.seen()["checkpoint"]) == ("RUNNING", {"row": 2})
+    assert (one.read_job()["state"], one.read_job()["checkpoint"]) == ("RUNNING", {"row": 2})
 
 
 def test_a_list_leaves_out_what_is_large(held, submit):
@@ -183,7 +183,7 @@ def test_a_list_leaves_out_what_is_large(held, submit):
     kept(one, "x" * 20_000)
     (listed,) = submit.client.get("/jobs").json()["items"]
     assert (listed["checkpoint"], listed["left_out"]) == (None, ["checkpoint"])
-    assert one.seen()["checkpoint"] == "x" * 20_000
+    assert one.read_job()["checkpoint"] == "x" * 20_000
 
 
 def test_a_claim_brings_as_many_checkpoints_as_one_answer_holds(held, worker, submit, monkeypatch):
@@ -212,4 +212,4 @@ def test_on_the_page_it_may_be_dropped(held, client, drop):
     path = f"/admin/instance/jobs/resubmit/?pick={one.job}"
     assert "Drop its checkpoint" in client.get(path).content.decode()
     assert client.post(path, form).status_code == 302
-    assert (one.seen()["state"], one.seen()["checkpoint"]) == ("PENDING", None if drop else ROW)
+    assert (one.read_job()["state"], one.read_job()["checkpoint"]) == ("PENDING", None if drop else ROW)

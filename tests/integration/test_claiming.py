@@ -37,8 +37,8 @@ def test_a_claim_hands_over_all_that_is_needed_to_run(worker, submit):
             "execution": None, "step": None, "checkpoint": None,
         },
     }  # fmt: skip
-    seen = submit.client.get(f"/jobs/{job['id']}").json()
-    assert (seen["state"], seen["attempts"][0]["id"], seen["attempts"][0]["state"]) == (
+    job_now = submit.client.get(f"/jobs/{job['id']}").json()
+    assert (job_now["state"], job_now["attempts"][0]["id"], job_now["attempts"][0]["state"]) == (
         "CLAIMED", attempt["id"], "CLAIMED",
     )  # fmt: skip
 

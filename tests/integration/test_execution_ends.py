@@ -480,16 +480,20 @@ def test_a_rerun_does_not_expire_by_a_moment_that_has_passed(begin, do, submitte
     assert run.state == "FAILED"
     again = submitter.post(f"/executions/{run.id}/rerun", {}).json()
     sweep.run_sweep()
-    seen = submitter.get(f"/executions/{again['id']}").json()
-    assert [step["state"] for step in seen["steps"]] == ["PENDING", "PENDING"]
+    execution = submitter.get(f"/executions/{again['id']}").json()
+    assert [step["state"] for step in execution["steps"]] == ["PENDING", "PENDING"]
 
 
 def test_outputs_of_a_child_that_are_too_many_are_left_with_it(begin, do):
     child = {"type": "execution", "name": "inner", "steps": [step("x"), step("y")]}
     run = begin(step("child", action=child), step("after", "child"))
     do("x", "y", output="o" * 200_000)
-    seen = run.step("child")
-    assert (seen["state"], seen["output"], seen["error"]["code"]) == ("COMPLETED", None, "RESULT_NOT_AVAILABLE")
+    child_step = run.step("child")
+    assert (child_step["state"], child_step["output"], child_step["error"]["code"]) == (
+        "COMPLETED",
+        None,
+        "RESULT_NOT_AVAILABLE",
+    )
     assert run.states()["after"] == "PENDING"
 
 

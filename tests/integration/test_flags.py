@@ -211,6 +211,6 @@ def test_the_page_of_a_job_says_why_it_stands_still_and_not_that_it_will_fail(wo
     one.hold()
     lose(one, clock)
     client.force_login(User.objects.create_superuser("ada"))
-    seen = client.get(f"/admin/instance/jobs/{job['id']}/").content.decode()
-    assert "waiting for another worker: one that had it is gone" in seen
-    assert "NO_MATCHING_WORKER" not in seen
+    page = client.get(f"/admin/instance/jobs/{job['id']}/").content.decode()
+    assert "waiting for another worker: one that had it is gone" in page
+    assert "NO_MATCHING_WORKER" not in page

@@ -25,8 +25,8 @@ def test_a_job_is_there_when_its_transaction_has_committed(committed, threads):
     with transaction.atomic():
         job = submit(SCRIPT, payload={"order": 7}, tags=["b", "a"], priority=5)
         assert threads(WorkerJob.objects.filter(pk=job).exists).result() is False, "for nobody else, before"
-    seen = threads(lambda: WorkerJob.objects.get(pk=job)).result()
-    assert (seen.state, seen.payload, seen.tags, seen.priority) == ("PENDING", {"order": 7}, ["a", "b"], 5)
+    job_now = threads(lambda: WorkerJob.objects.get(pk=job)).result()
+    assert (job_now.state, job_now.payload, job_now.tags, job_now.priority) == ("PENDING", {"order": 7}, ["a", "b"], 5)
 
 
 def test_a_job_of_a_transaction_that_is_rolled_back_never_was(committed):
@@ -49,9 +49,9 @@ def test_a_worker_is_given_no_job_before_its_transaction_commits(committed, thre
 def test_what_is_submitted_is_what_the_api_would_have_stored(db, submit, clock):
     from jobs import in_process
 
-    said = {"action": SCRIPT, "payload": [1], "tags": ["x"], "max_retries": 2, "available_at": timezone.now()}
-    over_http = WorkerJob.objects.get(pk=submit(**{**said, "available_at": said["available_at"].isoformat()})["id"])
-    here = WorkerJob.objects.get(pk=in_process.submit(**said))
+    fields = {"action": SCRIPT, "payload": [1], "tags": ["x"], "max_retries": 2, "available_at": timezone.now()}
+    over_http = WorkerJob.objects.get(pk=submit(**{**fields, "available_at": fields["available_at"].isoformat()})["id"])
+    here = WorkerJob.objects.get(pk=in_process.submit(**fields))
     differ = {"id", "owner", "created_at", "pending_observed"}
     for field in WorkerJob._meta.fields:
         assert field.name in differ or getattr(here, field.attname) == getattr(over_http, field.attname), field.name
@@ -72,7 +72,7 @@ def test_the_same_key_again_is_the_same_job(db):
 
 
 @pytest.mark.parametrize(
-    ("said", "where"),
+    ("fields", "where"),
     [
         ({"action": {"type": "script"}}, "action"),
         ({"action": SCRIPT, "priority": 1001}, "priority"),
@@ -81,9 +81,9 @@ def test_the_same_key_again_is_the_same_job(db):
         ({"action": SCRIPT, "available_at": timezone.now(), "good_until": timezone.now() - timedelta(1)}, "good_until"),
     ],
 )
-def test_what_the_api_would_refuse_is_refused_and_says_where(db, said, where):
+def test_what_the_api_would_refuse_is_refused_and_says_where(db, fields, where):
     with pytest.raises(ValidationError) as refused:
-        submit(**said)
+        submit(**fields)
     assert where in refused.value.detail
     assert not WorkerJob.objects.exists()
 
@@ -113,7 +113,7 @@ def test_they_have_one_owner_that_no_token_is(db, api):
 
 def test_a_submission_is_two_statements_in_the_transaction_of_its_caller(db):
     submit(SCRIPT)
-    with CaptureQueriesContext(connection) as seen, transaction.atomic():
+    with CaptureQueriesContext(connection) as queries, transaction.atomic():
         submit(SCRIPT)
-    told = [query["sql"] for query in seen.captured_queries if "savepoint" not in query["sql"].lower()]
-    assert len(told) == 2, told
+    statements = [query["sql"] for query in queries.captured_queries if "savepoint" not in query["sql"].lower()]
+    assert len(statements) == 2, statements

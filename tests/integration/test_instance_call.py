@@ -26,11 +26,11 @@ def read_instance(api):
 
 
 def test_before_anything_is_there_all_is_nought(read_instance):
-    seen = read_instance()
-    assert seen["servers"] == seen["attention"] == seen["brakes"] == seen["about"] == []
-    assert seen["jobs"] == dict.fromkeys(JobState, 0)
-    assert seen["last_check"] == {"age_seconds": None, "took_seconds": None}
-    assert seen["maintenance"] is seen["oldest_pending_seconds"] is None
+    instance = read_instance()
+    assert instance["servers"] == instance["attention"] == instance["brakes"] == instance["about"] == []
+    assert instance["jobs"] == dict.fromkeys(JobState, 0)
+    assert instance["last_check"] == {"age_seconds": None, "took_seconds": None}
+    assert instance["maintenance"] is instance["oldest_pending_seconds"] is None
 
 
 def test_servers_are_counted_by_cluster_type_and_state(read_instance, worker, clock):
@@ -52,9 +52,9 @@ def test_jobs_are_counted_and_the_oldest_that_could_be_claimed_is_timed(read_ins
     one = worker()
     assert read_instance()["oldest_pending_seconds"] == 70
     one.hold()
-    seen = read_instance()
-    assert {state: number for state, number in seen["jobs"].items() if number} == {"PENDING": 2, "RUNNING": 1}
-    assert seen["oldest_pending_seconds"] == 0
+    instance = read_instance()
+    assert {state: number for state, number in instance["jobs"].items() if number} == {"PENDING": 2, "RUNNING": 1}
+    assert instance["oldest_pending_seconds"] == 0
 
 
 def test_the_clock_that_stands_still_shows_by_its_lag(read_instance, worker, clock):
@@ -65,10 +65,10 @@ def test_the_clock_that_stands_still_shows_by_its_lag(read_instance, worker, clo
     check_liveness()
     assert read_instance()["observed_clock"]["moves"] is False
     clock.step(100)
-    seen = read_instance()
-    assert seen["observed_clock"]["lag_seconds"] >= 100
-    assert seen["last_check"]["age_seconds"] == 100
-    assert 0 <= seen["last_check"]["took_seconds"] < 60
+    instance = read_instance()
+    assert instance["observed_clock"]["lag_seconds"] >= 100
+    assert instance["last_check"]["age_seconds"] == 100
+    assert 0 <= instance["last_check"]["took_seconds"] < 60
 
 
 def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(read_instance, worker, submit, clock):
@@ -79,14 +79,14 @@ def test_what_needs_attention_is_told_in_the_order_in_which_it_gets_worse(read_i
     second.beat()
     clock.advance(20)
     well.beat()
-    seen = read_instance()["attention"]
-    assert [(row["server"]["name"], row["late"], row["held"]) for row in seen] == [
+    rows = read_instance()["attention"]
+    assert [(row["server"]["name"], row["late"], row["held"]) for row in rows] == [
         ("z-first", True, 1),
         ("a-second", True, 0),
     ]
-    moments = [datetime.fromisoformat(row["next_transition"]["at"]) for row in seen]
+    moments = [datetime.fromisoformat(row["next_transition"]["at"]) for row in rows]
     assert moments == sorted(moments)
-    assert {row["next_transition"]["to"] for row in seen} == {"DISCONNECTED"}
+    assert {row["next_transition"]["to"] for row in rows} == {"DISCONNECTED"}
 
 
 @pytest.mark.parametrize("state", sorted(set(ServerState) - {INITIAL}))
@@ -111,12 +111,12 @@ def test_maintenance_and_brake_are_told(read_instance, api, worker, clock):
     api("operator").post("/maintenance/enter", {"note": "a new switch"})
     clock.advance(60)
     check_liveness()
-    seen = read_instance()
-    assert seen["maintenance"]["note"] == "a new switch"
-    assert [(brake["type"], brake["silent"], brake["alive"]) for brake in seen["brakes"]] == [
+    instance = read_instance()
+    assert instance["maintenance"]["note"] == "a new switch"
+    assert [(brake["type"], brake["silent"], brake["alive"]) for brake in instance["brakes"]] == [
         ("WORKER", 3, len(silent))
     ]
-    assert all(row["next_transition"] is None for row in seen["attention"])
+    assert all(row["next_transition"] is None for row in instance["attention"])
 
 
 @pytest.mark.parametrize(("role", "status"), [("viewer", 200), ("operator", 200), ("client", 403), ("worker", 403)])

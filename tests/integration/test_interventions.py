@@ -47,7 +47,7 @@ def put(worker):
                 self.call("cancel")
             elif state == "EXPIRED":
                 WorkerJob.objects.filter(pk=self.id).update(state=state, finished_at="2026-01-01T00:00:00Z")
-            assert self.seen()["state"] == state
+            assert self.read_job()["state"] == state
 
         def call(self, call, caller=None, **body):
             return (caller or self.client).post(f"/jobs/{self.id}/{call}", body)
@@ -55,7 +55,7 @@ def put(worker):
         def report(self, event, **more):
             return self.worker.report({"attempt": self.attempt["id"], "event": event, **more})[0]
 
-        def seen(self):
+        def read_job(self):
             return self.client.get(f"/jobs/{self.id}").json()
 
     return Put
@@ -81,10 +81,10 @@ def ends(job):
 )
 def test_a_client_reaches_its_own_jobs_and_an_operator_all(put, api, role, status, call):
     job = put("RUNNING")
-    before = job.seen()
+    before = job.read_job()
     caller = Caller(None) if role is None else api(role)
     assert job.call(call, caller).status_code == status
-    assert (job.seen() != before) == (status == 200)
+    assert (job.read_job() != before) == (status == 200)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -103,9 +103,9 @@ def test_an_unknown_job_is_a_404(api, call):
 @pytest.mark.parametrize("body", [{"nonsense": 1}, [], None, "x", {"reason": 1}], ids=str)
 def test_a_wrong_body_is_a_400_and_changes_nothing(put, call, body):
     job = put("RUNNING")
-    before = job.seen()
+    before = job.read_job()
     assert refusal(job.client.post(f"/jobs/{job.id}/{call}", body)) == (400, "invalid", None)
-    assert job.seen() == before
+    assert job.read_job() == before
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -156,7 +156,7 @@ def test_a_live_job_is_asked_to_end_and_its_worker_hears_it(put, state):
 def test_a_cancel_that_is_repeated_changes_nothing(put, clock, state):
     job = put(state)
     job.call("cancel")
-    before, row = job.seen(), WorkerJob.objects.values().get(pk=job.id)
+    before, row = job.read_job(), WorkerJob.objects.values().get(pk=job.id)
     clock.advance(5)
     answer = job.call("cancel")
     assert (answer.status_code, answer.json()) == (200, before)
@@ -167,9 +167,9 @@ def test_a_cancel_that_is_repeated_changes_nothing(put, clock, state):
 @pytest.mark.parametrize("call", ["cancel", "fail"])
 def test_an_ended_job_is_neither_cancelled_nor_failed(put, state, call):
     job = put(state)
-    before = job.seen()
+    before = job.read_job()
     assert refusal(job.call(call)) == (409, "job_ended", state)
-    assert job.seen() == before
+    assert job.read_job() == before
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_after_a_cancel_whatever_ends_the_attempt_cancels_the_job(put, event, mo
     job.call("cancel")
     assert job.report(event, **more)["accepted"]
     assert ends(job)[:2] == ("CANCELLED", "CANCELLED")
-    assert job.seen()["retries"] == job.seen()["resubmissions"] == 0
+    assert job.read_job()["retries"] == job.read_job()["resubmissions"] == 0
     assert not job.worker.claim()
 
 
@@ -201,7 +201,7 @@ def test_after_a_cancel_a_completion_still_wins(put):
     job = put("RUNNING")
     job.call("cancel")
     assert job.report("COMPLETED", output=42)["accepted"]
-    assert (job.seen()["state"], job.seen()["output"]) == ("COMPLETED", 42)
+    assert (job.read_job()["state"], job.read_job()["output"]) == ("COMPLETED", 42)
     assert refusal(job.call("cancel")) == (409, "job_ended", "COMPLETED")
 
 
@@ -238,7 +238,7 @@ def test_the_late_report_of_the_old_worker_is_refused_and_kept(put, worker):
     assert (late["accepted"], late["code"]) == (False, "attempt_superseded")
     assert LateReport.objects.get().event == "COMPLETED"
     assert heir.complete(second, "right")["accepted"]
-    assert job.seen()["output"] == "right"
+    assert job.read_job()["output"] == "right"
 
 
 @pytest.mark.parametrize("how_often", [5])
@@ -249,7 +249,7 @@ def test_moving_a_job_counts_as_no_loss(put, settings, how_often):
         assert job.call("resubmit").json()["state"] == "PENDING"
         job.worker.obey()
         job.worker.hold()
-    assert job.seen()["resubmissions"] == 0
+    assert job.read_job()["resubmissions"] == 0
 
 
 def test_the_same_call_with_a_key_moves_a_live_job_once_whatever_became_of_it_since(put, worker):
@@ -285,11 +285,11 @@ def test_a_job_that_ended_without_success_becomes_a_new_one_of_its_owner(put, ap
     job = put("PENDING", key="k", **CONTENT)
     error = ERROR if state == "FAILED" else None
     WorkerJob.objects.filter(pk=job.id).update(state=state, error=error, finished_at="2026-01-01T00:00:00Z")
-    before = job.seen()
+    before = job.read_job()
     answer = job.call("resubmit", None if role == "client" else api("operator"))
     new = answer.json()
     assert answer.status_code == 201
-    assert job.seen() == before
+    assert job.read_job() == before
     assert (new["state"], new["resubmission_of"], new["key"], new["error"]) == ("PENDING", str(job.id), None, None)
     assert {field: new[field] for field in CONTENT} == CONTENT
     assert new["action"] == before["action"] and new["required_tags"] == ["a", "script"]
@@ -346,9 +346,9 @@ def test_a_resubmitted_job_that_was_for_later_still_is(put):
 @pytest.mark.parametrize(("state", "code"), [("PENDING", "job_waiting"), ("COMPLETED", "job_ended")])
 def test_a_job_that_waits_or_is_completed_is_not_resubmitted(put, state, code):
     job = put(state)
-    before = job.seen()
+    before = job.read_job()
     assert refusal(job.call("resubmit")) == (409, code, state)
-    assert job.seen() == before
+    assert job.read_job() == before
     assert WorkerJob.objects.count() == 1
 
 
@@ -356,9 +356,9 @@ def test_a_job_that_waits_or_is_completed_is_not_resubmitted(put, state, code):
 def test_a_job_that_is_being_cancelled_is_not_resubmitted(put, state):
     job = put(state)
     job.call("cancel")
-    before = job.seen()
+    before = job.read_job()
     assert refusal(job.call("resubmit")) == (409, "cancel_requested", state)
-    assert job.seen() == before
+    assert job.read_job() == before
 
 
 def test_a_job_that_was_cancelled_while_it_ran_is_submitted_anew(put):

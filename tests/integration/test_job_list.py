@@ -35,15 +35,15 @@ def test_jobs_are_listed_latest_first_as_they_are_shown_alone(submit, worker):
 @pytest.mark.parametrize(("limit", "pages"), [(1, 5), (2, 3), (4, 2), (5, 1), (500, 1)])
 def test_pages_hold_every_job_once_though_others_come(submit, limit, pages):
     jobs = [submit()["id"] for _ in range(5)]
-    seen, query, count = [], f"?limit={limit}", 0
+    collected, query, count = [], f"?limit={limit}", 0
     while True:
         page = listed(submit.client, query)
-        seen, count = seen + ids(page), count + 1
+        collected, count = collected + ids(page), count + 1
         submit()
         if page["next"] is None:
             break
         query = f"?limit={limit}&cursor={page['next']}"
-    assert (seen, count) == (jobs[::-1], pages)
+    assert (collected, count) == (jobs[::-1], pages)
 
 
 @pytest.mark.parametrize(("query", "names"), [

@@ -33,8 +33,8 @@ def test_of_an_attempt_so_many_late_reports_are_kept_and_the_last_says_that_more
     assert set(brief(results)) == {(False, False, "COMPLETED", "conflicting_report")}
     assert kept() == [(number, number == KEPT - 1) for number in range(KEPT)]
     assert sum(Tally.objects.filter(name="late_reports").values_list("number", flat=True)) == KEPT
-    seen = one.seen()["late_reports"]
-    assert [late["more"] for late in seen] == [False] * (KEPT - 1) + [True]
+    late_reports = one.read_job()["late_reports"]
+    assert [late["more"] for late in late_reports] == [False] * (KEPT - 1) + [True]
 
 
 def test_the_limit_is_crossed_in_the_middle_of_a_call_too(held):  # noqa: F811
@@ -89,7 +89,7 @@ def test_of_progress_that_is_said_often_in_a_call_the_last_counts(held):  # noqa
         for n in range(9)
     ]
     assert set(brief(one.worker.report(*reports))) == {(True, False, "RUNNING", None)}
-    attempt = one.seen()["attempts"][0]
+    attempt = one.read_job()["attempts"][0]
     assert (attempt["progress"], attempt["message"]) == (0.8, "4")
 
 
@@ -119,4 +119,4 @@ def test_what_is_said_in_turn_of_one_attempt_is_applied_in_turn(held):  # noqa: 
         (True, True, "COMPLETED", None),
         (False, False, "COMPLETED", "attempt_superseded"),
     ]
-    assert one.seen()["output"] == 2
+    assert one.read_job()["output"] == 2

@@ -116,11 +116,11 @@ def test_a_lost_server_goes_one_step_per_check_by_its_strategy(worker, submit, l
     submit()
     one = configured(worker, strategy, termination_grace_period_seconds=25)
     one.hold()
-    seen = []
+    collected = []
     for seconds in [46] + [INTERVAL] * (len(ends) - 1):
         later(seconds)
-        seen.append(state(one))
-    assert seen == ends
+        collected.append(state(one))
+    assert collected == ends
     moves = list(ServerEvent.objects.filter(actor="liveness").values_list("to_state", flat=True))
     assert moves == ["DISCONNECTED", "NOT_RUNNING", "INACTIVE"]
     assert Attempt.objects.get().state == ("RUNNING" if strategy == "NEVER" else "RESUBMITTED")

@@ -197,7 +197,7 @@ def scene(committed):
 def stepped(call, at, rings):
     """Do it, stopping before the row of that number is written; the rings that it was in."""
 
-    def seen(execute, *args):
+    def collect_deadlocks(execute, *args):
         try:
             return execute(*args)
         except DatabaseError as error:
@@ -207,7 +207,7 @@ def stepped(call, at, rings):
 
     run("select set_config('stepping.at', %s, false), set_config('deadlock_timeout', '50ms', false)", [at])
     try:
-        with connection.execute_wrapper(seen), suppress(Problem, DatabaseError):
+        with connection.execute_wrapper(collect_deadlocks), suppress(Problem, DatabaseError):
             call()
     finally:
         run("select set_config('stepping.at', '', false), set_config('deadlock_timeout', '1s', false)")

@@ -205,10 +205,10 @@ def test_what_is_written_later_is_found_behind_the_last_line(held):
     one = held()
     assert one.read().json() == {"items": [], "next": None, "last": "0"}
     one.write(*"ab")
-    seen = one.read().json()
-    assert one.read(f"?cursor={seen['last']}").json() == {"items": [], "next": None, "last": seen["last"]}
+    answer = one.read().json()
+    assert one.read(f"?cursor={answer['last']}").json() == {"items": [], "next": None, "last": answer["last"]}
     one.write("c")
-    assert one.lines(f"?cursor={seen['last']}") == ["c"]
+    assert one.lines(f"?cursor={answer['last']}") == ["c"]
 
 
 def test_lines_of_one_attempt_are_chosen_by_its_number(held):
@@ -276,28 +276,28 @@ def page(admin_client, held):
             self.held = held()
             self.url = f"/admin/instance/jobs/{self.held.job}/"
 
-        def seen(self, **headers):
+        def read_page(self, **headers):
             return admin_client.get(self.url, headers=headers).content.decode()
 
     return Page
 
 
 def test_the_page_of_a_job_without_lines_says_nothing_of_them(page):
-    assert "<h2>Logs" not in page().seen()
+    assert "<h2>Logs" not in page().read_page()
 
 
 def test_the_page_of_a_job_shows_its_last_lines_and_so_does_a_poll(page):
     one = page()
     one.held.write(*[f"line {number}." for number in range(1, 202)])
     one.held.write(HOSTILE, stream="STDERR")
-    for seen in (one.seen(), one.seen(**{"HX-Request": "true"})):
-        assert "line 2." not in seen
-        assert "line 3." in seen
-        assert "line 201." in seen
-        assert HOSTILE not in seen
-        assert seen.count("<li ") == 200
-        assert ">err<" in seen
-        assert "<h2>Logs" in seen
+    for html in (one.read_page(), one.read_page(**{"HX-Request": "true"})):
+        assert "line 2." not in html
+        assert "line 3." in html
+        assert "line 201." in html
+        assert HOSTILE not in html
+        assert html.count("<li ") == 200
+        assert ">err<" in html
+        assert "<h2>Logs" in html
 
 
 def test_all_lines_are_a_text_in_the_admin(page, admin_client):

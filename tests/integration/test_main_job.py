@@ -32,7 +32,9 @@ def test_a_job_of_a_lost_worker_completes_on_another_and_its_timeline_shows_how(
         "code": "attempt_superseded",
     }
 
-    seen = submit.client.get(f"/jobs/{job['id']}").json()
-    assert states(seen) == ["CLAIMED", "RUNNING", "RESUBMITTED", "CLAIMED", "RUNNING", "COMPLETED"]
-    assert (seen["state"], seen["output"], seen["resubmissions"]) == ("COMPLETED", {"answer": 42}, 1)
-    assert [(late["event"], late["reason"]) for late in seen["late_reports"]] == [("COMPLETED", "attempt_superseded")]
+    job_now = submit.client.get(f"/jobs/{job['id']}").json()
+    assert states(job_now) == ["CLAIMED", "RUNNING", "RESUBMITTED", "CLAIMED", "RUNNING", "COMPLETED"]
+    assert (job_now["state"], job_now["output"], job_now["resubmissions"]) == ("COMPLETED", {"answer": 42}, 1)
+    assert [(late["event"], late["reason"]) for late in job_now["late_reports"]] == [
+        ("COMPLETED", "attempt_superseded")
+    ]

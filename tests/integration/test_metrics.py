@@ -50,9 +50,9 @@ def story(worker, submit, clock):
 
 
 def test_before_anything_is_there_it_answers(read):
-    seen = read()
-    assert seen["jobs", "PENDING"] == seen["late_reports_total",] == seen["brake_engaged", "WORKER"] == 0
-    assert not [sample for sample in seen if sample[0].startswith("check_")]
+    metrics = read()
+    assert metrics["jobs", "PENDING"] == metrics["late_reports_total",] == metrics["brake_engaged", "WORKER"] == 0
+    assert not [sample for sample in metrics if sample[0].startswith("check_")]
 
 
 def test_what_is_there_is_told(read, worker, submit, clock):
@@ -61,27 +61,27 @@ def test_what_is_there_is_told(read, worker, submit, clock):
     worker(cluster="north")
     clock.advance(4)
     check_liveness()
-    seen = read()
-    assert seen["servers", "north", "RUNNING", "WORKER"] == 1
-    assert seen["jobs", "PENDING"] == 1
-    assert seen["oldest_pending_seconds",] == 24
-    assert (seen["heartbeat_age_seconds_bucket", "2.0"], seen["heartbeat_age_seconds_bucket", "5.0"]) == (0, 1)
-    assert seen["check_last_success_timestamp_seconds",] > 1e9
-    assert 0 <= seen["check_duration_seconds",] < 60
-    assert seen["observed_clock_lag_seconds",] >= 0
+    metrics = read()
+    assert metrics["servers", "north", "RUNNING", "WORKER"] == 1
+    assert metrics["jobs", "PENDING"] == 1
+    assert metrics["oldest_pending_seconds",] == 24
+    assert (metrics["heartbeat_age_seconds_bucket", "2.0"], metrics["heartbeat_age_seconds_bucket", "5.0"]) == (0, 1)
+    assert metrics["check_last_success_timestamp_seconds",] > 1e9
+    assert 0 <= metrics["check_duration_seconds",] < 60
+    assert metrics["observed_clock_lag_seconds",] >= 0
 
 
 def test_what_happened_is_counted(read, story):
-    seen = read()
-    assert seen["transitions_total", "server", "CREATED", "RUNNING"] == 2
-    assert seen["transitions_total", "liveness", "RUNNING", "DISCONNECTED"] == 1
-    assert seen["attempts_total", "COMPLETED"] == seen["attempts_total", "RESUBMITTED"] == 1
-    assert seen["resubmissions_total", "LOST"] == 1
-    assert seen["late_reports_total",] == LateReport.objects.count() == 1
-    assert (seen["detection_seconds_bucket", "45.0"], seen["detection_seconds_bucket", "60.0"]) == (0, 1)
-    assert seen["detection_seconds_count",] == seen["recovery_seconds_count",] == 1
-    assert seen["detection_seconds_sum",] == pytest.approx(47, abs=2)
-    assert seen["recovery_seconds_sum",] == pytest.approx(47, abs=2)
+    metrics = read()
+    assert metrics["transitions_total", "server", "CREATED", "RUNNING"] == 2
+    assert metrics["transitions_total", "liveness", "RUNNING", "DISCONNECTED"] == 1
+    assert metrics["attempts_total", "COMPLETED"] == metrics["attempts_total", "RESUBMITTED"] == 1
+    assert metrics["resubmissions_total", "LOST"] == 1
+    assert metrics["late_reports_total",] == LateReport.objects.count() == 1
+    assert (metrics["detection_seconds_bucket", "45.0"], metrics["detection_seconds_bucket", "60.0"]) == (0, 1)
+    assert metrics["detection_seconds_count",] == metrics["recovery_seconds_count",] == 1
+    assert metrics["detection_seconds_sum",] == pytest.approx(47, abs=2)
+    assert metrics["recovery_seconds_sum",] == pytest.approx(47, abs=2)
 
 
 @pytest.fixture
@@ -102,10 +102,10 @@ def test_heartbeats_are_counted_by_how_they_were_answered(read, worker, results)
         gone.beat()
     one.beat(state="CREATED")
     one.beat()
-    seen = read()
-    assert seen["heartbeats_total", "server_disconnected"] == 3
-    assert seen["heartbeats_total", "illegal_transition"] == 1
-    assert seen["heartbeats_total", "accepted"] == 2 + 6  # all before the last
+    metrics = read()
+    assert metrics["heartbeats_total", "server_disconnected"] == 3
+    assert metrics["heartbeats_total", "illegal_transition"] == 1
+    assert metrics["heartbeats_total", "accepted"] == 2 + 6  # all before the last
 
 
 def test_beats_write_no_row_each_to_be_counted_and_none_is_counted_twice(worker, results, monkeypatch):
@@ -169,9 +169,9 @@ def test_a_check_folds_what_was_counted_into_one_row_for_each_counter(story, wor
 
 def test_a_scrape_is_five_queries_and_names_no_id(read, story, worker):
     with CaptureQueriesContext(connection) as queries:
-        seen = read()
+        metrics = read()
     assert len(queries) == 5
-    assert not [label for sample in seen for label in sample if re.search("[0-9a-f]{8}-", label)]
+    assert not [label for sample in metrics for label in sample if re.search("[0-9a-f]{8}-", label)]
 
 
 @pytest.mark.parametrize(("role", "status"), [("viewer", 200), ("operator", 200), ("client", 403), ("worker", 403)])

@@ -21,8 +21,8 @@ def page(client, db):
     client.force_login(user)
 
     def page(one):
-        seen = client.get(f"/admin/instance/servers/{one.id}/").content.decode()
-        return " ".join(re.sub(r"<[^>]*>", "", seen).split())
+        html = client.get(f"/admin/instance/servers/{one.id}/").content.decode()
+        return " ".join(re.sub(r"<[^>]*>", "", html).split())
 
     return page
 

@@ -10,7 +10,7 @@ from tests.support.transitions import put
 
 
 @pytest.fixture
-def seen(api):
+def read_server(api):
     viewer = api("viewer")
     return lambda worker: viewer.get(f"/servers/{worker.id}").json()
 
@@ -26,35 +26,35 @@ def seen(api):
         ("NOT_RUNNING", "INACTIVE"),
     ],
 )
-def test_each_state_has_its_next_one_with_a_time_and_a_reason(worker, seen, state, to):
+def test_each_state_has_its_next_one_with_a_time_and_a_reason(worker, read_server, state, to):
     one = worker()
     put(Server.objects.get(pk=one.id), state)
-    following = seen(one)["next_transition"]
+    following = read_server(one)["next_transition"]
     assert following["to"] == to
     assert following["at"] and following["reason"]
 
 
-def test_after_inactive_there_is_nothing(worker, seen):
+def test_after_inactive_there_is_nothing(worker, read_server):
     one = worker()
     put(Server.objects.get(pk=one.id), "INACTIVE")
-    assert seen(one)["next_transition"] is None
+    assert read_server(one)["next_transition"] is None
 
 
-def test_a_server_that_the_brake_holds_goes_nowhere(worker, seen, clock):
+def test_a_server_that_the_brake_holds_goes_nowhere(worker, read_server, clock):
     fleet = [worker(name=f"w{number}", old=True) for number in range(4)]
     clock.advance(46)
     check_liveness()
-    assert seen(fleet[0])["next_transition"] is None
+    assert read_server(fleet[0])["next_transition"] is None
 
 
-def test_the_attempts_it_holds_are_told(worker, submit, seen, api):
+def test_the_attempts_it_holds_are_told(worker, submit, read_server, api):
     submit(), submit()
     one = worker()
     running, claimed = one.hold(), one.hold(running=False)
-    states = {attempt["id"]: attempt["state"] for attempt in seen(one)["attempts"]}
+    states = {attempt["id"]: attempt["state"] for attempt in read_server(one)["attempts"]}
     assert states == {running["id"]: "RUNNING", claimed["id"]: "CLAIMED"}
     one.complete(running)
-    assert [attempt["id"] for attempt in seen(one)["attempts"]] == [claimed["id"]]
+    assert [attempt["id"] for attempt in read_server(one)["attempts"]] == [claimed["id"]]
     (listed,) = api("operator").get("/servers?type=WORKER").json()["items"]
     assert [attempt["id"] for attempt in listed["attempts"]] == [claimed["id"]]
 
@@ -93,11 +93,11 @@ def test_at_the_smallest_multiplier_who_is_stale_is_late(worker, clock, settings
     assert late(one) == (True, False)
 
 
-def test_a_lost_server_waits_out_its_grace_period_only_if_it_holds_something(worker, submit, seen, api):
+def test_a_lost_server_waits_out_its_grace_period_only_if_it_holds_something(worker, submit, read_server, api):
     submit()
     one, other = worker(name="holds"), worker(name="holds nothing")
     one.hold()
     for server in (one, other):
         server.beat(state="ERROR")
-    assert seen(one)["next_transition"]["reason"] == "in the check after its attempts have moved"
-    assert seen(other)["next_transition"]["reason"] == "it holds nothing"
+    assert read_server(one)["next_transition"]["reason"] == "in the check after its attempts have moved"
+    assert read_server(other)["next_transition"]["reason"] == "it holds nothing"

@@ -100,6 +100,6 @@ def test_a_note_is_a_text(api, submit):
 def test_the_event_of_an_action_over_the_api_leads_to_its_job_on_the_page(api, submit, admin_client):
     job = submit()
     api("operator").post(f"/jobs/{job['id']}/cancel", {"note": "wrong input"})
-    seen = admin_client.get("/admin/instance/activity/").content.decode()
-    assert "wrong input" in seen
-    assert f"/jobs/{job['id']}/" in seen
+    page = admin_client.get("/admin/instance/activity/").content.decode()
+    assert "wrong input" in page
+    assert f"/jobs/{job['id']}/" in page

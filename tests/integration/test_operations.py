@@ -157,14 +157,14 @@ def test_what_does_not_apply_now_is_refused_with_the_present_state(operator, wor
     one = worker()
     for step in before:
         operator(step, one)
-    count, seen = ServerEvent.objects.count(), Server.objects.values().get()
+    count, row = ServerEvent.objects.count(), Server.objects.values().get()
     answer = operator(name, one, status=409)
     assert answer["code"] == code
     assert answer["detail"]
     if name in ACTIONS:
-        assert answer["state"] == seen["state"]
+        assert answer["state"] == row["state"]
     assert ServerEvent.objects.count() == count
-    assert Server.objects.values().get() == seen
+    assert Server.objects.values().get() == row
 
 
 @pytest.mark.parametrize("name", ACTIONS)

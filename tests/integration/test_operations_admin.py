@@ -165,7 +165,7 @@ def test_the_instance_pages_tell_of_every_action(admin_client, operator, worker)
         operator(name, one, note=f"why {name}")
     engage()
     operator("brake_release", reason="why brake_release")
-    seen = admin_client.get("/admin/instance/").content.decode()
+    page = admin_client.get("/admin/instance/").content.decode()
     for name in ("cordon", "uncordon", "drain", "undrain", "maintenance_enter", "maintenance_exit", "brake_release"):
-        assert f"why {name}" in seen
+        assert f"why {name}" in page
     assert admin_client.get(f"/admin/instance/servers/{one.id}/").status_code == 200

@@ -64,8 +64,8 @@ def test_a_job_is_ended_with_a_note_an_event_and_an_entry(staff, submit, name, s
     assert (event.actor, event.reason, event.server_id) == ("operator:ann", "it is wrong", None)
     entry = LogEntry.objects.get()
     assert (entry.object_id, entry.user.username) == (job["id"], "ann")
-    seen = client.get(PAGES + "activity/?kind=action").content.decode()
-    assert "it is wrong" in seen and f'href="{PAGES}jobs/{job["id"]}/"' in seen
+    page = client.get(PAGES + "activity/?kind=action").content.decode()
+    assert "it is wrong" in page and f'href="{PAGES}jobs/{job["id"]}/"' in page
 
 
 def test_the_page_of_a_job_says_what_operators_did_to_it_when_and_why(staff, api, worker, submit):
@@ -73,8 +73,8 @@ def test_the_page_of_a_job_says_what_operators_did_to_it_when_and_why(staff, api
     worker().hold(), api("operator").post(f"/jobs/{job['id']}/resubmit", {"note": "a slow disk"})
     client = staff("cancel_workerjob")
     act(client, f"jobs/cancel/?pick={job['id']}", "not <b>needed</b>")
-    seen = words(client.get(f"{PAGES}jobs/{job['id']}/"))
-    events = seen.partition("Operator actions")[2]
+    page = words(client.get(f"{PAGES}jobs/{job['id']}/"))
+    events = page.partition("Operator actions")[2]
     moments = [
         events.find(word)
         for word in ("cancel_job", "&lt;b&gt;needed", "resubmit_job", "by operator:a operator", "a slow")
@@ -200,9 +200,9 @@ def test_the_look_at_a_disconnect_shows_what_would_move(staff, worker, submit):
     submit(), submit()
     one = worker(name="one")
     one.hold(), one.hold(running=False)
-    seen, _ = look(staff("disconnect_server"), f"servers/disconnect/?pick={one.id}")
-    assert "then waits 5 min for its grace period" in seen
-    assert "moves at once: its code has not started" in seen
+    page, _ = look(staff("disconnect_server"), f"servers/disconnect/?pick={one.id}")
+    assert "then waits 5 min for its grace period" in page
+    assert "moves at once: its code has not started" in page
 
 
 @pytest.mark.parametrize("held", [(), ("cordon_server",), ("cancel_workerjob",)])
@@ -258,8 +258,8 @@ def test_the_whole_filter_is_done_in_batches_with_the_progress_between_them(staf
     other = submit()
     client = staff("cancel_workerjob")
     address = "jobs/cancel/?tag=gpu&all=1"
-    seen, form = look(client, address)
-    assert "3 jobs (tag gpu)" in seen and "It applies to 3." in seen
+    page, form = look(client, address)
+    assert "3 jobs (tag gpu)" in page and "It applies to 3." in page
     submit(tags=["gpu"], unmatched="wait")  # it came after the look
     half = client.post(PAGES + address, {**form, "note": "too many"})
     assert half.status_code == 200 and "2 of 3" in words(half)
@@ -289,8 +289,8 @@ def test_a_filter_that_matches_more_than_at_the_look_is_a_409(staff, worker, sub
 def test_all_servers_that_match_are_cordoned(staff, worker):
     worker(name="a", cluster="east"), worker(name="b", cluster="east"), worker(name="c", cluster="west")
     client = staff("cordon_server")
-    seen, _ = look(client, "servers/cordon/?cluster=east&all=1")
-    assert "2 servers (cluster east)" in seen
+    page, _ = look(client, "servers/cordon/?cluster=east&all=1")
+    assert "2 servers (cluster east)" in page
     act(client, "servers/cordon/?cluster=east&all=1")
     assert set(Server.objects.exclude(cordoned_by=None).values_list("name", flat=True)) == {"a", "b"}
 
@@ -332,8 +332,8 @@ def test_recovery_by_hand_with_a_look_and_a_count(staff, worker, submit, clock, 
     page = words(client.get(PAGES + "recovery/?claimed=10&running=10"))
     assert "1 silent for more than 10 s" in page
     address = f"recovery/{name}/?older_than=10"
-    seen, form = look(client, address)
-    assert "It applies to 1." in seen
+    html, form = look(client, address)
+    assert "It applies to 1." in html
     assert client.post(PAGES + address, {**form, "seen": "0", "note": "x"}).status_code == 409
     assert client.post(PAGES + address, {**form, "note": "stuck"}).status_code == 302
     assert WorkerJob.objects.get().state == state

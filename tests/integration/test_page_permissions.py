@@ -152,8 +152,8 @@ def test_the_activity_that_is_filtered_tells_no_more_than_the_whole(client, secr
     client.force_login(employ(VIEWS[what]))
     for kind in ("server", "attempt", "refusal", "action"):
         for more in ("", "&server=one", "&who=operator"):
-            seen = client.get(f"{HOME}activity/?kind={kind}{more}", headers={"HX-Request": "true"}).content.decode()
-            assert {word for word in secrets.findall(seen) if not word.endswith(what)} == set()
+            html = client.get(f"{HOME}activity/?kind={kind}{more}", headers={"HX-Request": "true"}).content.decode()
+            assert {word for word in secrets.findall(html) if not word.endswith(what)} == set()
             if kind in ("attempt", "refusal") and what != "job":
-                assert AttemptState.RESUBMITTED not in seen
-                assert "superseded" not in seen
+                assert AttemptState.RESUBMITTED not in html
+                assert "superseded" not in html

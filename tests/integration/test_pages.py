@@ -78,9 +78,9 @@ def test_the_verdict_says_who_is_silent_and_what_follows_when(reader, worker, su
     clock.advance(31)
     well.beat()
     check_liveness()
-    seen = text(reader.get("/admin/instance/"))
+    page = text(reader.get("/admin/instance/"))
     assert re.search(
-        r"1 of 2 servers alive\. worker-2 silent for 31 s: DISCONNECTED in 1[34] s, 1 job then waits 5", seen
+        r"1 of 2 servers alive\. worker-2 silent for 31 s: DISCONNECTED in 1[34] s, 1 job then waits 5", page
     )
 
 
@@ -93,15 +93,15 @@ def test_the_first_page_shows_twelve_servers_those_that_need_attention_first(rea
         worker(name=f"well-{number}")
     check_liveness()
     answer = reader.get("/admin/instance/")
-    page, seen = answer.content.decode(), text(answer)
+    page, shown_text = answer.content.decode(), text(answer)
     rows = re.findall(r'<tr role="row" id="server-.*?>((?:silent|well)-\d+)</a>', page, re.DOTALL)
     shown = [name.partition("-")[0] for name in rows]
     assert (shown.count("silent"), shown.count("well")) == (min(12, silent), min(12 - min(12, silent), well))
-    assert f"{well} of {silent + well} servers alive" in seen
-    assert (f"{silent} servers are silent; first silent-0 silent for 31 s" in seen) == (silent > 3)
-    assert ("1 more that need attention" in seen) == (silent == 13)
+    assert f"{well} of {silent + well} servers alive" in shown_text
+    assert (f"{silent} servers are silent; first silent-0 silent for 31 s" in shown_text) == (silent > 3)
+    assert ("1 more that need attention" in shown_text) == (silent == 13)
     more = silent + well - 12
-    assert (f"All {silent + well} servers, {more} more than here" in seen) == (more > 0)
+    assert (f"All {silent + well} servers, {more} more than here" in shown_text) == (more > 0)
 
 
 def test_the_first_page_shows_the_gaps_in_the_heartbeats_of_every_server_on_it(reader, worker, clock):
@@ -150,17 +150,17 @@ def test_a_silent_server_is_never_drawn_as_running(reader, worker, clock):
     clock.advance(5)
     assert 'class="badge s-RUNNING"' in reader.get(page, headers=HTMX).content.decode()
     clock.advance(2)
-    seen = reader.get(page, headers=HTMX).content.decode()
-    assert 'class="badge s-SILENT"' in seen
-    assert "s-RUNNING" not in seen.partition("<h2>Events")[0]
+    content = reader.get(page, headers=HTMX).content.decode()
+    assert 'class="badge s-SILENT"' in content
+    assert "s-RUNNING" not in content.partition("<h2>Events")[0]
 
 
 def test_a_worker_that_is_late_and_not_yet_stale_takes_work_still(reader, worker, submit, clock):
     worker(), submit()
     clock.advance(7)
-    seen = text(reader.get("/admin/instance/"))
-    assert "silent for 7 s" in seen
-    assert "no worker takes work" not in seen
+    page = text(reader.get("/admin/instance/"))
+    assert "silent for 7 s" in page
+    assert "no worker takes work" not in page
     clock.advance(3)
     assert "1 job waits and no worker takes work." in text(reader.get("/admin/instance/"))
 
@@ -210,11 +210,11 @@ def test_every_age_and_countdown_has_its_moment_in_the_title(reader, worker, sub
     check_liveness()
     counts = Counter()
     for page in ("", "servers/", f"servers/{silent.id}/", f"jobs/{job['id']}/", "recovery/?claimed=0&running=0"):
-        seen, now = reader.get(f"/admin/instance/{page}").content.decode(), database_time()
+        content, now = reader.get(f"/admin/instance/{page}").content.decode(), database_time()
         counted = re.findall(
-            r'<time datetime="([^"]+)" title="([-\d]+) ([:\d]+) UTC" data-(age|left)="([.\d]+)">', seen
+            r'<time datetime="([^"]+)" title="([-\d]+) ([:\d]+) UTC" data-(age|left)="([.\d]+)">', content
         )
-        assert len(counted) == len(re.findall("data-(?:age|left)=", seen))
+        assert len(counted) == len(re.findall("data-(?:age|left)=", content))
         for at, day, time, kind, seconds in counted:
             assert at.startswith(f"{day}T{time}") and at.endswith("+00:00")
             ahead = (datetime.fromisoformat(at) - now).total_seconds()
@@ -226,7 +226,7 @@ def test_every_age_and_countdown_has_its_moment_in_the_title(reader, worker, sub
 def test_a_job_page_shows_its_attempts_as_lanes_and_as_a_table(reader, story):
     job, *_ = story
     answer = reader.get(f"/admin/instance/jobs/{job}/")
-    seen = answer.content.decode()
+    page = answer.content.decode()
     for drawn in (
         "#1 worker-lost",
         "#2 worker-heir",
@@ -234,7 +234,7 @@ def test_a_job_page_shows_its_attempts_as_lanes_and_as_a_table(reader, story):
         'class="mark is-superseded"',
         'class="arrow',
     ):
-        assert drawn in seen
+        assert drawn in page
     assert "server worker-lost is DISCONNECTED" in text(answer)
     assert "attempt_superseded" in text(answer)
 
@@ -245,9 +245,9 @@ def test_a_job_page_shows_how_far_a_running_attempt_has_come_and_its_last_word(r
     attempt = server.hold()
     assert "<progress" not in reader.get(page).content.decode()
     server.report({"attempt": attempt["id"], "event": "PROGRESS", "progress": 0.4, "message": HOSTILE})
-    seen = reader.get(page).content.decode()
-    assert '<progress max="1" value="0.4"' in seen and "RUNNING 40 %" in seen
-    assert "&lt;script&gt;alert(1)" in seen and HOSTILE not in seen
+    content = reader.get(page).content.decode()
+    assert '<progress max="1" value="0.4"' in content and "RUNNING 40 %" in content
+    assert "&lt;script&gt;alert(1)" in content and HOSTILE not in content
     server.complete(attempt)
     assert "<progress" not in reader.get(page).content.decode()
 
@@ -267,18 +267,18 @@ def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker,
     job = submit(tags=["quantum"], unmatched=unmatched, good_until="2199-01-01T00:00:00Z")
     worker(name="plain")
     worker(name="face", type="WEBSERVER")
-    seen = text(reader.get(f"/admin/instance/jobs/{job['id']}/"))
-    assert "No alive server may run it now. Ruled out by tags: 1." in seen
-    assert "1 alive server runs no such jobs: it is of another type." in seen and "face" not in seen
-    assert "it lacks quantum" in seen and "If nothing changes: EXPIRED in" in seen
-    assert ("FAILED with NO_MATCHING_WORKER after 30 s" in seen) == expected
+    page = text(reader.get(f"/admin/instance/jobs/{job['id']}/"))
+    assert "No alive server may run it now. Ruled out by tags: 1." in page
+    assert "1 alive server runs no such jobs: it is of another type." in page and "face" not in page
+    assert "it lacks quantum" in page and "If nothing changes: EXPIRED in" in page
+    assert ("FAILED with NO_MATCHING_WORKER after 30 s" in page) == expected
 
 
 def test_recent_activity_tells_who_did_what_and_why(reader, story):
-    seen = text(reader.get("/admin/instance/"))
-    assert "superseded report COMPLETED of attempt 1 of a job from worker-lost" in seen
-    assert "attempt 1 of a job on worker-lost" in seen
-    assert "silent for 4" in seen
+    page = text(reader.get("/admin/instance/"))
+    assert "superseded report COMPLETED of attempt 1 of a job from worker-lost" in page
+    assert "attempt 1 of a job on worker-lost" in page
+    assert "silent for 4" in page
 
 
 def test_jobs_are_listed_a_page_at_a_time_and_by_state(reader, submit):
@@ -319,9 +319,9 @@ def test_hostile_words_are_text_and_nothing_is_inline(reader, worker, submit):
     pages = ("", "jobs/", f"jobs/{job['id']}/", f"servers/{server.id}/")
     for _ in range(2):
         for page in pages:
-            seen = reader.get(f"/admin/instance/{page}").content.decode()
-            assert HOSTILE not in seen
-            assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", seen)
+            content = reader.get(f"/admin/instance/{page}").content.decode()
+            assert HOSTILE not in content
+            assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", content)
         server.report({"attempt": attempt["id"], "event": "FAILED", "error": error})
 
 
@@ -354,8 +354,8 @@ def test_servers_are_found_by_what_the_filter_says_which_stands_in_the_address(r
 
 def test_what_a_filter_does_not_understand_filters_nothing_out_and_is_said(reader, worker):
     worker(name="one")
-    seen = reader.get("/admin/instance/servers/?state=GREEN&page=x").content.decode()
-    assert ">one</a>" in seen and "errorlist" in seen
+    page = reader.get("/admin/instance/servers/?state=GREEN&page=x").content.decode()
+    assert ">one</a>" in page and "errorlist" in page
 
 
 def test_ended_servers_fold_under_history_unless_they_are_asked_for(reader, worker, clock):
@@ -400,8 +400,8 @@ def test_a_version_that_others_do_not_have_is_marked(reader, worker):
     for number in range(2):
         worker(name=f"usual-{number}", version="2.0")
     worker(name="odd", version="1.9")
-    seen = text(reader.get("/admin/instance/servers/"))
-    assert seen.count("others: 2.0") == 1
+    page = text(reader.get("/admin/instance/servers/"))
+    assert page.count("others: 2.0") == 1
 
 
 def test_the_state_machine_shows_the_present_state_and_the_way_it_came_with_its_times(reader, worker, clock):
@@ -507,10 +507,10 @@ def test_the_admin_shows_the_tables_and_changes_nothing(admin_client, story, api
         assert admin_client.get(f"/admin/{table}/add/").status_code == 403
     for table, row in (("server", server), ("apitoken", token)):
         page = f"/admin/liveness/{table}/{row.pk}/change/"
-        seen = admin_client.get(page)
-        assert seen.status_code == 200
-        assert b'name="_save"' not in seen.content
-        assert b"igest" not in seen.content
+        answer = admin_client.get(page)
+        assert answer.status_code == 200
+        assert b'name="_save"' not in answer.content
+        assert b"igest" not in answer.content
         assert admin_client.post(page, {"state": "RUNNING", "name": "x"}).status_code == 403
         assert admin_client.post(f"/admin/liveness/{table}/{row.pk}/delete/", {"post": "yes"}).status_code == 403
 

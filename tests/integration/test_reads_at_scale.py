@@ -135,8 +135,8 @@ def walked(get, path):
             (plan,) = cursor.fetchone()[0]
         for node in nodes(plan["Plan"]):
             if node.get("Relation Name") in LARGE:
-                seen = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
-                total += seen * node["Actual Loops"]
+                row_count = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+                total += row_count * node["Actual Loops"]
     return total
 
 

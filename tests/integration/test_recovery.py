@@ -31,7 +31,7 @@ def lost(worker, clock):
 
 
 @pytest.fixture
-def seen(submit):
+def read_job(submit):
     return lambda job: submit.client.get(f"/jobs/{job['id']}").json()
 
 
@@ -48,21 +48,23 @@ def delay(job):
 @pytest.mark.parametrize("state", LOST)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_claimed_attempt_of_a_lost_server_is_requeued_at_once_whatever_the_strategy(
-    lost, submit, seen, strategy, state
+    lost, submit, read_job, strategy, state
 ):
     job = submit(on_worker_lost="FAIL")
     lost(strategy, state, running=False)
     assert recovery.recover_attempts() == {"REQUEUED": 1}
-    job = seen(job)
+    job = read_job(job)
     assert (job["state"], job["resubmissions"], ends(job)) == ("PENDING", 0, ["CLAIMED", "REQUEUED"])
 
 
 @pytest.mark.parametrize("state", LOST)
-def test_a_running_attempt_is_resubmitted_at_once_where_the_strategy_is_immediately(lost, submit, seen, worker, state):
+def test_a_running_attempt_is_resubmitted_at_once_where_the_strategy_is_immediately(
+    lost, submit, read_job, worker, state
+):
     job = submit()
     first = lost(state=state)
     assert recovery.recover_attempts() == {"RESUBMITTED": 1}
-    job = seen(job)
+    job = read_job(job)
     assert (job["state"], job["resubmissions"], job["error"]) == ("PENDING", 1, None)
     assert ends(job) == ["CLAIMED", "RUNNING", "RESUBMITTED"]
     assert job["attempts"][0]["error"]["code"] == "WORKER_CRASHED"
@@ -88,22 +90,22 @@ def test_a_server_that_ended_gracefully_says_itself_that_its_code_has_ended(lost
 
 
 @pytest.mark.parametrize("on_worker_lost", ["RESUBMIT", "FAIL"])
-def test_running_attempts_stay_where_the_strategy_is_never(lost, submit, seen, clock, on_worker_lost):
+def test_running_attempts_stay_where_the_strategy_is_never(lost, submit, read_job, clock, on_worker_lost):
     job = submit(on_worker_lost=on_worker_lost)
     lost("NEVER")
     for _ in range(3):
         clock.advance(10_000)
         check_liveness()
-    assert (seen(job)["state"], ends(seen(job))) == ("RUNNING", ["CLAIMED", "RUNNING"])
+    assert (read_job(job)["state"], ends(read_job(job))) == ("RUNNING", ["CLAIMED", "RUNNING"])
     assert Server.objects.get().state == "INACTIVE"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES[:2])
-def test_a_job_that_is_to_fail_with_its_worker_fails_as_soon_as_it_is_lost(lost, submit, seen, strategy):
+def test_a_job_that_is_to_fail_with_its_worker_fails_as_soon_as_it_is_lost(lost, submit, read_job, strategy):
     job = submit(on_worker_lost="FAIL")
     attempt = lost(strategy, name="the-worker", hostname="h")
     assert recovery.recover_attempts() == {"FAILED": 1}
-    job = seen(job)
+    job = read_job(job)
     assert (job["state"], ends(job)[-1], job["resubmissions"]) == ("FAILED", "FAILED", 0)
     assert job["error"]["code"] == "WORKER_CRASHED"
     assert "the-worker" in job["error"]["message"]
@@ -120,23 +122,23 @@ def test_nothing_of_a_living_server_is_touched(lost, submit, state):
 
 
 @pytest.mark.parametrize("end", ["COMPLETED", "FAILED"])
-def test_what_has_ended_is_never_changed_again(worker, submit, seen, end):
+def test_what_has_ended_is_never_changed_again(worker, submit, read_job, end):
     job = submit()
     one = worker(config={"worker_task_restart_strategy": "IMMEDIATELY"})
     more = {"output": 1} if end == "COMPLETED" else {"error": {"code": "X", "message": "x"}}
     one.report({"attempt": one.hold()["id"], "event": end, **more})
-    before = seen(job)
+    before = read_job(job)
     put(Server.objects.get(), "NOT_RUNNING")
     assert recovery.recover_attempts() == {}
-    assert seen(job) == before
+    assert read_job(job) == before
 
 
-def test_each_loss_waits_longer_and_the_one_after_the_last_allowed_fails(lost, submit, seen, clock):
+def test_each_loss_waits_longer_and_the_one_after_the_last_allowed_fails(lost, submit, read_job, clock):
     job = submit()
     for number, least in enumerate([0, 10, 60], start=1):
         lost()
         recovery.recover_attempts()
-        now = seen(job)
+        now = read_job(job)
         assert (now["state"], now["resubmissions"]) == ("PENDING", number)
         if least:
             assert least <= delay(now) <= least * 1.25 + 0.1
@@ -145,7 +147,7 @@ def test_each_loss_waits_longer_and_the_one_after_the_last_allowed_fails(lost, s
         clock.advance(76)
     lost()
     assert recovery.recover_attempts() == {"FAILED": 1}
-    job = seen(job)
+    job = read_job(job)
     assert (job["state"], job["resubmissions"], len(job["attempts"])) == ("FAILED", 3, 4)
     assert job["error"]["code"] == "RESUBMISSIONS_EXHAUSTED"
     assert job["error"]["cause"]["code"] == "WORKER_CRASHED"
@@ -180,27 +182,27 @@ def test_the_wait_is_jittered_but_never_shorter_than_it_should_be(lost, submit):
 
 
 @pytest.mark.parametrize(("most", "end"), [(0, "FAILED"), (1, "PENDING")])
-def test_the_number_of_losses_a_job_survives_is_a_setting(lost, submit, seen, settings, most, end):
+def test_the_number_of_losses_a_job_survives_is_a_setting(lost, submit, read_job, settings, most, end):
     settings.JOBS = {"MAX_RESUBMISSIONS": most}
     job = submit()
     lost()
     recovery.recover_attempts()
-    assert seen(job)["state"] == end
+    assert read_job(job)["state"] == end
 
 
-def test_crashes_that_workers_report_and_lost_workers_count_together(lost, worker, submit, seen, clock, settings):
+def test_crashes_that_workers_report_and_lost_workers_count_together(lost, worker, submit, read_job, clock, settings):
     settings.JOBS = {"MAX_RESUBMISSIONS": 1}
     job = submit()
     lost()
     recovery.recover_attempts()
     one = worker(name="reporter")
     one.report({"attempt": one.hold()["id"], "event": "FAILED", "error": CRASH})
-    job = seen(job)
+    job = read_job(job)
     assert (job["state"], job["error"]["code"], job["error"]["cause"]) == ("FAILED", "RESUBMISSIONS_EXHAUSTED", CRASH)
     assert [attempt["state"] for attempt in job["attempts"]] == ["RESUBMITTED", "FAILED"]
 
 
-def test_claims_given_back_and_requeued_count_as_no_loss(lost, worker, submit, seen, settings):
+def test_claims_given_back_and_requeued_count_as_no_loss(lost, worker, submit, read_job, settings):
     settings.JOBS = {"MAX_RESUBMISSIONS": 0}
     job = submit()
     lost(running=False)
@@ -208,7 +210,7 @@ def test_claims_given_back_and_requeued_count_as_no_loss(lost, worker, submit, s
     one = worker(name="releaser")
     for running in (False, True):
         one.report({"attempt": one.hold(running=running)["id"], "event": "RELEASED", "reason": "fenced"})
-    job = seen(job)
+    job = read_job(job)
     assert (job["state"], job["resubmissions"]) == ("PENDING", 0)
     assert [attempt["state"] for attempt in job["attempts"]] == ["REQUEUED", "RELEASED", "RESUBMITTED"]
 

@@ -45,9 +45,9 @@ def test_what_a_process_says_of_itself_is_shown(register, api):
         "tags": ["b", "a", "b"], "max_concurrent": 4,
     }  # fmt: skip
     server = register(**facts, capabilities={"python": ["3.11"]}).json()["id"]
-    seen = api("viewer").get(f"/servers/{server}").json()
-    assert {key: seen[key] for key in facts} == {**facts, "tags": ["a", "b"]}
-    assert (seen["state"], seen["fresh"], seen["cordoned"], seen["last_heartbeat_at"]) == (
+    server_now = api("viewer").get(f"/servers/{server}").json()
+    assert {key: server_now[key] for key in facts} == {**facts, "tags": ["a", "b"]}
+    assert (server_now["state"], server_now["fresh"], server_now["cordoned"], server_now["last_heartbeat_at"]) == (
         "CREATED",
         False,
         False,

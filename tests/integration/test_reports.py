@@ -42,7 +42,7 @@ def held(worker, submit):
         def report(self, event, **more):
             return brief(self.worker.report(build_report(self.attempt, event, **more)))[0]
 
-        def seen(self):
+        def read_job(self):
             return submit.client.get(f"/jobs/{self.job}").json()
 
     return Held
@@ -55,34 +55,34 @@ def stored(attempt_id):
 def test_a_job_is_started_and_completed(held):
     one = held(running=False)
     assert one.report("STARTED") == (True, False, "RUNNING", None)
-    assert (one.seen()["state"], one.seen()["attempts"][0]["state"]) == ("RUNNING", "RUNNING")
+    assert (one.read_job()["state"], one.read_job()["attempts"][0]["state"]) == ("RUNNING", "RUNNING")
     assert one.report("COMPLETED", output={"answer": 42}) == (True, False, "COMPLETED", None)
-    seen = one.seen()
-    assert (seen["state"], seen["output"], seen["error"]) == ("COMPLETED", {"answer": 42}, None)
-    assert seen["finished_at"] and seen["attempts"][0]["finished_at"]
+    job = one.read_job()
+    assert (job["state"], job["output"], job["error"]) == ("COMPLETED", {"answer": 42}, None)
+    assert job["finished_at"] and job["attempts"][0]["finished_at"]
 
 
 @pytest.mark.parametrize("output", [None, 0, "", False, [], {}, "é\U0001f600", [1, {"a": None}], 1.5, 2**53])
 def test_any_json_may_be_an_output(held, output):
     one = held()
     one.report("COMPLETED", output=output)
-    assert one.seen()["output"] == output
+    assert one.read_job()["output"] == output
 
 
 def test_a_failure_is_told_with_its_error(held):
     one = held()
     assert one.report("FAILED", error=ERROR) == (True, False, "FAILED", None)
-    seen = one.seen()
-    assert (seen["state"], seen["error"], seen["output"]) == ("FAILED", ERROR, None)
-    assert seen["attempts"][0]["error"] == ERROR
-    assert seen["resubmissions"] == 0
+    job = one.read_job()
+    assert (job["state"], job["error"], job["output"]) == ("FAILED", ERROR, None)
+    assert job["attempts"][0]["error"] == ERROR
+    assert job["resubmissions"] == 0
 
 
 def test_progress_is_shown(held):
     one = held()
     one.report("PROGRESS", progress=0.25, message="a quarter")
     one.report("PROGRESS", progress=0.5)
-    attempt = one.seen()["attempts"][0]
+    attempt = one.read_job()["attempts"][0]
     assert (attempt["progress"], attempt["message"]) == (0.5, "a quarter")
 
 
@@ -90,9 +90,9 @@ def test_progress_is_shown(held):
 def test_what_a_worker_releases_goes_back_to_the_queue_uncounted_and_at_once(held, running, end):
     one = held(running=running)
     assert one.report("RELEASED", reason="fenced") == (True, False, end, None)
-    seen = one.seen()
-    assert (seen["state"], seen["resubmissions"], seen["retries"]) == ("PENDING", 0, 0)
-    assert [entry["reason"] for entry in seen["timeline"] if entry["state"] == end] == ["fenced"]
+    job = one.read_job()
+    assert (job["state"], job["resubmissions"], job["retries"]) == ("PENDING", 0, 0)
+    assert [entry["reason"] for entry in job["timeline"] if entry["state"] == end] == ["fenced"]
     assert one.worker.claim(limit=1)[0]["number"] == 2
 
 
@@ -164,7 +164,9 @@ def test_the_same_end_with_another_content_conflicts_and_is_kept_but_not_applied
     before = stored(one.attempt["id"])
     assert one.report(event, **second) == (False, False, event, "conflicting_report")
     assert stored(one.attempt["id"]) == before
-    assert [(late["event"], late["reason"]) for late in one.seen()["late_reports"]] == [(event, "conflicting_report")]
+    assert [(late["event"], late["reason"]) for late in one.read_job()["late_reports"]] == [
+        (event, "conflicting_report")
+    ]
 
 
 @pytest.mark.parametrize(("first", "second"), [(a, b) for a in ENDS for b in ENDS if a != b])
@@ -176,7 +178,7 @@ def test_an_attempt_ends_once_and_other_ends_are_refused_and_kept(held, first, s
     assert (accepted, replayed, state) == (False, False, before[0]["state"])
     assert code in ("attempt_superseded", "conflicting_report")
     assert stored(one.attempt["id"]) == before
-    assert [late["event"] for late in one.seen()["late_reports"]] == [second]
+    assert [late["event"] for late in one.read_job()["late_reports"]] == [second]
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["claimed again", "pending"])
@@ -192,7 +194,7 @@ def test_after_recovery_every_word_of_the_loser_is_refused(held, worker, clock, 
     assert one.report(event, **SAYINGS[event]) == (False, False, "RESUBMITTED", "attempt_superseded")
     assert stored(one.attempt["id"]) == before
     if event != "PROGRESS":
-        (late,) = one.seen()["late_reports"]
+        (late,) = one.read_job()["late_reports"]
         assert (late["attempt"], late["event"], late["reason"]) == (one.attempt["id"], event, "attempt_superseded")
         assert late["at"]
 
@@ -242,10 +244,10 @@ def test_one_refused_report_spoils_no_other_and_results_come_in_order(worker, su
 def test_a_crash_of_the_code_that_its_worker_reports_is_a_loss(held, on_worker_lost, end, state):
     one = held(on_worker_lost=on_worker_lost)
     assert one.report("FAILED", error=CRASH) == (True, False, end, None)
-    seen = one.seen()
-    assert (seen["state"], seen["resubmissions"]) == (state, int(state == "PENDING"))
-    assert seen["attempts"][0]["error"] == CRASH
-    assert seen["error"] == (CRASH if state == "FAILED" else None)
+    job = one.read_job()
+    assert (job["state"], job["resubmissions"]) == (state, int(state == "PENDING"))
+    assert job["attempts"][0]["error"] == CRASH
+    assert job["error"] == (CRASH if state == "FAILED" else None)
     assert one.report("FAILED", error=CRASH) == (True, True, end, None)
 
 
@@ -263,7 +265,7 @@ def test_at_the_limit_of_its_size_a_report_is_taken(held, event, field):
     one = held()
     fields = sized(event, SIZE_LIMIT)
     assert one.report(event, **fields) == (True, False, event, None)
-    assert one.seen()[field] == fields[field]
+    assert one.read_job()[field] == fields[field]
 
 
 @pytest.mark.parametrize("event", ["COMPLETED", "FAILED"])

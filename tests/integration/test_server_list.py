@@ -39,14 +39,14 @@ def test_a_server_is_found_by_the_beginning_of_its_id(listed):
 
 
 def test_the_list_is_read_a_page_at_a_time(listed, api):
-    viewer, seen, cursor = api("viewer"), [], ""
+    viewer, collected, cursor = api("viewer"), [], ""
     while True:
         page = viewer.get(f"/servers?limit=1{cursor}").json()
-        seen += [server["name"] for server in page["items"]]
+        collected += [server["name"] for server in page["items"]]
         if page["next"] is None:
             break
         cursor = f"&cursor={page['next']}"
-    assert seen == ["gamma", "beta", "alpha"]
+    assert collected == ["gamma", "beta", "alpha"]
 
 
 def test_an_item_of_the_list_is_the_server(listed, api, operator):

@@ -23,12 +23,12 @@ PAUSE, HOUR, DAY = 30, 3600, 86400
 @pytest.fixture
 def hashed(clock, monkeypatch):
     """The passwords that were looked at; there is a user ann, and the clock stands still."""
-    seen = []
+    passwords = []
     User.objects.create_superuser("ann", password="a right password")
     for method in ("check_password", "set_password"):  # the second for a name that nobody has
         real = getattr(User, method)
-        monkeypatch.setattr(User, method, lambda self, raw, real=real: seen.append(raw) or real(self, raw))
-    return seen
+        monkeypatch.setattr(User, method, lambda self, raw, real=real: passwords.append(raw) or real(self, raw))
+    return passwords
 
 
 def attempt(word="wrong", name="ann", address=HERE):

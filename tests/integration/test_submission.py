@@ -75,16 +75,16 @@ def test_the_timeline_tells_the_whole_story_in_order(submit, worker):
     first, second = worker(name="first"), worker(name="second")
     first.report({"attempt": first.hold(running=False)["id"], "event": "RELEASED", "reason": "full"})
     second.complete(second.hold(), 1)
-    seen = submit.client.get(f"/jobs/{one['id']}").json()
-    assert [(entry["attempt"], entry["state"]) for entry in seen["timeline"]] == [
+    job = submit.client.get(f"/jobs/{one['id']}").json()
+    assert [(entry["attempt"], entry["state"]) for entry in job["timeline"]] == [
         (None, "PENDING"), (1, "CLAIMED"), (1, "RELEASED"), (2, "CLAIMED"), (2, "RUNNING"), (2, "COMPLETED"),
         (None, "COMPLETED"),
     ]  # fmt: skip
-    times = [entry["at"] for entry in seen["timeline"]]
+    times = [entry["at"] for entry in job["timeline"]]
     assert times == sorted(times)
-    assert [entry["server"]["name"] for entry in seen["timeline"][1:-1]] == ["first"] * 2 + ["second"] * 3
-    assert seen["timeline"][2]["reason"] == "full"
-    assert [attempt["server"]["name"] for attempt in seen["attempts"]] == ["first", "second"]
+    assert [entry["server"]["name"] for entry in job["timeline"][1:-1]] == ["first"] * 2 + ["second"] * 3
+    assert job["timeline"][2]["reason"] == "full"
+    assert [attempt["server"]["name"] for attempt in job["attempts"]] == ["first", "second"]
 
 
 def test_a_list_is_answered_in_its_order(client):

@@ -17,7 +17,7 @@ NOTHING = {step: {} for step in ("recovered", "overdue", "expired", "unmatched",
 
 
 @pytest.fixture
-def seen(submit):
+def read_job(submit):
     return lambda job: submit.client.get(f"/jobs/{job['id']}").json()
 
 
@@ -35,12 +35,12 @@ def ends(job):
 
 
 @pytest.mark.parametrize(("age", "swept"), [(CLAIMED_STALE - 1, False), (CLAIMED_STALE + 1, True)])
-def test_a_claim_without_a_sign_of_life_is_requeued(worker, submit, seen, clock, age, swept):
+def test_a_claim_without_a_sign_of_life_is_requeued(worker, submit, read_job, clock, age, swept):
     job, one = submit(), worker()
     attempt = one.hold(running=False)
     pass_time(clock, age, one)
     assert sweep.run_sweep()["overdue"] == ({"REQUEUED": 1} if swept else {})
-    assert seen(job)["state"] == ("PENDING" if swept else "CLAIMED")
+    assert read_job(job)["state"] == ("PENDING" if swept else "CLAIMED")
     if swept:
         assert attempt["id"] in one.beat(claimed=[attempt["id"]]).json()["lost"]
 
@@ -48,14 +48,16 @@ def test_a_claim_without_a_sign_of_life_is_requeued(worker, submit, seen, clock,
 @pytest.mark.parametrize(
     ("on_worker_lost", "end", "state"), [("RESUBMIT", "RESUBMITTED", "PENDING"), ("FAIL", "FAILED", "FAILED")]
 )
-def test_a_runner_without_a_sign_of_life_goes_by_its_policy(worker, submit, seen, clock, on_worker_lost, end, state):
+def test_a_runner_without_a_sign_of_life_goes_by_its_policy(
+    worker, submit, read_job, clock, on_worker_lost, end, state
+):
     job, one = submit(on_worker_lost=on_worker_lost), worker()
     one.hold()
     pass_time(clock, RUNNING_STALE - 1, one)
     assert sweep.run_sweep()["overdue"] == {}
     pass_time(clock, 2, one)
     assert sweep.run_sweep()["overdue"] == {end: 1}
-    job = seen(job)
+    job = read_job(job)
     assert job["state"] == state
     error = job["attempts"][0]["error"]
     assert error["code"] == "WORKER_CRASHED"
@@ -94,7 +96,7 @@ def test_under_never_a_silent_runner_stays(worker, submit, clock):
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_switched_off_the_stale_stay_until_an_operator_acts(worker, submit, seen, clock, settings, running):
+def test_switched_off_the_stale_stay_until_an_operator_acts(worker, submit, read_job, clock, settings, running):
     settings.JOBS = {"AUTO_REQUEUE_STALE_CLAIMED": False, "AUTO_FAIL_STALE_RUNNING": False}
     job, one = submit(), worker()
     one.hold(running=running)
@@ -104,10 +106,10 @@ def test_switched_off_the_stale_stay_until_an_operator_acts(worker, submit, seen
     assert str(row.job) == job["id"]
     if running:
         assert sweep.fail_stale_running(RUNNING_STALE, "operator:ann") == 1
-        assert (seen(job)["state"], seen(job)["error"]["code"]) == ("FAILED", "WORKER_CRASHED")
+        assert (read_job(job)["state"], read_job(job)["error"]["code"]) == ("FAILED", "WORKER_CRASHED")
     else:
         assert sweep.requeue_stale_claimed(CLAIMED_STALE, "operator:ann") == 1
-        assert seen(job)["state"] == "PENDING"
+        assert read_job(job)["state"] == "PENDING"
     assert Attempt.objects.get().ended_by == "operator:ann"
     assert sweep.list_stale_attempts(CLAIMED_STALE, RUNNING_STALE) == []
 
@@ -126,22 +128,22 @@ def test_an_operators_sweep_touches_its_own_kind_and_older_ones_only(worker, sub
 
 @pytest.mark.parametrize(("age", "ended"), [(10 + 45 / 4 - 1, False), (10 + 45 / 4 + 1, True)])
 def test_a_job_over_its_timeout_fails_a_quarter_of_the_servers_timeout_after_the_worker_should_have_ended_it(
-    worker, submit, seen, clock, age, ended
+    worker, submit, read_job, clock, age, ended
 ):
     job, one = submit(timeout_seconds=10), worker()
     one.hold()
     pass_time(clock, age, one)
     assert sweep.run_sweep()["overdue"] == ({"FAILED": 1} if ended else {})
-    assert (seen(job)["error"] or {}).get("code") == ("STEP_TIMEOUT" if ended else None)
+    assert (read_job(job)["error"] or {}).get("code") == ("STEP_TIMEOUT" if ended else None)
 
 
-def test_a_timeout_ends_the_job_of_a_lost_server_under_never_too(worker, submit, seen, clock):
+def test_a_timeout_ends_the_job_of_a_lost_server_under_never_too(worker, submit, read_job, clock):
     job, one = submit(timeout_seconds=100), worker(config={"worker_task_restart_strategy": "NEVER"})
     one.hold()
     one.beat(state="ERROR")
     clock.advance(120)
     assert sweep.run_sweep()["overdue"] == {"FAILED": 1}
-    assert seen(job)["error"]["code"] == "STEP_TIMEOUT"
+    assert read_job(job)["error"]["code"] == "STEP_TIMEOUT"
 
 
 def request_cancel(job):
@@ -151,7 +153,7 @@ def request_cancel(job):
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_cancellation_that_the_worker_does_not_confirm_is_done_for_it(worker, submit, seen, clock, running):
+def test_a_cancellation_that_the_worker_does_not_confirm_is_done_for_it(worker, submit, read_job, clock, running):
     job, one = submit(), worker()
     one.hold(running=running)
     request_cancel(job)
@@ -159,31 +161,31 @@ def test_a_cancellation_that_the_worker_does_not_confirm_is_done_for_it(worker, 
     assert sweep.run_sweep()["overdue"] == {}
     pass_time(clock, 2, one)
     assert sweep.run_sweep()["overdue"] == {"CANCELLED": 1}
-    assert seen(job)["state"] == "CANCELLED"
+    assert read_job(job)["state"] == "CANCELLED"
 
 
-def test_a_job_is_expired_after_its_good_until_and_not_before(submit, seen, clock, worker):
+def test_a_job_is_expired_after_its_good_until_and_not_before(submit, read_job, clock, worker):
     job, one = submit(), worker()
     WorkerJob.objects.update(good_until=timezone.now() + timedelta(seconds=100))
     clock.advance(90)
     assert sweep.run_sweep()["expired"] == {}
     clock.advance(20)
     assert sweep.run_sweep()["expired"] == {"EXPIRED": 1}
-    assert (seen(job)["state"], seen(job)["error"]["code"]) == ("EXPIRED", "EXPIRED")
+    assert (read_job(job)["state"], read_job(job)["error"]["code"]) == ("EXPIRED", "EXPIRED")
     one.beat()
     assert one.claim() == []
 
 
 @pytest.mark.parametrize(("age", "failed"), [(UNMATCHED - 1, False), (UNMATCHED + 1, True)])
 def test_work_that_no_alive_worker_has_the_tags_for_fails_with_the_text_of_strom(
-    worker, submit, seen, clock, age, failed
+    worker, submit, read_job, clock, age, failed
 ):
     job, one = submit(tags=["gpu"]), worker()
     pass_time(clock, age, one)
     assert sweep.run_sweep()["unmatched"] == ({"FAILED": 1} if failed else {})
     if failed:
-        assert seen(job)["error"]["code"] == "NO_MATCHING_WORKER"
-        assert seen(job)["error"]["message"] == "No active worker with required tags to run this step"
+        assert read_job(job)["error"]["code"] == "NO_MATCHING_WORKER"
+        assert read_job(job)["error"]["message"] == "No active worker with required tags to run this step"
 
 
 @pytest.mark.parametrize("how", ["fresh", "stale", "cordoned", "full", "in maintenance", "created"])
@@ -298,16 +300,16 @@ def fail(worker, attempt, code="ValueError"):
         (["WORKER_CRASHED"], "WORKER_CRASHED", True),
     ],
 )
-def test_a_failed_job_is_retried_for_the_codes_it_names(worker, submit, seen, retry_on, code, retried):
+def test_a_failed_job_is_retried_for_the_codes_it_names(worker, submit, read_job, retry_on, code, retried):
     job, one = submit(on_worker_lost="FAIL"), worker()
     WorkerJob.objects.update(max_retries=1, retry_on=retry_on)
     assert fail(one, one.hold(), code)["accepted"]
-    job = seen(job)
+    job = read_job(job)
     assert (job["state"], job["retries"]) == (("PENDING", 1) if retried else ("FAILED", 0))
     assert ends(job) == ["CLAIMED", "RUNNING", "FAILED"]
     if retried:
         fail(one, one.hold(), code)
-        assert (seen(job)["state"], seen(job)["error"]["code"]) == ("FAILED", code)
+        assert (read_job(job)["state"], read_job(job)["error"]["code"]) == ("FAILED", code)
 
 
 @pytest.mark.parametrize(("backoff", "expected"), [("fixed", [10, 10, 10]), ("exponential", [10, 20, 40])])
@@ -323,28 +325,28 @@ def test_each_retry_waits_as_the_job_says_and_up_to_a_quarter_longer(worker, sub
         pass_time(clock, 1.25 * delay, one)
 
 
-def test_a_job_whose_cancellation_was_requested_is_not_retried(worker, submit, seen):
+def test_a_job_whose_cancellation_was_requested_is_not_retried(worker, submit, read_job):
     job, one = submit(), worker()
     WorkerJob.objects.update(max_retries=5)
     attempt = one.hold()
     request_cancel(job)
     fail(one, attempt)
-    assert (seen(job)["state"], ends(seen(job))[-1]) == ("CANCELLED", "CANCELLED")
+    assert (read_job(job)["state"], ends(read_job(job))[-1]) == ("CANCELLED", "CANCELLED")
 
 
-def test_a_timeout_is_an_error_of_the_job_and_retried_like_one(worker, submit, seen, clock):
+def test_a_timeout_is_an_error_of_the_job_and_retried_like_one(worker, submit, read_job, clock):
     job, one = submit(timeout_seconds=5), worker()
     WorkerJob.objects.update(max_retries=1)
     one.hold()
     pass_time(clock, 30, one)
     assert sweep.run_sweep()["overdue"] == {"FAILED": 1}
-    assert (seen(job)["state"], seen(job)["retries"]) == ("PENDING", 1)
+    assert (read_job(job)["state"], read_job(job)["retries"]) == ("PENDING", 1)
 
 
-def test_retries_and_resubmissions_are_counted_apart(worker, submit, seen):
+def test_retries_and_resubmissions_are_counted_apart(worker, submit, read_job):
     job, one = submit(), worker(config={"worker_task_restart_strategy": "IMMEDIATELY"})
     WorkerJob.objects.update(max_retries=2)
     fail(one, one.hold())
     fail(one, one.hold(), "WORKER_CRASHED")
     fail(one, one.hold())
-    assert (seen(job)["retries"], seen(job)["resubmissions"], seen(job)["state"]) == (2, 1, "PENDING")
+    assert (read_job(job)["retries"], read_job(job)["resubmissions"], read_job(job)["state"]) == (2, 1, "PENDING")

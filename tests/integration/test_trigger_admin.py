@@ -44,8 +44,8 @@ def staff(client):
 
 def test_a_trigger_is_made_and_changed_with_its_next_slot(staff):
     browser = staff("add_trigger", "change_trigger", "view_trigger")
-    made = browser.post(f"{CHANGELIST}add/", FORM)
-    assert made.status_code == 302, made.context["errors"]
+    answer = browser.post(f"{CHANGELIST}add/", FORM)
+    assert answer.status_code == 302, answer.context["errors"]
     trigger = Trigger.objects.get()
     assert trigger.action == {"type": "script", "runner": "local", "command": "true"}
     assert trigger.tags == ["big", "gpu"]

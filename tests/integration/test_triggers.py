@@ -74,9 +74,9 @@ def test_a_slot_that_has_come_is_evaluated_once_however_many_schedulers_there_ar
     at("2030-06-01T01:00:00Z")
     assert evaluations.evaluate_due_triggers() == 1
     assert evaluations.evaluate_due_triggers() == 0
-    seen = read(trigger)
-    assert outcomes(seen) == [("01:00", "EVALUATING")]
-    assert seen["next_slot_at"] == "2030-06-01T02:00:00Z"
+    trigger_now = read(trigger)
+    assert outcomes(trigger_now) == [("01:00", "EVALUATING")]
+    assert trigger_now["next_slot_at"] == "2030-06-01T02:00:00Z"
 
 
 def test_an_evaluation_that_says_fire_starts_the_execution_with_its_inputs(create, read, at, worker, operator):
@@ -150,14 +150,14 @@ def test_one_evaluation_is_in_flight_and_the_slots_that_pass_meanwhile_are_misse
     at("2030-06-01T03:10:00Z")
     for _ in range(2):
         assert evaluations.evaluate_due_triggers() == 0
-        seen = read(trigger)
-        assert outcomes(seen) == [("03:00", "MISSED"), ("02:00", "MISSED"), ("01:00", "EVALUATING")]
-        assert [slot["note"] for slot in seen["slots"]] == ["an evaluation was in flight"] * 2 + [""]
+        trigger_now = read(trigger)
+        assert outcomes(trigger_now) == [("03:00", "MISSED"), ("02:00", "MISSED"), ("01:00", "EVALUATING")]
+        assert [slot["note"] for slot in trigger_now["slots"]] == ["an evaluation was in flight"] * 2 + [""]
     crew.complete(attempt, {"fire": False})
     assert evaluations.evaluate_due_triggers() == 1
-    seen = read(trigger)
-    assert outcomes(seen) == [("03:00", "EVALUATING"), ("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
-    assert seen["next_slot_at"] == "2030-06-01T04:00:00Z"
+    trigger_now = read(trigger)
+    assert outcomes(trigger_now) == [("03:00", "EVALUATING"), ("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
+    assert trigger_now["next_slot_at"] == "2030-06-01T04:00:00Z"
 
 
 def test_a_slot_that_passed_during_an_evaluation_stays_missed_where_it_is_too_late_and_the_trigger_skips(
@@ -172,9 +172,9 @@ def test_a_slot_that_passed_during_an_evaluation_stays_missed_where_it_is_too_la
     evaluations.evaluate_due_triggers()
     crew.complete(attempt, {"fire": False})
     assert evaluations.evaluate_due_triggers() == 0
-    seen = read(trigger)
-    assert outcomes(seen) == [("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
-    assert seen["next_slot_at"] == "2030-06-01T03:00:00Z"
+    trigger_now = read(trigger)
+    assert outcomes(trigger_now) == [("02:00", "MISSED"), ("01:00", "NOT_FIRED")]
+    assert trigger_now["next_slot_at"] == "2030-06-01T03:00:00Z"
 
 
 def test_many_triggers_in_flight_do_not_keep_the_scheduler(create, read, at, monkeypatch):
@@ -273,9 +273,9 @@ def test_a_slot_that_has_come_is_evaluated_before_its_trigger_is_changed(create,
     trigger = create()
     at("2030-06-01T02:00:30Z")
     assert operator.call("PATCH", f"/triggers/{trigger['id']}", {"cron": "30 * * * *"}).status_code == 200
-    seen = read(trigger)
-    assert outcomes(seen) == [("02:00", "EVALUATING"), ("01:00", "MISSED")]
-    assert seen["next_slot_at"] == "2030-06-01T02:30:00Z"
+    trigger_now = read(trigger)
+    assert outcomes(trigger_now) == [("02:00", "EVALUATING"), ("01:00", "MISSED")]
+    assert trigger_now["next_slot_at"] == "2030-06-01T02:30:00Z"
 
 
 def test_a_trigger_that_cannot_be_evaluated_can_be_changed(create, read, at, operator):
@@ -290,11 +290,11 @@ def test_after_an_outage_the_last_slot_fires_once_and_the_others_are_listed(crea
     trigger = create()
     at("2030-06-01T04:30:00Z")
     assert evaluations.evaluate_due_triggers() == 1
-    seen = read(trigger)
-    assert outcomes(seen) == [
+    trigger_now = read(trigger)
+    assert outcomes(trigger_now) == [
         ("04:00", "EVALUATING"), ("03:00", "MISSED"), ("02:00", "MISSED"), ("01:00", "MISSED"),
     ]  # fmt: skip
-    assert seen["next_slot_at"] == "2030-06-01T05:00:00Z"
+    assert trigger_now["next_slot_at"] == "2030-06-01T05:00:00Z"
 
 
 def test_after_an_outage_a_trigger_that_skips_fires_nothing(create, read, at):
@@ -324,9 +324,9 @@ def test_a_slot_that_comes_again_because_the_clock_was_set_back_is_evaluated_onc
     assert operator.call("PATCH", f"/triggers/{trigger['id']}", {"payload": {}}).status_code == 200
     at("2030-06-01T01:00:00Z")
     assert evaluations.evaluate_due_triggers() == 0
-    seen = read(trigger)
-    assert outcomes(seen) == [("01:00", "NOT_FIRED")]
-    assert seen["next_slot_at"] == "2030-06-01T02:00:00Z"
+    trigger_now = read(trigger)
+    assert outcomes(trigger_now) == [("01:00", "NOT_FIRED")]
+    assert trigger_now["next_slot_at"] == "2030-06-01T02:00:00Z"
 
 
 def test_a_trigger_that_cannot_be_evaluated_delays_no_other(create, read, at, monkeypatch):

@@ -121,8 +121,8 @@ def test_what_a_token_registered_is_drawn_as_external_whatever_it_says_it_is(api
     own.beat()
     fake = Worker.register(api("worker"), type=type, name="fake").running()
     for page in ("/admin/instance/", "/admin/instance/servers/"):
-        seen = admin_client.get(page).content.decode()
-        assert seen.count(f"<small>{type}</small>") == seen.count(f"<small>{type}, external</small>") == 1, page
+        html = admin_client.get(page).content.decode()
+        assert html.count(f"<small>{type}</small>") == html.count(f"<small>{type}, external</small>") == 1, page
     overview = admin_client.get("/admin/instance/").content.decode()
     assert f"{type} alive" in overview and f"{type}, external alive" in overview
     assert "the control plane itself" in admin_client.get(f"/admin/instance/servers/{own.server.id}/").content.decode()
@@ -144,6 +144,6 @@ def test_what_a_token_registered_is_never_a_witness(api, clock, type):
 def test_the_admin_shows_no_instance_id_with_which_a_server_could_be_replaced(admin_client, worker):
     server = Server.objects.get(pk=worker().id)
     for page in (f"liveness/server/{server.pk}/change/", "liveness/server/"):
-        seen = admin_client.get(f"/admin/{page}").content.decode()
-        assert server.name in seen
-        assert str(server.instance_id) not in seen and server.instance_id.hex not in seen
+        html = admin_client.get(f"/admin/{page}").content.decode()
+        assert server.name in html
+        assert str(server.instance_id) not in html and server.instance_id.hex not in html

@@ -17,10 +17,10 @@ CODES = ["\x1b[2J", "\r", "\x7f", "\x9b31m", "\u2028", "\u202e", "\0"]
 @pytest.fixture
 def log_of_control_plane():
     """Logs with our own formatter: the lines that one event is."""
-    made = {key: value for key, value in settings.LOGGING["formatters"]["lines"].items() if key != "()"}
+    options = {key: value for key, value in settings.LOGGING["formatters"]["lines"].items() if key != "()"}
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(**made))
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(**options))
     logging.getLogger().addHandler(handler)
 
     def logged(log):

@@ -65,13 +65,13 @@ def test_a_command_that_begins_nothing_makes_no_directory_and_says_what_to_do(ho
 
 
 def test_a_directory_without_a_database_gets_none_by_such_a_command_either(home, installed):
-    made = data_dir.prepare_for("migrate")
+    directory = data_dir.prepare_for("migrate")
     with (
         pytest.raises(SystemExit, match="There is no database in"),
         postgres.database_for_command(["controlplane", "create_token"]),
     ):
         pass
-    assert [path for path in made.iterdir() if not path.name.endswith("lock")] == []
+    assert [path for path in directory.iterdir() if not path.name.endswith("lock")] == []
 
 
 def test_a_given_database_and_key_need_no_directory(home, installed, monkeypatch):

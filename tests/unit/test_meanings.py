@@ -11,10 +11,10 @@ from liveness import states as liveness
 
 MODULES = (liveness, jobs)
 ENUMS = [
-    it
+    member
     for module in MODULES
-    for it in vars(module).values()
-    if isinstance(it, type) and issubclass(it, StrEnum) and it.__module__ == module.__name__
+    for member in vars(module).values()
+    if isinstance(member, type) and issubclass(member, StrEnum) and member.__module__ == module.__name__
 ]
 STATES = [liveness.ServerState, jobs.JobState, jobs.AttemptState, jobs.ExecutionState]
 

@@ -67,11 +67,11 @@ def test_code_begins_only_after_its_start_was_accepted(plane, agent, tmp_path):
 
 
 def test_a_claim_whose_answer_was_lost_is_repeated_with_the_same_request_id(plane, agent):
-    seen = []
+    bodies = []
 
     def claims(body):
-        seen.append(body)
-        if len(seen) == 1:
+        bodies.append(body)
+        if len(bodies) == 1:
             plane._claims(body)  # it was applied, but nobody hears of it
             raise Refuse(500)
 
@@ -79,7 +79,7 @@ def test_a_claim_whose_answer_was_lost_is_repeated_with_the_same_request_id(plan
     attempt = plane.submit("true")
     agent()
     assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
-    assert seen[0] == seen[1]
+    assert bodies[0] == bodies[1]
 
 
 def test_failures_say_why(plane, agent):
@@ -562,10 +562,12 @@ def test_a_report_that_could_not_be_stored_is_said_again_and_holds_up_no_other(p
     def reports(body):
         if len(refused) > 2 and plane.final(good):
             return None
-        results = plane._reports({"reports": [it for it in body["reports"] if it["attempt"] != bad]})["results"]
-        refused.extend(it["event"] for it in body["reports"] if it["attempt"] == bad)
+        results = plane._reports({"reports": [report for report in body["reports"] if report["attempt"] != bad]})[
+            "results"
+        ]
+        refused.extend(report["event"] for report in body["reports"] if report["attempt"] == bad)
         answers = {True: {"attempt": bad, "accepted": False, "replayed": False, "state": None, "code": "not_stored"}}
-        return {"results": [answers.get(it["attempt"] == bad) or results.pop(0) for it in body["reports"]]}
+        return {"results": [answers.get(report["attempt"] == bad) or results.pop(0) for report in body["reports"]]}
 
     plane.script["reports"] = reports
     agent("--concurrency", "2")

@@ -101,8 +101,8 @@ def test_the_next_answered_beat_comes_within_the_timeout_whatever_the_phase(
         beat_times = beats(config, begins, ends, until)
         # The worst for us: that heartbeats get in was seen just before, and is again just after.
         step = min(beat, window / 2)
-        seen = [begins, *(ends + step * number for number in range(int(1.5 * timeout / step) + 1))]
+        witnessed = [begins, *(ends + step * number for number in range(int(1.5 * timeout / step) + 1))]
         for of_check in range(4):
-            checks = silences(beat_times, seen, check * (of_check + 0.5) / 4, check, window, until)
+            checks = silences(beat_times, witnessed, check * (of_check + 0.5) / 4, check, window, until)
             worst = max(worst, *checks)
     assert worst <= timeout

@@ -33,7 +33,7 @@ def test_code_that_holds_the_lock_of_its_interpreter_or_was_stopped_is_not_liste
     hangs, naps = (plane.submit({"type": "callable", "path": f"hanging:{name}"}) for name in ("hang", "nap"))
     stopped, sleeps = plane.submit(NAP), plane.submit(NAP)
     worker = agent()
-    pids = eventually(lambda: len(found := listed(plane)) == 4 and found)
+    pids = eventually(lambda: len(listed_pids := listed(plane)) == 4 and listed_pids)
     os.kill(code_of(pids[stopped]), signal.SIGSTOP)
     eventually(lambda: set(listed(plane)) == {naps, sleeps}, "those that hang are listed no more")
     assert "1 stopped" in worker.log

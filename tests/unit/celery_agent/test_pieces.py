@@ -253,13 +253,13 @@ def test_a_batch_has_a_size_and_of_one_task_few_words_and_nothing_is_lost_of_the
     for nth in range(1200):
         ledger.read(received(str(nth)))
         ledger.read(["-", str(nth), "FAILED", 0, "E: " + "é" * 1500, "t" * 2000])
-    seen = []
+    attempts = []
     while (batch := ledger.next_batch()) is not None:
         assert len(json.dumps(batch)) < 1024 * 1024 and len(batch["tasks"]) <= 500
         assert sum(task["id"] == "same" for task in batch["tasks"]) <= SAME
-        seen += [task["attempt"] for task in batch["tasks"]]
+        attempts += [task["attempt"] for task in batch["tasks"]]
         ledger.confirm()
-    assert len(seen) == len(set(seen)) == 1205
+    assert len(attempts) == len(set(attempts)) == 1205
 
 
 def test_what_a_task_is_called_and_says_can_be_stored_whatever_it_is(clock):
