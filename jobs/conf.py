@@ -43,11 +43,15 @@ class JobsSettings:
     """Ended executions are kept so long, with their steps and children; slots of triggers too."""
     heartbeat_retention: Seconds | None = 86400
     """Heartbeats of attempts are kept so long."""
+    history_retention: Seconds | None = 90 * 86400
+    """The figures of each hour, for charts, are kept so long."""
 
 
 conf = Conf(JobsSettings, "JOBS")
 TRIGGERS_INTERVAL = 2
 """Seconds: how late a slot may be evaluated."""
+HISTORY_INTERVAL = 30
+"""Seconds between two counts of what has ended: charts are so old at most."""
 PRUNE_INTERVAL = 3600
 """Seconds between the ticks of what is done once a day: so late it may be, and a scheduler need not live for a day."""
 

@@ -28,14 +28,15 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
-from controlplane.core.statements import fetch_result_sets
+from controlplane.core.statements import Statement, fetch_result_sets
 from jobs import states
 from jobs.conf import conf, unmatched_parameters
 from jobs.errors import JobNotWaiting, JobUnknown
+from jobs.history import Window
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.sql import sql
-from jobs.sql.rows import WrittenLine
+from jobs.sql.rows import HistoryPoint, WrittenLine
 from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
@@ -150,8 +151,8 @@ COUNT_LIMIT = 1_000
 """So many jobs of a state that has ended are counted; of more it is said about how many."""
 
 
-def instance_figures() -> dict[str, Any]:
-    """How it stands, by the database's clock `now`: one query.
+def instance_figures(window: Window | None = None) -> dict[str, Any]:
+    """How it stands, by the database's clock `now`: one query, which brings the points of a window's `history` too.
 
     `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
     job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
@@ -162,15 +163,20 @@ def instance_figures() -> dict[str, Any]:
     whether heartbeats get in,
     `witnessed`.
     """
-    [row], [incidents] = fetch_result_sets(
-        sql.read_figures,
-        sql.read_incidents,
-        ended=sorted(states.TERMINAL),
-        counted=COUNT_LIMIT,
-        only=None,
-        scan_limit=COUNT_LIMIT,
+    params: dict[str, Any] = {
+        "ended": sorted(states.TERMINAL),
+        "counted": COUNT_LIMIT,
+        "only": None,
+        "scan_limit": COUNT_LIMIT,
         **unmatched_parameters(),
-    )
+    }
+    if window is None:
+        points: list[HistoryPoint] = []
+        [row], [incidents] = fetch_result_sets(sql.read_figures, sql.read_incidents, **params)
+    else:
+        params |= {"seconds": window.seconds, "step": window.step, "span": window.span}
+        statements: list[Statement[Any]] = [sql.read_figures, sql.read_incidents, sql.read_history]
+        [row], [incidents], points = tuple(fetch_result_sets(*statements, **params))
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
     lately = {**incidents._asdict(), "incident": json.loads(incidents.incident or "null")}
@@ -181,6 +187,7 @@ def instance_figures() -> dict[str, Any]:
         "counts": read["counts"] or {},
         "about": read["about"] or [],
         "flags": flags,
+        "history": points,
     }
 
 

@@ -8,8 +8,8 @@ executor one does, and of those of two schedulers half do.
 from celery import shared_task
 from django.dispatch import Signal
 
-from jobs.conf import PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import evaluations, liveness_check, retention, sweep
+from jobs.conf import HISTORY_INTERVAL, PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
+from jobs.services import evaluations, history, liveness_check, retention, sweep
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
@@ -38,6 +38,13 @@ def evaluate_triggers() -> None:
     """Every few seconds."""
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
         evaluations.evaluate_due_triggers()
+
+
+@shared_task(name="jobs.tasks.count_history", ignore_result=True)
+def count_history() -> None:
+    """Every half minute."""
+    if timetable.try_begin_task("count_history", HISTORY_INTERVAL / 2):
+        history.count_history()
 
 
 @shared_task(name="jobs.tasks.prune", ignore_result=True)

@@ -11,7 +11,7 @@ from controlplane.console.actions.jobs import (
     RESUBMIT_AGAIN_ACTION,
 )
 from controlplane.console.actions.servers import SERVER_ACTIONS
-from controlplane.console.views import activity, executions, jobs, overview, recovery, servers
+from controlplane.console.views import activity, executions, history, jobs, overview, recovery, servers
 from controlplane.console.views.page import choose_poll_interval
 
 
@@ -41,6 +41,7 @@ urlpatterns = [
     path("executions/", executions.show_executions, name="executions"),
     path("executions/<uuid:execution>/", executions.show_execution, name="execution"),
     path("triggers/", executions.show_triggers, name="triggers"),
+    path("trends/", history.show_trends, name="trends"),
     path("activity/", activity.show_activity, name="activity"),
     path("quarantine/", activity.show_quarantine, name="quarantine"),
     path("recovery/", recovery.show_stale_attempts, name="recovery"),

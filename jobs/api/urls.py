@@ -1,6 +1,6 @@
 from django.urls import path
 
-from jobs.api import executions, hints, instance, logs, recovery, servers, triggers, views, waiting
+from jobs.api import executions, hints, history, instance, logs, recovery, servers, triggers, views, waiting
 
 urlpatterns = [
     path("servers", servers.Servers.as_view()),
@@ -10,6 +10,9 @@ urlpatterns = [
     path("servers/<uuid:server>/reports", views.Reports.as_view()),
     path("servers/<uuid:server>/tasks", views.Tasks.as_view()),
     path("instance", instance.Instance.as_view()),
+    path("instance/history", history.History.as_view()),
+    path("instance/history/actions", history.HistoryByAction.as_view()),
+    path("instance/history/tags", history.HistoryByTag.as_view()),
     path("recovery/stale", recovery.Stale.as_view()),
     path("recovery/requeue-stale-claimed", recovery.RequeueStaleClaimed.as_view()),
     path("recovery/fail-stale-running", recovery.FailStaleRunning.as_view()),

@@ -7,6 +7,7 @@ its tree (jobs/services/propagation.py).
 
 from jobs.models.attempts import Attempt, LateReport, LogLine
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
+from jobs.models.history import HistoryEntry, HistoryWatermark
 from jobs.models.jobs import WorkerJob
 from jobs.models.taken import TakenAttempt
 from jobs.models.tasks import TaskTally
@@ -16,6 +17,8 @@ __all__ = [
     "Attempt",
     "Execution",
     "ExecutionEvent",
+    "HistoryEntry",
+    "HistoryWatermark",
     "LateReport",
     "LogLine",
     "StepDependency",

@@ -140,6 +140,8 @@ class WorkerJob(models.Model):
             ),
             models.Index(fields=["finished_at"], name="job_failed", condition=Q(state=JobState.FAILED)),
             models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),
+            # The history counts what has ended since it last did.
+            models.Index(fields=["finished_at"], name="job_ended", condition=Q(finished_at__isnull=False)),
             models.Index(fields=["owner"], name="job_to_send", condition=Q(send_requested_at__isnull=False)),
         ]
         triggers = build_transition_guards(states.legal_transitions(states.JOB_TRANSITIONS), states.JOB_INITIAL)

@@ -1,7 +1,7 @@
 """The books of SQL of this app, one for each service. How to read them: controlplane/core/sql_book.py."""
 
-from controlplane.core.sql_book import define_states
-from jobs import states
+from controlplane.core.sql_book import define_numbers, define_states
+from jobs import history, states
 from jobs.sql.statements import JobsStatements
 from liveness import sql as liveness_sql  # noqa: F401 - names the lists of states that these statements share
 
@@ -13,5 +13,6 @@ define_states(
     EXECUTION_TERMINAL=states.EXECUTION_TERMINAL,
     QUARANTINED=states.QUARANTINED,
 )
+define_numbers(BINS_PER_DOUBLING=history.BINS_PER_DOUBLING, KEYS_KEPT=history.KEYS_KEPT)
 
 sql = JobsStatements("jobs")

@@ -5,9 +5,13 @@
 -- returns: jobs timestamptz|null, executions timestamptz|null, servers timestamptz|null, events timestamptz|null,
 --   server_heartbeats timestamptz|null, attempt_heartbeats timestamptz|null
 -- row: RetentionLimits
-with clock as materialized (select clock_timestamp() as now)
-select now - make_interval(secs => %(jobs)s) as jobs,
-       now - make_interval(secs => %(executions)s) as executions,
+with clock as materialized (
+    -- What the history has still to count stays for it, for up to an hour.
+    select now, greatest(coalesce((select closed_until from jobs_historywatermark), now), now - interval '1 hour') as counted
+      from (select clock_timestamp() as now) clock
+)
+select least(now - make_interval(secs => %(jobs)s), case when %(jobs)s is not null then counted end) as jobs,
+       least(now - make_interval(secs => %(executions)s), case when %(executions)s is not null then counted end) as executions,
        now - make_interval(secs => %(servers)s) as servers,
        now - make_interval(secs => %(events)s) as events,
        now - make_interval(secs => %(server_heartbeats)s) as server_heartbeats,

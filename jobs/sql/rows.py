@@ -156,6 +156,59 @@ class ServerTags(NamedTuple):
     has_work: bool
 
 
+class HistoryLock(NamedTuple):
+    now: datetime
+
+
+class CountedHistory(NamedTuple):
+    since: datetime
+    is_up_to_date: bool
+    rows: int
+
+
+class NotedPresent(NamedTuple):
+    id: int
+
+
+class AddedHour(NamedTuple):
+    id: int
+
+
+class DeletedHistory(NamedTuple):
+    id: int
+
+
+class HistoryPoint(NamedTuple):
+    at: datetime
+    now: datetime
+    is_counted: bool
+    completed: int
+    failed: int
+    cancelled: int
+    expired: int
+    skipped: int
+    lost: int
+    moved: int
+    waited: str | None
+    waiting: float | None
+    running: float | None
+    slots_used: float | None
+    slots_free: float | None
+
+
+class HistoryOfKey(NamedTuple):
+    key: str
+    jobs: int
+    completed: int
+    failed: int
+    cancelled: int
+    expired: int
+    skipped: int
+    waited: str | None
+    took: str | None
+    others: int
+
+
 class LockedJob(NamedTuple):
     job: UUID
     state: str

@@ -186,3 +186,12 @@ case when %(waiting_limit)s::int is null then 0 else (
     select count(*) from (
         select from jobs_workerjob j where j.owner_id = %(owner)s and j.state = 'PENDING' limit %(waiting_limit)s::int
     ) waiting) end
+
+-- rule: action_name(j)
+-- what job j runs, in a few words: its type, and which of them
+left(concat_ws(' ', j.action ->> 'type', coalesce(
+    j.action ->> 'path', j.action ->> 'name', j.action ->> 'task', j.action ->> 'image')), 200)
+
+-- rule: duration_bin(d)
+-- the bin that the seconds of `d` are counted in, as jobs/history.py says
+floor({{BINS_PER_DOUBLING}} * log(2.0, greatest(d.seconds * 1000, 1)::numeric))::int

@@ -14,8 +14,10 @@ from controlplane.console.presenters.formatting import seconds_since, time_since
 from controlplane.console.presenters.outlook import present_server, type_words
 from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.recent_activity import list_activity
+from controlplane.console.views.history import chosen_window, present_charts
 from controlplane.console.views.page import render_page, require_reader, viewable
 from jobs import selectors, server_selectors, verdict
+from jobs.history_selectors import build_history
 from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness import states
@@ -31,7 +33,8 @@ SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12
 def show_overview(request: HttpRequest) -> HttpResponse:
     """What is there, in one sentence and in full, of what its reader may view."""
     sees = viewable(request.user)
-    figures = selectors.instance_figures()
+    window = chosen_window(request)
+    figures = selectors.instance_figures(window if "job" in sees else None)
     if "job" not in sees:
         figures |= {"counts": {}, "flags": {}, "flagged_tags": None, "to_be_failed": None, "waiting": None}
     of_servers = read_servers() if "server" in sees else None
@@ -51,6 +54,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
         "witnessed": figures["witnessed"],
         "rows_left_out": figures["rows_left_out"] or [],
         "url": request.build_absolute_uri("/").rstrip("/"),
+        **({"history": present_charts(build_history(window, figures["history"]))} if "job" in sees else {}),
         **(present_servers(*of_servers) if of_servers else {}),
     }
     return render_page(request, "overview", shown)

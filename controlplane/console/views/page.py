@@ -28,7 +28,7 @@ READ_METHODS, FORM_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
 TABS = {
     "overview": None, "servers": "server", "jobs": "job", "executions": "execution", "triggers": "trigger",
-    "activity": None, "quarantine": "job", "recovery": "job",
+    "trends": "job", "activity": None, "quarantine": "job", "recovery": "job",
 }  # fmt: skip
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
 

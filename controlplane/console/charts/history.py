@@ -1,0 +1,238 @@
+"""What happened, as charts: bars and lines over one axis of time.
+
+Points in, geometry out. No database, no HTML. A plot is drawn in units of its own: a point is one wide, and the top is
+at 0, the floor at 100; the page stretches it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from controlplane.core.durations import describe_duration
+from jobs.history_selectors import History, Point
+
+FLOOR = 100
+TICKS = 4
+Read = Callable[[Point], float | None]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One of the shapes of a chart; `kind` says how it is drawn."""
+
+    kind: str
+    words: str
+    path: str
+    latest: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Servers were lost here."""
+
+    x: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    name: str
+    title: str
+    description: str
+    """What it shows, in a sentence, for those who do not see it."""
+    series: list[Series]
+    top: str
+    """What the top of the plot stands for."""
+    middle: str
+    width: int
+    marks: list[Mark]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Some points together, for the table."""
+
+    at: str
+    completed: int
+    failed: int
+    others: int
+    waited: str
+    waiting: str
+    running: str
+    slots: str
+    lost: int
+
+
+def draw_charts(history: History) -> list[Chart]:
+    """What ended, what waits and runs, how long it waited, and the slots."""
+    points, minutes = history.points, history.window.step / 60
+    ended: list[tuple[str, str, Read]] = [
+        ("completed", "completed", lambda point: point.ended["completed"] / minutes),
+        ("failed", "failed", lambda point: point.ended["failed"] / minutes),
+        ("others", "cancelled, expired or skipped", lambda point: count_others(point) / minutes),
+    ]
+    jobs: list[tuple[str, str, Read]] = [
+        ("running", "running", lambda point: point.running),
+        ("waiting", "waiting", lambda point: point.waiting),
+    ]
+    waited: list[tuple[str, str, Read]] = [
+        ("half", "half of them no longer than", lambda point: point.waited_p50),
+        ("most", "95 in 100 no longer than", lambda point: point.waited_p95),
+    ]
+    slots: list[tuple[str, str, Read]] = [
+        ("used", "used", lambda point: point.slots_used),
+        ("free", "free", lambda point: point.slots_free),
+    ]
+    total = sum(sum(point.ended.values()) for point in points)
+    failed = sum(point.ended["failed"] for point in points)
+    lost = sum(point.lost for point in points)
+    ended_words = f"{count_of(total, 'job')} ended, {failed} of them failed; {lost} servers were lost."
+    return [
+        stack("ended", "Ended per minute", ended_words, points, ended, format_number, place_marks(history)),
+        draw_lines("jobs", "Waiting and running", points, jobs, format_number),
+        draw_lines("waited", "Time waited, of what ended", points, waited, format_seconds),
+        stack("slots", "Slots of workers", describe_peaks(points, slots, format_number), points, slots, format_number),
+    ]
+
+
+def count_others(point: Point) -> int:
+    return point.ended["cancelled"] + point.ended["expired"] + point.ended["skipped"]
+
+
+def stack(
+    name: str,
+    title: str,
+    description: str,
+    points: Sequence[Point],
+    series: Sequence[tuple[str, str, Read]],
+    say: Callable[[float], str],
+    marks: Sequence[Mark] = (),
+) -> Chart:
+    """Bars, one kind upon the other."""
+    values = [[read(point) or 0 for _, _, read in series] for point in points]
+    top = round_up(max(map(sum, values), default=0))
+    shapes = []
+    for place, (kind, words, read) in enumerate(series):
+        bars = []
+        for x, row in enumerate(values):
+            if row[place]:
+                height = FLOOR * row[place] / top
+                bars.append(f"M{x + 0.1:g} {FLOOR * (1 - sum(row[:place]) / top):.4g}v{-height:.4g}h.8v{height:.4g}z")
+        shapes.append(Series(kind, words, "".join(bars), latest(points, read, say)))
+    return Chart(name, title, description, shapes, say(top), say(top / 2), len(points), list(marks))
+
+
+def draw_lines(
+    name: str,
+    title: str,
+    points: Sequence[Point],
+    series: Sequence[tuple[str, str, Read]],
+    say: Callable[[float], str],
+) -> Chart:
+    """Lines that break where nothing is known."""
+    top = round_up(max((read(point) or 0 for point in points for _, _, read in series), default=0))
+    shapes = []
+    for kind, words, read in series:
+        path, before = [], False
+        for x, point in enumerate(points):
+            value = read(point)
+            if value is not None:
+                y = FLOOR * (1 - value / top)
+                path.append(f"{'V' if before else f'M{x} '}{y:.4g}h1")
+            before = value is not None
+        shapes.append(Series(kind, words, "".join(path), latest(points, read, say)))
+    return Chart(name, title, describe_peaks(points, series, say), shapes, say(top), say(top / 2), len(points), [])
+
+
+def place_marks(history: History) -> list[Mark]:
+    width = len(history.points)
+    return [
+        Mark(
+            f"{100 * (place + 0.5) / width:.5g}%",
+            f"{point.at:%b %d %H:%M} UTC: {count_of(point.lost, 'server')} lost, "
+            f"{count_of(point.moved, 'running attempt')} resubmitted",
+        )
+        for place, point in enumerate(history.points)
+        if point.lost
+    ]
+
+
+def count_of(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def latest(points: Sequence[Point], read: Read, say: Callable[[float], str]) -> str:
+    """The last value that there is; of what is still being counted it is a part."""
+    known = [value for point in points if (value := read(point)) is not None]
+    return say(known[-1]) if known else "–"
+
+
+def describe_peaks(
+    points: Sequence[Point], series: Sequence[tuple[str, str, Read]], say: Callable[[float], str]
+) -> str:
+    sentences = []
+    for _, words, read in series:
+        known = [value for point in points if (value := read(point)) is not None]
+        sentences.append(f"{words}: at most {say(max(known))}" if known else f"{words}: nothing known")
+    return "; ".join(sentences) + "."
+
+
+def build_axis(history: History) -> list[tuple[str, str, str]]:
+    """Where a moment is written, how, and which side of it stands there."""
+    begin, seconds = history.points[0].at, history.window.seconds
+    marks = []
+    for tick in range(TICKS + 1):
+        at: datetime = begin + timedelta(seconds=seconds * tick / TICKS)
+        words = f"{at:%b %d}" if seconds > 86400 else f"{at:%H:%M}"
+        marks.append((f"{100 * tick / TICKS:g}%", words, {0: "start", TICKS: "end"}.get(tick, "middle")))
+    return marks
+
+
+def build_table(history: History, rows: int = 12) -> list[Row]:
+    """The same as a table, latest first, several points to a row."""
+    points = history.points
+    size = max(1, len(points) // rows)
+    table = []
+    for begin in range(0, len(points), size):
+        part = points[begin : begin + size]
+        lines = {
+            name: latest(part, read, format_number)
+            for name, read in {
+                "waiting": lambda point: point.waiting,
+                "running": lambda point: point.running,
+                "used": lambda point: point.slots_used,
+                "free": lambda point: point.slots_free,
+            }.items()
+        }
+        waited = max((point.waited_p95 for point in part if point.waited_p95 is not None), default=None)
+        table.append(
+            Row(
+                at=f"{part[0].at:%b %d %H:%M}" if history.window.seconds > 3600 else f"{part[0].at:%H:%M}",
+                completed=sum(point.ended["completed"] for point in part),
+                failed=sum(point.ended["failed"] for point in part),
+                others=sum(map(count_others, part)),
+                waited="–" if waited is None else format_seconds(waited),
+                waiting=lines["waiting"],
+                running=lines["running"],
+                slots=f"{lines['used']} / {lines['free']}",
+                lost=sum(point.lost for point in part),
+            )
+        )
+    return table[::-1]
+
+
+def round_up(value: float) -> float:
+    """The next number that people like: 1, 2 or 5 with noughts; at least 1."""
+    if value <= 1:
+        return 1
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(size * step for step in (1, 2, 5, 10) if value <= size * step)
+
+
+def format_number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def format_seconds(seconds: float) -> str:
+    return describe_duration(seconds) if seconds >= 60 else f"{seconds:.2g} s"

@@ -1,0 +1,71 @@
+"""What happened in the last hour, day or week: charts for the first page, and by action and tag the page of trends."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from controlplane.console.charts.history import build_axis, build_table, draw_charts, format_seconds
+from controlplane.console.views.not_found import HOME
+from controlplane.console.views.page import render_page, require_reader
+from jobs.history import DEFAULT_WINDOW, WINDOWS, Dimension, Window
+from jobs.history_selectors import History, KeyHistory, read_history, read_history_by
+
+KEYS_SHOWN = 50
+WORDS = {"1h": "hour", "24h": "24 hours", "7d": "7 days"}
+
+
+def chosen_window(request: HttpRequest) -> Window:
+    return WINDOWS.get(request.GET.get("window", ""), WINDOWS[DEFAULT_WINDOW])
+
+
+def present_charts(history: History) -> dict[str, Any]:
+    """The charts of a window."""
+    return {
+        "window": history.window.name,
+        "words": WORDS[history.window.name],
+        "windows": [(name, words, f"?{urlencode({'window': name})}") for name, words in WORDS.items()],
+        "is_empty": history.is_empty,
+        "charts": [] if history.is_empty else draw_charts(history),
+        "axis": build_axis(history),
+        "rows": [] if history.is_empty else build_table(history),
+    }
+
+
+@require_reader("job")
+def show_trends(request: HttpRequest) -> HttpResponse:
+    """How the jobs of each action, and with each tag, ended, and how long they took."""
+    window = chosen_window(request)
+    actions, more_actions = read_history_by(Dimension.ACTION, window, KEYS_SHOWN)
+    tags, more_tags = read_history_by(Dimension.TAG, window, KEYS_SHOWN)
+    jobs = reverse("instance:jobs")
+    shown = {
+        "title": "Trends",
+        "trail": [HOME],
+        "history": present_charts(read_history(window)),
+        "groups": [
+            ("Action", [present_key(row, "") for row in actions], more_actions),
+            ("Tag", [present_key(row, f"{jobs}?{urlencode({'tag': row.key})}") for row in tags], more_tags),
+        ],
+    }
+    return render_page(request, "trends", shown)
+
+
+def present_key(row: KeyHistory, url: str) -> dict[str, Any]:
+    rate = row.failure_rate
+    return {
+        "key": row.key,
+        "url": url if row.key else "",
+        "jobs": row.jobs,
+        "failed": row.ended["failed"],
+        "others": row.jobs - row.ended["completed"] - row.ended["failed"],
+        "rate": "–" if rate is None else f"{100 * rate:.3g} %",
+        "share": f"{100 * (rate or 0):.4g}%",
+        "took": format_pair(row.took_p50, row.took_p95),
+        "waited": format_pair(row.waited_p50, row.waited_p95),
+    }
+
+
+def format_pair(p50: float | None, p95: float | None) -> str:
+    return "–" if p50 is None or p95 is None else f"{format_seconds(p50)} / {format_seconds(p95)}"

@@ -1,0 +1,118 @@
+"""Reads what happened, for charts: never jobs, only what was counted of them (services/history.py)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from jobs.history import KEYS_KEPT, Dimension, Span, Window, add_counts, percentile
+from jobs.sql import sql
+from jobs.sql.rows import HistoryPoint
+
+OUTCOMES = ("completed", "failed", "cancelled", "expired", "skipped")
+
+
+@dataclass(frozen=True)
+class Point:
+    """What happened within one step of a window. What waits and runs is None where nobody looked."""
+
+    at: datetime
+    ended: Mapping[str, int]
+    """How many jobs ended, by outcome."""
+    lost: int
+    moved: int
+    waited_p50: float | None
+    waited_p95: float | None
+    waiting: float | None
+    running: float | None
+    slots_used: float | None
+    slots_free: float | None
+
+
+@dataclass(frozen=True)
+class History:
+    window: Window
+    now: datetime
+    points: list[Point]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever counted of this time."""
+        return all(point.waiting is None and not any(point.ended.values()) for point in self.points)
+
+
+@dataclass(frozen=True)
+class KeyHistory:
+    """How the jobs with one tag, or one action, ended within a window. The key is empty for all the others."""
+
+    key: str
+    jobs: int
+    ended: Mapping[str, int]
+    waited_p50: float | None
+    waited_p95: float | None
+    took_p50: float | None
+    took_p95: float | None
+
+    @property
+    def failure_rate(self) -> float | None:
+        """Of those that completed or failed. None: none did."""
+        judged = self.ended["completed"] + self.ended["failed"]
+        return self.ended["failed"] / judged if judged else None
+
+
+def read_history(window: Window) -> History:
+    """What happened within a window, point by point: one query."""
+    return build_history(
+        window, sql.read_history.fetch_rows(seconds=window.seconds, step=window.step, span=window.span)
+    )
+
+
+def build_history(window: Window, rows: list[HistoryPoint]) -> History:
+    """The rows of `sql.read_history` with the counts of durations as percentiles."""
+    points = []
+    for row in rows:
+        waited = add_counts(json.loads(row.waited or "[]"))
+        points.append(
+            Point(
+                at=row.at,
+                ended=count_outcomes(row),
+                lost=row.lost,
+                moved=row.moved,
+                waited_p50=percentile(waited, 0.5),
+                waited_p95=percentile(waited, 0.95),
+                waiting=row.waiting,
+                running=row.running,
+                slots_used=row.slots_used,
+                slots_free=row.slots_free,
+            )
+        )
+    return History(window, rows[0].now, points)
+
+
+def read_history_by(dimension: Dimension, window: Window, limit: int = KEYS_KEPT) -> tuple[list[KeyHistory], int]:
+    """How jobs ended by tag or by action, those with the most failures first, and how many more there are: one query.
+
+    Of a day or a week, what is counted by the hour: it begins at a full hour.
+    """
+    span = Span.MINUTE if window.seconds <= 3600 else Span.HOUR
+    rows = sql.read_history_by_key.fetch_rows(seconds=window.seconds, span=span, dimension=dimension, limit=limit)
+    entries = []
+    for row in rows:
+        waited, took = json.loads(row.waited or "{}"), json.loads(row.took or "{}")
+        entries.append(
+            KeyHistory(
+                key=row.key,
+                jobs=row.jobs,
+                ended=count_outcomes(row),
+                waited_p50=percentile(waited, 0.5),
+                waited_p95=percentile(waited, 0.95),
+                took_p50=percentile(took, 0.5),
+                took_p95=percentile(took, 0.95),
+            )
+        )
+    return entries, rows[0].others if rows else 0
+
+
+def count_outcomes(row: Any) -> dict[str, int]:
+    return {outcome: getattr(row, outcome) for outcome in OUTCOMES}

@@ -1,0 +1,319 @@
+-- statement: lock_history
+-- Hold the watermark; the moment up to which to count, or nothing where somebody else counts. The snapshot of
+-- `count_ends` is taken after it.
+-- returns: now timestamptz
+-- row: HistoryLock
+with first_watermark as (
+    insert into jobs_historywatermark (id) select 1 where not exists (select from jobs_historywatermark)
+        on conflict do nothing
+ returning id
+)
+select clock_timestamp() as now from first_watermark
+ union all
+select clock_timestamp() as now from (select id from jobs_historywatermark for no key update skip locked) watermark
+
+-- statement: count_ends
+-- Count what ended since the last minute that is final, in place of what was counted of it before.
+-- Who ends a job has its transaction's number (xid) when it reads the moment for it: it holds the job's row by then, and
+-- the margin is for the few microseconds where it does not. So once all transactions have ended that were under way
+-- when it was counted, all that ended before then is to be seen, and a minute is final.
+-- takes: now timestamptz, margin float8, hours int, first_hours int
+-- returns: since timestamptz, is_up_to_date bool, rows int
+-- row: CountedHistory
+with moment as materialized (
+    select %(now)s::timestamptz as now, snapshot,
+           case when w.counted_xid < (pg_snapshot_xmax(snapshot))::text::bigint + 1
+                 and not exists (select from pg_snapshot_xip(snapshot) x where x::text::bigint < w.counted_xid)
+                -- Final, but for a margin within which the database's clock may go back.
+                then date_trunc('minute', w.counted_until - make_interval(secs => %(margin)s), 'UTC')
+                else w.closed_until end as closed_until,
+           w.counted_until
+      from jobs_historywatermark w cross join (select pg_current_snapshot() as snapshot) s
+),
+stretch_begin as materialized (
+    select moment.*,
+           coalesce(
+               -- A clock that was set back by more: what ends from then on lies before what is final.
+               least(closed_until, case when now < counted_until
+                                        then date_trunc('minute', now - interval '10 minutes', 'UTC') end),
+               date_trunc('hour', now, 'UTC') - make_interval(hours => %(first_hours)s)) as since
+      from moment
+),
+stretch as materialized (
+    select stretch_begin.*, least(now, since + make_interval(hours => %(hours)s)) as until from stretch_begin
+),
+ended as materialized (
+    select date_trunc('minute', j.finished_at, 'UTC') as at, j.state, j.required_tags, {{action_name(j)}} as action,
+           case when waiting.seconds >= 0 then {{duration_bin(waiting)}} end as waited,
+           case when running.seconds >= 0 then {{duration_bin(running)}} end as took
+      from stretch
+     cross join lateral (
+           select * from jobs_workerjob j where j.finished_at >= stretch.since and j.finished_at <= stretch.until offset 0
+           ) j
+      left join lateral (
+           select * from jobs_attempt a where a.job_id = j.id order by a.number desc limit 1
+           ) a on true
+      left join lateral (
+           select p.finished_at from jobs_attempt p where a.number > 1 and p.job_id = j.id and p.number = a.number - 1
+           ) previous on true
+     -- The last time that it waited, from when a worker could have had it.
+     cross join lateral (
+           select extract(epoch from a.claimed_at - greatest(j.available_at, previous.finished_at)) as seconds
+           ) waiting
+     cross join lateral (select extract(epoch from a.finished_at - a.started_at) as seconds) running
+),
+cells as (
+    select at, '' as dimension, '' as key, state, waited, took, count(*) as jobs from ended group by 1, 2, 3, 4, 5, 6
+    union all
+    select at, 'action', action, state, waited, took, count(*) from ended group by 1, 2, 3, 4, 5, 6
+    union all
+    select at, 'tag', tag, state, waited, took, count(*)
+      from ended cross join unnest(required_tags) tag where tag <> '' group by 1, 2, 3, 4, 5, 6
+),
+ranks as (
+    select at, dimension, key, row_number() over (partition by at, dimension order by sum(jobs) desc, key) as rank
+      from cells group by at, dimension, key
+),
+kept as materialized (
+    select at, dimension, case when rank <= {{KEYS_KEPT}} then key else '' end as key, state, waited, took, jobs
+      from cells join ranks using (at, dimension, key)
+),
+ends as (
+    select at, dimension, key,
+           coalesce(sum(jobs) filter (where state = 'COMPLETED'), 0) as completed,
+           coalesce(sum(jobs) filter (where state = 'FAILED'), 0) as failed,
+           coalesce(sum(jobs) filter (where state = 'CANCELLED'), 0) as cancelled,
+           coalesce(sum(jobs) filter (where state = 'EXPIRED'), 0) as expired,
+           coalesce(sum(jobs) filter (where state = 'SKIPPED'), 0) as skipped
+      from kept group by at, dimension, key
+),
+waits as (
+    select at, dimension, key, jsonb_object_agg(waited, jobs) as waited
+      from (select at, dimension, key, waited, sum(jobs) as jobs
+              from kept where waited is not null group by 1, 2, 3, 4) binned
+     group by at, dimension, key
+),
+runs as (
+    select at, dimension, key, jsonb_object_agg(took, jobs) as took
+      from (select at, dimension, key, took, sum(jobs) as jobs
+              from kept where took is not null group by 1, 2, 3, 4) binned
+     group by at, dimension, key
+),
+losses as (
+    select date_trunc('minute', e.at, 'UTC') as at, '' as dimension, '' as key, count(*) as lost
+      from stretch join liveness_serverevent e on e.at >= stretch.since and e.at <= stretch.until
+     where e.to_state in ('DISCONNECTED', 'ERROR') and e.action = '' group by 1
+),
+moves as (
+    select date_trunc('minute', a.finished_at, 'UTC') as at, '' as dimension, '' as key, count(*) as moved
+      from stretch join jobs_attempt a on a.finished_at >= stretch.since and a.finished_at <= stretch.until
+     where a.state = 'RESUBMITTED' and a.state in {{INTERRUPTED}} group by 1
+),
+counted as materialized (
+    select at, dimension, key, coalesce(completed, 0) as completed, coalesce(failed, 0) as failed,
+           coalesce(cancelled, 0) as cancelled, coalesce(expired, 0) as expired, coalesce(skipped, 0) as skipped,
+           coalesce(waited, '{}') as waited, coalesce(took, '{}') as took,
+           coalesce(lost, 0) as lost, coalesce(moved, 0) as moved
+      from ends
+      full join losses using (at, dimension, key)
+      full join moves using (at, dimension, key)
+      left join waits using (at, dimension, key)
+      left join runs using (at, dimension, key)
+),
+-- A tag or an action that is not among the most frequent any more, now that more is counted.
+outdone as (
+    delete from jobs_historyentry h using stretch
+     where h.span = 'minute' and h.dimension <> '' and h.at >= stretch.since and h.at <= stretch.until
+       and not exists (select from counted c where (c.at, c.dimension, c.key) = (h.at, h.dimension, h.key))
+ returning h.id
+),
+written as (
+    insert into jobs_historyentry as h
+           (span, at, dimension, key, completed, failed, cancelled, expired, skipped, waited, took, lost, moved)
+    select 'minute', at, dimension, key, completed, failed, cancelled, expired, skipped, waited, took, lost, moved
+      from counted
+     order by at, dimension, key
+        on conflict (span, dimension, at, key) do update
+       set completed = excluded.completed, failed = excluded.failed, cancelled = excluded.cancelled,
+           expired = excluded.expired, skipped = excluded.skipped, waited = excluded.waited, took = excluded.took,
+           lost = excluded.lost, moved = excluded.moved
+     where (h.completed, h.failed, h.cancelled, h.expired, h.skipped, h.waited, h.took, h.lost, h.moved)
+           is distinct from (excluded.completed, excluded.failed, excluded.cancelled, excluded.expired,
+                             excluded.skipped, excluded.waited, excluded.took, excluded.lost, excluded.moved)
+ returning h.id
+),
+marked as (
+    update jobs_historywatermark w
+       set closed_until = stretch.closed_until, counted_until = stretch.until,
+           counted_xid = (pg_snapshot_xmax(stretch.snapshot))::text::bigint
+      from stretch
+)
+select since, until = now as is_up_to_date,
+       ((select count(*) from written) + (select count(*) from outdone))::int as rows
+  from stretch
+
+-- statement: note_present
+-- What waits and runs at this moment, in the row of its minute. The last look of a minute counts.
+-- returns: id bigint
+-- row: NotedPresent
+insert into jobs_historyentry (span, at, waiting, running, slots_used, slots_free)
+select 'minute', date_trunc('minute', clock_timestamp(), 'UTC'),
+       (select count(*) from jobs_workerjob where state = 'PENDING'),
+       (select count(*) from jobs_workerjob where state = 'RUNNING'),
+       coalesce(sum(s.held), 0), coalesce(sum(greatest(s.max_concurrent - s.held, 0)) filter (where s.takes_work), 0)
+  from (select s.max_concurrent, {{held_attempts(s)}} as held,
+               s.state = 'RUNNING' and s.cordoned_by is null and s.drain_deadline is null as takes_work
+          from liveness_server s where s.type = 'WORKER' and s.state in {{ALIVE}}) s
+    on conflict (span, dimension, at, key) do update
+   set waiting = excluded.waiting, running = excluded.running,
+       slots_used = excluded.slots_used, slots_free = excluded.slots_free
+returning id
+
+-- statement: add_up_hours
+-- Hours all of whose minutes are final, each once; again those that a clock which was set back has opened.
+-- takes: since timestamptz
+-- returns: id bigint
+-- row: AddedHour
+with opened as (
+    delete from jobs_historyentry h where h.span = 'hour' and h.at >= date_trunc('hour', %(since)s, 'UTC')
+),
+minutes as materialized (
+    select date_trunc('hour', m.at, 'UTC') as hour, m.*
+      from jobs_historyentry m
+     where m.span = 'minute' and m.at < date_trunc('hour', %(since)s, 'UTC')
+       and m.at >= coalesce((select max(at) + interval '1 hour' from jobs_historyentry where span = 'hour'
+                                and at < date_trunc('hour', %(since)s, 'UTC')), '-infinity')
+),
+ranks as (
+    select hour, dimension, key,
+           row_number() over (partition by hour, dimension
+                              order by key = '', sum(completed + failed + cancelled + expired + skipped) desc, key) as rank
+      from minutes group by hour, dimension, key
+),
+kept as materialized (
+    select minutes.*, case when rank <= {{KEYS_KEPT}} then minutes.key else '' end as kept_key
+      from minutes join ranks using (hour, dimension, key)
+),
+waits as (
+    select hour, dimension, kept_key, jsonb_object_agg(bin, jobs) as waited
+      from (select k.hour, k.dimension, k.kept_key, w.bin, sum(w.jobs::bigint) as jobs
+              from kept k cross join jsonb_each_text(k.waited) w (bin, jobs) group by 1, 2, 3, 4) binned
+     group by hour, dimension, kept_key
+),
+runs as (
+    select hour, dimension, kept_key, jsonb_object_agg(bin, jobs) as took
+      from (select k.hour, k.dimension, k.kept_key, w.bin, sum(w.jobs::bigint) as jobs
+              from kept k cross join jsonb_each_text(k.took) w (bin, jobs) group by 1, 2, 3, 4) binned
+     group by hour, dimension, kept_key
+),
+sums as (
+    select hour, dimension, kept_key, sum(completed) as completed, sum(failed) as failed, sum(cancelled) as cancelled,
+           sum(expired) as expired, sum(skipped) as skipped, sum(lost) as lost, sum(moved) as moved,
+           avg(waiting) as waiting, avg(running) as running, avg(slots_used) as slots_used, avg(slots_free) as slots_free
+      from kept group by hour, dimension, kept_key
+)
+insert into jobs_historyentry
+       (span, at, dimension, key, completed, failed, cancelled, expired, skipped, waited, took, lost, moved,
+        waiting, running, slots_used, slots_free)
+select 'hour', hour, dimension, kept_key, completed, failed, cancelled, expired, skipped,
+       coalesce(waited, '{}'), coalesce(took, '{}'), lost, moved, waiting, running, slots_used, slots_free
+  from sums
+  left join waits using (hour, dimension, kept_key)
+  left join runs using (hour, dimension, kept_key)
+returning id
+
+-- statement: delete_old_history
+-- Minutes that their hour has, a day later, and hours past their retention (null: none).
+-- takes: since timestamptz, minutes_kept int, hours_kept float8
+-- returns: id bigint
+-- row: DeletedHistory
+delete from jobs_historyentry h
+ where h.span = 'minute' and h.at < date_trunc('hour', %(since)s, 'UTC')
+       and h.at < clock_timestamp() - make_interval(hours => %(minutes_kept)s)
+    or h.span = 'hour' and h.at < clock_timestamp() - make_interval(secs => %(hours_kept)s)
+returning h.id
+
+-- statement: read_history
+-- What happened since some moment, point by point, each so many seconds long and beginning at a multiple of that; what
+-- was not counted yet is not there. Durations as the parts that are to be added up.
+-- takes: seconds int, step int, span text
+-- returns: at timestamptz, now timestamptz, is_counted bool, completed bigint, failed bigint, cancelled bigint,
+--   expired bigint, skipped bigint, lost bigint, moved bigint, waited jsonb|null, waiting float8|null,
+--   running float8|null, slots_used float8|null, slots_free float8|null
+-- row: HistoryPoint
+with edges as materialized (
+    select clock_timestamp() as now,
+           to_timestamp((floor(extract(epoch from clock_timestamp()) / %(step)s::int) + 1) * %(step)s::int - %(seconds)s::int) as since
+),
+entries as materialized (
+    select h.* from edges join jobs_historyentry h on h.span = 'minute' and h.dimension = '' and h.at >= edges.since
+     where %(span)s::text = 'minute'
+        or h.at >= coalesce((select max(at) + interval '1 hour' from jobs_historyentry where span = 'hour'), '-infinity')
+    union all
+    select h.* from edges join jobs_historyentry h on h.span = 'hour' and h.dimension = '' and h.at >= edges.since
+     where %(span)s::text = 'hour'
+),
+points as (
+    select floor(extract(epoch from h.at - edges.since) / %(step)s::int) as place,
+           sum(h.completed) as completed, sum(h.failed) as failed, sum(h.cancelled) as cancelled,
+           sum(h.expired) as expired, sum(h.skipped) as skipped, sum(h.lost) as lost, sum(h.moved) as moved,
+           jsonb_agg(h.waited) filter (where h.waited <> '{}') as waited,
+           avg(h.waiting) as waiting, avg(h.running) as running,
+           avg(h.slots_used) as slots_used, avg(h.slots_free) as slots_free
+      from edges cross join entries h group by 1
+)
+select edges.since + make_interval(secs => place * %(step)s::int) as at, edges.now, points.place is not null as is_counted,
+       coalesce(completed, 0)::bigint as completed, coalesce(failed, 0)::bigint as failed,
+       coalesce(cancelled, 0)::bigint as cancelled, coalesce(expired, 0)::bigint as expired,
+       coalesce(skipped, 0)::bigint as skipped, coalesce(lost, 0)::bigint as lost,
+       coalesce(moved, 0)::bigint as moved, waited, waiting, running, slots_used, slots_free
+  from edges
+ cross join generate_series(0, %(seconds)s::int / %(step)s::int - 1) as place
+  left join points using (place)
+ order by place
+
+-- statement: read_history_by_key
+-- The ends of the jobs with each tag, or each action, since some moment: those with the most failures first.
+-- takes: seconds float8, span text, dimension text, limit bigint
+-- returns: key text, jobs bigint, completed bigint, failed bigint, cancelled bigint, expired bigint, skipped bigint,
+--   waited jsonb|null, took jsonb|null, others bigint
+-- row: HistoryOfKey
+with edges as materialized (
+    select date_trunc(%(span)s, clock_timestamp() + ('1 ' || %(span)s)::interval, 'UTC')
+               - make_interval(secs => %(seconds)s) as since
+),
+entries as materialized (
+    select h.* from edges
+      join jobs_historyentry h on h.span = 'minute' and h.dimension = %(dimension)s and h.at >= edges.since
+     where %(span)s::text = 'minute'
+        or h.at >= coalesce((select max(at) + interval '1 hour' from jobs_historyentry where span = 'hour'), '-infinity')
+    union all
+    select h.* from edges
+      join jobs_historyentry h on h.span = 'hour' and h.dimension = %(dimension)s and h.at >= edges.since
+     where %(span)s::text = 'hour'
+),
+sums as (
+    select key, sum(completed + failed + cancelled + expired + skipped)::bigint as jobs,
+           sum(completed)::bigint as completed, sum(failed)::bigint as failed, sum(cancelled)::bigint as cancelled,
+           sum(expired)::bigint as expired, sum(skipped)::bigint as skipped
+      from entries group by key
+),
+shown as (
+    select *, count(*) over () - least(count(*) over (), %(limit)s) as others
+      from sums order by failed desc, jobs desc, key limit %(limit)s
+),
+waits as (
+    select key, jsonb_object_agg(bin, number) as waited
+      from (select e.key, part.bin, sum(part.number::bigint) as number
+              from entries e cross join jsonb_each_text(e.waited) part (bin, number) group by 1, 2) binned
+     group by key
+),
+runs as (
+    select key, jsonb_object_agg(bin, number) as took
+      from (select e.key, part.bin, sum(part.number::bigint) as number
+              from entries e cross join jsonb_each_text(e.took) part (bin, number) group by 1, 2) binned
+     group by key
+)
+select key, jobs, completed, failed, cancelled, expired, skipped, waited, took, others
+  from shown left join waits using (key) left join runs using (key)
+ order by failed desc, jobs desc, key
