@@ -91,16 +91,21 @@ def _message(error: BaseException) -> str:
         return "(its message could not be read)"
 
 
-def main() -> None:
-    path, modules, descriptor = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    for pulse in sys.argv[4:]:
-        start_pulse(int(pulse))
+def run_job(path: str, modules: str, descriptor: int, pulse: int | None) -> None:
+    """Call the function with the payload on stdin; its result goes to `descriptor`."""
+    if pulse is not None:
+        start_pulse(pulse)
     os.set_inheritable(descriptor, False)  # what the callable starts must not hold the channel
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is printed is seen at once
     payload = json.load(sys.stdin.buffer)
     text = run_callable(path, payload, modules)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as channel:
         channel.write(text)
+
+
+def main() -> None:
+    path, modules, result, *pulse = sys.argv[1:]
+    run_job(path, modules, int(result), int(pulse[0]) if pulse else None)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from controlplane.agent import reaper
+from controlplane.agent.fork_servers import ForkedProcess
 
 CHUNK = 65536
 
@@ -18,7 +19,8 @@ CHUNK = 65536
 @dataclass(frozen=True)
 class ChildCommand:
     """What to start. `with_result`: a file descriptor for a result is the last argument, and `with_pulse` one for signs
-    of life after it."""
+    of life after it. `module`: of the function that `argv` calls, which may be called in a process that has imported it
+    already."""
 
     argv: list[str]
     env: dict[str, str]
@@ -26,6 +28,7 @@ class ChildCommand:
     cwd: str | None = None
     with_result: bool = False
     with_pulse: bool = False
+    module: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class InputFeed:
 @dataclass
 class ChildProcess:
     key: str
-    process: subprocess.Popen[bytes]  # the reaper
+    process: subprocess.Popen[bytes] | ForkedProcess  # the reaper
     control: IO[bytes]
     feed: InputFeed
     tails: tuple[OutputTail, OutputTail]

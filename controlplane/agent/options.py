@@ -21,6 +21,7 @@ EXIT_STATUSES = (
     "exit status: 0 told to end, all finished, reported and heard; 1 ended otherwise (killed what was left, not heard, "
     "declared dead or disconnected); 2 could not begin (an option, the token, a refused registration). --check: 0 or 1."
 )
+MAX_TASKS_PER_CHILD = 100
 STRATEGIES = ("AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER")
 
 
@@ -39,6 +40,7 @@ class Options:
     environment: dict[str, str]
     task_timeout: float | None = None
     memory_limit: int | None = None
+    max_tasks_per_child: int = MAX_TASKS_PER_CHILD
     probe: str | None = None
     probe_interval: float = 30.0
     probe_timeout: float = 10.0
@@ -104,6 +106,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="of each task with all that it starts, like 512M or 2G: one that has more is killed, and FAILED with "
         "OUT_OF_MEMORY (Linux)",
     )  # fmt: skip
+    add(
+        "--max-tasks-per-child", type=int, default=MAX_TASKS_PER_CHILD, metavar="N",
+        help="of callables and handlers so many are forked from one process that has imported their module "
+        f"(default: {MAX_TASKS_PER_CHILD}; 1: each imports it anew; Linux)",
+    )  # fmt: skip
     add("--probe-interval", type=float, default=30.0, metavar="SECONDS", help="between two probes (default: 30)")
     add("--probe-timeout", type=float, default=10.0, metavar="SECONDS", help="for one to end (default: 10)")
     add("--heartbeat-interval", type=float, metavar="SECONDS")
@@ -134,6 +141,8 @@ def read_options(arguments: argparse.Namespace) -> Options:
         raise ValueError("--probe-interval and --probe-timeout are more than 0")
     if arguments.task_timeout is not None and arguments.task_timeout <= 0:
         raise ValueError("--task-timeout is more than 0")
+    if arguments.max_tasks_per_child < 1:
+        raise ValueError("--max-tasks-per-child is at least 1")
     try:
         memory_limit = None if arguments.memory_limit is None else parse_size(arguments.memory_limit)
     except ValueError as error:
@@ -160,6 +169,7 @@ def read_options(arguments: argparse.Namespace) -> Options:
         environment=environment.for_jobs(os.environ, {*_parts(arguments.pass_env)} - {environment.TOKEN}),
         task_timeout=arguments.task_timeout,
         memory_limit=memory_limit,
+        max_tasks_per_child=arguments.max_tasks_per_child,
         probe=arguments.probe,
         probe_interval=arguments.probe_interval,
         probe_timeout=arguments.probe_timeout,

@@ -26,6 +26,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the clock of controlplane.agent.fence.read_uptime
 LOOK_INTERVAL = 0.5  # seconds: select() does not count time asleep, so look at the clock now and then
@@ -96,6 +97,11 @@ class Reaper:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only so that the wakeup fd hears of it
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
+    def close(self) -> None:
+        """In the process of the code, where it was forked from us and not started anew."""
+        for descriptor in (self.control, self.wakeup, signal.set_wakeup_fd(-1)):
+            os.close(descriptor)
+
     def read(self) -> None:
         """What the agent says; sets `ending` when it says so, or nothing more for ever."""
         try:
@@ -134,6 +140,19 @@ class Reaper:
         """Before the code's first process is buried: until then its number is its own."""
         try_to(os.killpg, self.main, signal.SIGKILL)
 
+    def guard(self, status: int, descriptors: list[int]) -> NoReturn:
+        """From now until nothing is left of `main`. STATUS is told of it; `descriptors` are for the code alone."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)  # what the code closes is closed
+        try_to(os.write, status, f"{self.main}\n".encode())
+        for descriptor in (status, *descriptors):
+            os.close(descriptor)
+        os.chdir("/")
+        self.watch()
+        self.clear()
+        leave(None if self.ending else self.status)
+
     def watch(self) -> None:
         """Until the code has ended, or has to."""
         while self.reap_children() and self.status is None and not self.ending:
@@ -154,17 +173,12 @@ class Reaper:
 
 
 def start(argv: list[str], env: dict[str, str], cwd: str | None, status: int) -> int:
-    """The process id of the code, which leads a session and a group of its own and dies with us."""
+    """The process id of the code."""
     parent = os.getpid()
     if pid := os.fork():
         return pid
     try:
-        os.setsid()
-        prctl(PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(127)
-        for number in CHANGED:
-            signal.signal(number, signal.SIG_DFL)
+        become_code(parent)
         if cwd:
             os.chdir(cwd)
         os.execvpe(argv[0], argv, env)  # noqa: S606 (a shell only if the job says so)
@@ -176,7 +190,24 @@ def start(argv: list[str], env: dict[str, str], cwd: str | None, status: int) ->
         os._exit(127)
 
 
-def leave(status: int | None) -> None:
+def become_code(parent: int) -> None:
+    """The first process of the code: it leads a session and a group, and dies with its reaper."""
+    os.setsid()
+    prctl(PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)
+    for number in CHANGED:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def prepare() -> None:
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    prctl(SUBREAPER, 1)
+    prctl(DUMPABLE, 0)  # no code of a job attaches itself to us as a debugger does
+
+
+def leave(status: int | None) -> NoReturn:
     """As the code did; killed when it was killed for its agent or its fence (None)."""
     number = signal.SIGKILL if status is None else os.WTERMSIG(status)
     if number:
@@ -188,12 +219,9 @@ def leave(status: int | None) -> None:
 
 def main() -> None:
     command, control, status = map(int, sys.argv[1:4])
-    for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+    prepare()
     for descriptor in (command, control, status):
         os.set_inheritable(descriptor, False)
-    prctl(SUBREAPER, 1)
-    prctl(DUMPABLE, 0)  # no code of a job attaches itself to us as a debugger does
     reaper = Reaper(control)
     with open(command, "rb") as file:
         argv, env, cwd, descriptors = marshal.load(file)  # noqa: S302 (from our own agent)
@@ -201,16 +229,7 @@ def main() -> None:
     if reaper.ending:  # the agent is dead already, or wants it no more: nothing begins
         leave(None)
     reaper.main = start(argv, env, cwd, status)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)  # what the code closes is closed
-    try_to(os.write, status, f"{reaper.main}\n".encode())
-    for descriptor in (status, *descriptors):
-        os.close(descriptor)
-    os.chdir("/")
-    reaper.watch()
-    reaper.clear()
-    leave(None if reaper.ending else reaper.status)
+    reaper.guard(status, descriptors)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,10 @@ class Runner(ABC):
         """Where the code starts; None: where the agent did."""
         return None
 
+    def module(self, action: Action) -> str | None:
+        """That of the function that is called, if any is."""
+        return None
+
     @abstractmethod
     def build_report(self, child_exit: ChildExit) -> dict[str, Any]:
         """`event` and its fields for code that ended without our doing."""
@@ -83,8 +87,9 @@ class Runner(ABC):
             environment["JOB_PAYLOAD"] = payload
         argv, cwd = self.command_line(job["action"]), self.working_directory(job["action"])
         return ChildCommand(
-            argv, environment, payload.encode(), cwd, with_result=self.with_result, with_pulse=self.with_result
-        )
+            argv, environment, payload.encode(), cwd, with_result=self.with_result, with_pulse=self.with_result,
+            module=self.module(job["action"]),
+        )  # fmt: skip
 
 
 class ScriptRunner(Runner):
@@ -142,6 +147,9 @@ class CallableRunner(Runner):
         # The child looks where the function is defined: what is allowed imports what is not.
         child = "controlplane.agent.callable_child"
         return [sys.executable, "-m", child, self.function(action), ",".join(self.modules)]
+
+    def module(self, action: Action) -> str | None:
+        return self.function(action).partition(":")[0] or None
 
     def environment(self, action: Action, inherited: Mapping[str, str]) -> dict[str, str]:
         return with_modules(dict(inherited))

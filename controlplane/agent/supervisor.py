@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import IO, cast
+from typing import IO
 
 import structlog
 
 from controlplane.agent import process_view, reaper
 from controlplane.agent.child_process import CHUNK, ChildCommand, ChildExit, ChildProcess, InputFeed, OutputTail
+from controlplane.agent.fork_servers import ForkedProcess, ForkServer, ForkServers
 
 OutputHandler = Callable[[str, bytes], None]  # with STDOUT or STDERR
 
@@ -51,8 +52,11 @@ LAST_MOMENT = 2.0  # seconds for what is killed as we end
 class Supervisor:
     """Everything but `kill_all_children` belongs to the main thread."""
 
-    def __init__(self, selector: selectors.BaseSelector) -> None:
+    def __init__(self, selector: selectors.BaseSelector, calls_per_process: int = 1) -> None:
+        """`calls_per_process`: of functions, as many are forked from one that has imported their module (Linux)."""
         self._selector = selector
+        is_warm = calls_per_process > 1 and sys.platform == "linux"
+        self._fork_servers = ForkServers(calls_per_process) if is_warm else None
         self._children: dict[str, ChildProcess] = {}
         self._lock = threading.Lock()  # a child is reaped or signalled from another thread, never both at once
         self._fence = b"=\n"
@@ -96,7 +100,7 @@ class Supervisor:
         self, key: str, command: ChildCommand, on_output: OutputHandler = lambda stream, chunk: None
     ) -> None:
         """Raises OSError when there can be no reaper. `on_output` is told all that the code writes."""
-        argv = list(command.argv)
+        argv, server = list(command.argv), self._choose_fork_server(command)
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             beats, pulse = _pipe(ours, theirs) if command.with_pulse else (None, None)
             result = ours.enter_context(tempfile.TemporaryFile()) if command.with_result else None
@@ -107,19 +111,28 @@ class Supervisor:
             what.seek(0)
             listening, control = _pipe(theirs, ours)
             says, status = _pipe(ours, theirs)
+            reads, stdin = _pipe(theirs, ours)
+            (stdout, writes), (stderr, complains) = _pipe(ours, theirs), _pipe(ours, theirs)
             passed = [what.fileno(), listening.fileno(), status.fileno()]
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", reaper.__file__, *map(str, passed)],
-                env=INHERITED,  # what the job says of its environment is for its code alone
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                pass_fds=[*passed, *descriptors],
-                start_new_session=True,
-            )
-            ours.pop_all()
-        stdin, stdout, stderr = cast("list[IO[bytes]]", [process.stdin, process.stdout, process.stderr])
+            streams = [reads.fileno(), writes.fileno(), complains.fileno()]
+            process: ForkedProcess | subprocess.Popen[bytes] | None
+            if server and self._fork_servers:
+                process = self._fork_servers.fork(server, [*passed, *streams, *descriptors])
+            else:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", reaper.__file__, *map(str, passed)],
+                    env=INHERITED,  # what the job says of its environment is for its code alone
+                    stdin=reads,
+                    stdout=writes,
+                    stderr=complains,
+                    pass_fds=[*passed, *descriptors],
+                    start_new_session=True,
+                )
+            if process:
+                ours.pop_all()
+        if process is None:
+            self.start_child(key, command, on_output)  # that server is gone
+            return
         os.set_blocking(control.fileno(), False)  # a reaper that was stopped must not stop us
         child = ChildProcess(
             key,
@@ -142,6 +155,13 @@ class Supervisor:
         for tail in child.streams:
             self._register_stream(tail, selectors.EVENT_READ)
         self._go_on(child.feed)
+
+    def _choose_fork_server(self, command: ChildCommand) -> ForkServer | None:
+        """A process that has imported what is called; what it forks becomes our child."""
+        if not (self._adopts and self._fork_servers and command.module):
+            return None
+        environment = {name: value for name, value in command.env.items() if not name.startswith("JOB_")}
+        return self._fork_servers.choose(command.module, environment)
 
     def set_fence_deadline(self, deadline: float | None) -> None:
         """Have all killed at that reading of the uptime clock (None: never), whatever has become of us."""
@@ -178,6 +198,8 @@ class Supervisor:
         while self._children and time.monotonic() < until:
             self.reap_children()
             time.sleep(0.01)
+        if self._fork_servers:
+            self._fork_servers.close()
 
     def transfer_ready(self, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
         """Read and write what can be, without waiting."""
@@ -193,6 +215,8 @@ class Supervisor:
                 child.kill_child()
                 child.kill_at = now + AGAIN
         ended = [self._reap_child(child) for child in list(self._children.values()) if child.has_ended()]
+        if self._fork_servers:
+            self._fork_servers.reap()
         if self._adopts and (ended or self._strays):
             self._end_strays()
         return ended
@@ -223,7 +247,8 @@ class Supervisor:
 
     def _end_strays(self) -> None:
         reapers = {child.process.pid for child in self._children.values()}
-        strays = set(reaper.children(os.getpid())) - reapers
+        servers = self._fork_servers.pids() if self._fork_servers else set()
+        strays = set(reaper.children(os.getpid())) - reapers - servers
         for pid in strays:
             if pid not in self._strays:
                 log.warning("A process outlived its reaper: killed", pid=pid)

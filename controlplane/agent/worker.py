@@ -53,7 +53,7 @@ class Worker:
         self._selector = selectors.DefaultSelector()
         self._selector.register(wakeup, selectors.EVENT_READ)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._supervisor = Supervisor(self._selector)
+        self._supervisor = Supervisor(self._selector, options.max_tasks_per_child)
         self._outbox = Outbox()
         self._fence = Fence()
         self._folder = Folder()

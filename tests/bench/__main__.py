@@ -29,6 +29,7 @@ BENCHES = {
     "check_none_due": "in_database",
     "check_10000_due": "in_database",
     "restart": "restart",
+    "call": "calls",
     "celery": "celery",
     "pages": "pages",
     "pages_at_scale": "pages",

@@ -1,0 +1,148 @@
+"""The processes from which calls of functions are forked (fork_server.py), one for each module that is called again.
+
+Main thread only. All of it is haste: whatever does not work here, the call begins in a new interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from controlplane.agent.fork_server import READY
+
+log = structlog.get_logger()
+MODULES_KEPT = 8  # fork servers at once; another module's replaces the one that was idle for longest
+MODULES_COUNTED = 1000
+PATIENCE = 2.0  # seconds for a fork: the main thread waits for it
+
+
+class ForkedProcess:
+    """A process that was forked for us and became our child, as far as subprocess.Popen would be asked."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class ForkServer:
+    """Raises OSError when it cannot be started."""
+
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
+        self.module, self.calls, self.is_fit = module, 0, False
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "controlplane.agent.fork_server", module, str(theirs.fileno())],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def is_ready(self) -> bool:
+        """False: it still imports its module. Raises OSError when it never will be."""
+        if not self.is_fit:
+            self._channel.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                self.is_fit = self._receive() == READY
+        return self.is_fit
+
+    def fork(self, descriptors: Sequence[int]) -> ForkedProcess:
+        """A process that was given these. Raises OSError when there is none."""
+        self._channel.settimeout(PATIENCE)
+        socket.send_fds(self._channel, [b"fork"], descriptors)
+        pid = int(self._receive())
+        self.calls += 1
+        return ForkedProcess(pid)
+
+    def close(self) -> None:
+        """It ends."""
+        self._channel.close()
+        self.process.kill()
+
+    def _receive(self) -> bytes:
+        answer = self._channel.recv(1000)
+        if not answer or answer.startswith(b"!"):
+            raise OSError(answer[1:].decode(errors="replace") or "it has ended")
+        return answer
+
+
+class ForkServers:
+    """`most_calls`: of one process, which is replaced then."""
+
+    def __init__(self, most_calls: int) -> None:
+        self._most_calls = most_calls
+        self._servers: OrderedDict[str, ForkServer] = OrderedDict()
+        self._ended: list[ForkServer] = []
+        self._is_unfit: dict[str, bool] = {}  # of modules that were called: it has failed once, so it is left alone
+
+    def pids(self) -> set[int]:
+        return {server.process.pid for server in (*self._servers.values(), *self._ended)}
+
+    def choose(self, module: str, environment: Mapping[str, str]) -> ForkServer | None:
+        """One that is ready for a call of the module. None: not this time."""
+        server = self._servers.get(module)
+        try:
+            if server is None:
+                self._consider(module, environment)
+                return None
+            self._servers.move_to_end(module)
+            return server if server.is_ready() else None
+        except OSError as error:
+            self._give_up(module, error)
+            return None
+
+    def fork(self, server: ForkServer, descriptors: Sequence[int]) -> ForkedProcess | None:
+        """None: it could not, and is there no more. It may all the same have begun to: nobody else may be given these
+        descriptors, and ours of their other ends are to be closed."""
+        try:
+            process = server.fork(descriptors)
+        except OSError as error:
+            self._give_up(server.module, error)
+            return None
+        if server.calls >= self._most_calls:
+            self._end(server.module)
+        return process
+
+    def reap(self) -> None:
+        """Those that have ended."""
+        self._ended = [server for server in self._ended if server.process.poll() is None]
+
+    def close(self) -> None:
+        for module in list(self._servers):
+            self._end(module)
+        for server in self._ended:
+            server.process.wait()
+
+    def _consider(self, module: str, environment: Mapping[str, str]) -> None:
+        """A module that is called for the second time gets one."""
+        if module not in self._is_unfit:
+            if len(self._is_unfit) >= MODULES_COUNTED:
+                self._is_unfit.clear()
+            self._is_unfit[module] = False
+        elif not self._is_unfit[module]:
+            if len(self._servers) >= MODULES_KEPT:
+                self._end(next(iter(self._servers)))
+            self._servers[module] = ForkServer(module, environment)
+
+    def _give_up(self, module: str, error: OSError) -> None:
+        log.info("A call begins in a new interpreter", module=module, why=str(error))
+        server = self._servers.get(module)
+        self._is_unfit[module] = server is None or not server.is_fit
+        self._end(module)
+
+    def _end(self, module: str) -> None:
+        if server := self._servers.pop(module, None):
+            server.close()
+            self._ended.append(server)
