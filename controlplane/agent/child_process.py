@@ -20,7 +20,7 @@ CHUNK = 65536
 class ChildCommand:
     """What to start. `with_result`: a file descriptor for a result is the last argument, and `with_pulse` one for signs
     of life after it. `module`: of the function that `argv` calls, which may be called in a process that has imported it
-    already."""
+    already. `cleanup`: what is run, again until it succeeds, when it has not ended with 0."""
 
     argv: list[str]
     env: dict[str, str]
@@ -29,6 +29,7 @@ class ChildCommand:
     with_result: bool = False
     with_pulse: bool = False
     module: str | None = None
+    cleanup: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,11 @@ class ChildProcess:
     def record_sign(self) -> None:
         self.alive_at = time.monotonic()
 
+    @property
+    def is_cleaning(self) -> bool:
+        """Nothing of it is left but what is to clean up after it."""
+        return b"~" in self.status.data
+
     def has_exited_by_itself(self) -> bool:
         """It has exited, and no signal did it. Leaves it to be reaped."""
         status = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -151,6 +157,8 @@ class ChildProcess:
 
     def kill_child(self) -> None:
         """Until nothing is left is for the reaper to see to, which must not be stopped for that."""
+        if self.is_cleaning:
+            return
         self.report_state(b"!\n")
         reaper.signal_tree(self.process.pid, signal.SIGKILL)
         os.kill(self.process.pid, signal.SIGCONT)  # not by `process`, which would reap it

@@ -134,7 +134,7 @@ def _become_reaper(
         os.dup2(descriptor, standard)
         os.close(descriptor)
     with open(command, "rb") as file:
-        argv, env, _, _ = marshal.load(file)  # noqa: S302 (from our own agent)
+        argv, env, *_ = marshal.load(file)  # noqa: S302 (from our own agent)
     reaper.prepare()
     guard = reaper.Reaper(control)
     select.select([control], [], [])  # our agent knows us from its first line on; before that nothing begins
@@ -157,6 +157,7 @@ def _become_reaper(
     os.environ.update(env)
     if numpy := sys.modules.get("numpy.random"):
         numpy.seed()  # or the calls share their random numbers; Python's own are seen to by itself
+    sys.argv = [callable_child.__file__, argv[3], argv[4], str(result), str(pulse)]  # as without us
     return Call(argv[3], argv[4], result, pulse)
 
 

@@ -33,16 +33,21 @@ class ForkedProcess:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+Key = tuple[str, frozenset[tuple[str, str]]]
+"""A module, and the environment in which it is imported."""
+
+
 class ForkServer:
     """Raises OSError when it cannot be started."""
 
-    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
-        self.module, self.calls, self.is_fit = module, 0, False
+    def __init__(self, key: Key) -> None:
+        self.key, self.calls, self.is_fit = key, 0, False
+        module, environment = key
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "controlplane.agent.fork_server", module, str(theirs.fileno())],
-                env=environment,
+                env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -83,24 +88,25 @@ class ForkServers:
 
     def __init__(self, most_calls: int) -> None:
         self._most_calls = most_calls
-        self._servers: OrderedDict[str, ForkServer] = OrderedDict()
+        self._servers: OrderedDict[Key, ForkServer] = OrderedDict()
         self._ended: list[ForkServer] = []
-        self._is_unfit: dict[str, bool] = {}  # of modules that were called: it has failed once, so it is left alone
+        self._is_unfit: dict[Key, bool] = {}  # of modules that were called: it has failed once, so it is left alone
 
     def pids(self) -> set[int]:
         return {server.process.pid for server in (*self._servers.values(), *self._ended)}
 
     def choose(self, module: str, environment: Mapping[str, str]) -> ForkServer | None:
         """One that is ready for a call of the module. None: not this time."""
-        server = self._servers.get(module)
+        key = module, frozenset(environment.items())
+        server = self._servers.get(key)
         try:
             if server is None:
-                self._consider(module, environment)
+                self._consider(key)
                 return None
-            self._servers.move_to_end(module)
+            self._servers.move_to_end(key)
             return server if server.is_ready() else None
         except OSError as error:
-            self._give_up(module, error)
+            self._give_up(key, error)
             return None
 
     def fork(self, server: ForkServer, descriptors: Sequence[int]) -> ForkedProcess | None:
@@ -109,10 +115,10 @@ class ForkServers:
         try:
             process = server.fork(descriptors)
         except OSError as error:
-            self._give_up(server.module, error)
+            self._give_up(server.key, error)
             return None
         if server.calls >= self._most_calls:
-            self._end(server.module)
+            self._end(server.key)
         return process
 
     def reap(self) -> None:
@@ -120,29 +126,29 @@ class ForkServers:
         self._ended = [server for server in self._ended if server.process.poll() is None]
 
     def close(self) -> None:
-        for module in list(self._servers):
-            self._end(module)
+        for key in list(self._servers):
+            self._end(key)
         for server in self._ended:
             server.process.wait()
 
-    def _consider(self, module: str, environment: Mapping[str, str]) -> None:
+    def _consider(self, key: Key) -> None:
         """A module that is called for the second time gets one."""
-        if module not in self._is_unfit:
+        if key not in self._is_unfit:
             if len(self._is_unfit) >= MODULES_COUNTED:
                 self._is_unfit.clear()
-            self._is_unfit[module] = False
-        elif not self._is_unfit[module]:
+            self._is_unfit[key] = False
+        elif not self._is_unfit[key]:
             if len(self._servers) >= MODULES_KEPT:
                 self._end(next(iter(self._servers)))
-            self._servers[module] = ForkServer(module, environment)
+            self._servers[key] = ForkServer(key)
 
-    def _give_up(self, module: str, error: OSError) -> None:
-        log.info("A call begins in a new interpreter", module=module, why=str(error))
-        server = self._servers.get(module)
-        self._is_unfit[module] = server is None or not server.is_fit
-        self._end(module)
+    def _give_up(self, key: Key, error: OSError) -> None:
+        log.info("A call begins in a new interpreter", module=key[0], why=str(error))
+        server = self._servers.get(key)
+        self._is_unfit[key] = server is None or not server.is_fit
+        self._end(key)
 
-    def _end(self, module: str) -> None:
-        if server := self._servers.pop(module, None):
+    def _end(self, key: Key) -> None:
+        if server := self._servers.pop(key, None):
             server.close()
             self._ended.append(server)

@@ -75,7 +75,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--name", help="default: the host's name and the process id")
     add("--cluster", default="default")
     add("--tags", default="", metavar="A,B", help="in addition to those of what is allowed")
-    add("--allow", metavar="KINDS", help="script, callable, callable:GLOB of modules, handler (default: all there are)")
+    add(
+        "--allow",
+        metavar="KINDS",
+        help="script, callable, callable:GLOB of modules, handler (default: these); docker (or podman), pod",
+    )
     add("--handler", action="append", default=[], metavar="NAME=MODULE:FUNCTION", help="called for jobs of that name")
     add(
         "--django", metavar="SETTINGS", help="run the tasks of a Django project, with its settings module and this "
@@ -153,12 +157,13 @@ def read_options(arguments: argparse.Namespace) -> Options:
         "termination_grace_period_seconds": arguments.grace,
         "worker_task_restart_strategy": arguments.restart_strategy,
     }
-    policy = ActionPolicy.parse_options(arguments.allow, arguments.handler, _django_environment(arguments.django))
+    name = arguments.name or f"{socket.gethostname()}-{os.getpid()}"
+    policy = ActionPolicy.parse_options(arguments.allow, arguments.handler, _django_environment(arguments.django), name)
     queues = [queue_tag(queue) for queue in _parts(arguments.queues)] if arguments.django else []
     return Options(
         url=arguments.url,
         token=token,
-        name=arguments.name or f"{socket.gethostname()}-{os.getpid()}",
+        name=name,
         cluster=arguments.cluster,
         tags=policy.list_tags([*_parts(arguments.tags), *queues]),
         policy=policy,

@@ -8,28 +8,36 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controlplane.agent.containers import ContainerRunner, DockerRunner, PodRunner, find_program
 from controlplane.agent.runners import ActionNotAllowed, CallableRunner, HandlerRunner, Runner, ScriptRunner
 
 DJANGO_HANDLER = "django-task"
 """The handler of Django's tasks."""
 DJANGO_FUNCTION = "jobs.django_tasks:run"
 """What runs them, in the project that has the control plane among its apps."""
-ACTION_TYPES = tuple(runner.action_type for runner in (ScriptRunner, CallableRunner, HandlerRunner))
+CONTAINERS: dict[str, type[ContainerRunner]] = {"docker": DockerRunner, "pod": PodRunner}
+TAGS_OF_CONTAINERS = {"docker": "docker", "pod": "kubernetes"}
+ACTION_TYPES = (*(runner.action_type for runner in (ScriptRunner, CallableRunner, HandlerRunner)), *CONTAINERS)
 HANDLER_PATTERN = re.compile(r"([^=\s]+)=([^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*)")
 
 
 @dataclass(frozen=True)
 class ActionPolicy:
-    """The runners of this agent, by the type of their actions."""
+    """The runners of this agent, by the type of their actions; for a script that asks for one, with the runner's name:
+    `script/docker`."""
 
     runners: dict[str, Runner]
 
     @classmethod
     def parse_options(
-        cls, text: str | None, handlers: Iterable[str] = (), django: Mapping[str, str] | None = None
+        cls,
+        text: str | None,
+        handlers: Iterable[str] = (),
+        django: Mapping[str, str] | None = None,
+        agent: str = "",
     ) -> ActionPolicy:
         """From `script,callable:myapp.*,handler` (None: the default) and handlers as `NAME=package.module:function`.
-        `django`: the environment of Django's tasks, where they are run.
+        `django`: the environment of Django's tasks, where they are run. `agent`: its name.
 
         Raises ValueError with a sentence for the user.
         """
@@ -59,13 +67,17 @@ class ActionPolicy:
             CallableRunner(modules if all(modules) else ()),
             HandlerRunner(functions, {DJANGO_HANDLER: django or {}}),
         )
-        return cls({runner.action_type: runner for runner in every if runner.action_type in allowed})
+        runners: dict[str, Runner] = {runner.action_type: runner for runner in every if runner.action_type in allowed}
+        return cls(runners | _container_runners(allowed, agent))
 
     def choose_runner(self, action: dict[str, Any]) -> Runner:
         """The runner of an action. Raises ActionNotAllowed with the reason."""
-        runner = self.runners.get(str(action.get("type")))
+        kind = str(action.get("type"))
+        if (place := action.get("runner") or "local") != "local":
+            kind = f"{kind}/{place}"
+        runner = self.runners.get(kind)
         if runner is None:
-            raise ActionNotAllowed(f"actions of type {action.get('type')} are not allowed here")
+            raise ActionNotAllowed(f"actions of type {kind} are not allowed here")
         runner.refuse(action)
         return runner
 
@@ -79,6 +91,22 @@ class ActionPolicy:
 def queue_tag(queue: str) -> str:
     """What a worker is matched by that runs the tasks of a queue of Django's."""
     return f"queue:{queue}"
+
+
+def _container_runners(allowed: Iterable[str], agent: str) -> dict[str, Runner]:
+    """A script runs in containers where both are allowed. Raises ValueError for what has no program here."""
+    runners: dict[str, Runner] = {}
+    for kind, runner in CONTAINERS.items():
+        if kind not in allowed:
+            continue
+        program, tag = find_program(runner), TAGS_OF_CONTAINERS[kind]
+        if program is None:
+            raise ValueError(f"--allow {kind}: there is no {' or '.join(runner.programs)} on this machine")
+        runners[kind] = runner(kind, [tag], program, agent)
+        if ScriptRunner.action_type in allowed:
+            script = ScriptRunner.action_type
+            runners[f"{script}/{kind}"] = runner(script, [script, tag], program, agent)
+    return runners
 
 
 def _parse_handlers(definitions: Iterable[str]) -> dict[str, str]:

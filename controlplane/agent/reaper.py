@@ -3,12 +3,12 @@
 Orphans of the code become children of this process (a subreaper), so neither `setsid` nor `nohup` nor a double fork
 leads out of its reach; whatever outlives the code's first process is killed. It ends as that process did.
 
-`python -I -S reaper.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds argv, env, cwd and the
-descriptors that are for the code alone, marshalled.
+`python -I -S reaper.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds argv, env, cwd, the descriptors
+that are for the code alone, and what is run when all was killed or the code has failed, marshalled.
 CONTROL is read by the line: `=UPTIME` or `=` (the fence: kill all at that reading of the uptime clock, never) and `!`
 (kill all now); its end, which a `kill -9` of the agent brings too, kills all. To STATUS goes the process id of the
-code, or after a `!` why it could not be started. So a stopped agent (SIGSTOP, a debugger) keeps nothing running past
-its fence.
+code, or after a `!` why it could not be started; and `~` when nothing is left of it and the last command is run. So a
+stopped agent (SIGSTOP, a debugger) keeps nothing running past its fence.
 
 It imports next to nothing, for one is started with each attempt, and works alone: no path leads to the agent's modules.
 """
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the clock of controlplane.agent.fence.read_uptime
 LOOK_INTERVAL = 0.5  # seconds: select() does not count time asleep, so look at the clock now and then
 AGAIN = 0.01  # seconds between two tries to kill what is left
+CLEANUP_PATIENCE = 60.0  # seconds
 STUBBORN = 100  # tries after which processes that we may not signal (another user's by now) are left alone
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CHANGED = (*IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)  # here, by Python or by us
@@ -86,6 +87,7 @@ def signal_tree(root: int, number: int) -> bool:
 
 class Reaper:
     def __init__(self, control: int) -> None:
+        self.pid = os.getpid()
         self.control, self.pending = control, b""
         self.fence: float | None = None
         self.ending = False
@@ -140,18 +142,44 @@ class Reaper:
         """Before the code's first process is buried: until then its number is its own."""
         try_to(os.killpg, self.main, signal.SIGKILL)
 
-    def guard(self, status: int, descriptors: list[int]) -> NoReturn:
+    def guard(
+        self, status: int, descriptors: list[int], cleanup: list[str] | None = None, env: dict[str, str] | None = None
+    ) -> NoReturn:
         """From now until nothing is left of `main`. STATUS is told of it; `descriptors` are for the code alone."""
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)  # what the code closes is closed
         try_to(os.write, status, f"{self.main}\n".encode())
-        for descriptor in (status, *descriptors):
+        for descriptor in descriptors if cleanup else (status, *descriptors):
             os.close(descriptor)
         os.chdir("/")
         self.watch()
         self.clear()
+        if cleanup and (self.ending or self.status):
+            try_to(os.write, status, b"~\n")
+            self.clean_up(cleanup, env or {})
         leave(None if self.ending else self.status)
+
+    def clean_up(self, argv: list[str], env: dict[str, str]) -> None:
+        """Run it, again until it succeeds; nobody waits for that for ever."""
+        until = time.monotonic() + CLEANUP_PATIENCE
+        while time.monotonic() < until:
+            pid = os.fork()
+            if not pid:
+                try:
+                    become_code(self.pid)
+                    os.execvpe(argv[0], argv, env)  # noqa: S606 (our own command)
+                finally:
+                    os._exit(127)
+            ended = 0, 0
+            while not ended[0] and time.monotonic() < until:
+                select.select([self.wakeup], [], [], LOOK_INTERVAL)
+                try_to(os.read, self.wakeup, 65536)
+                ended = os.waitpid(pid, os.WNOHANG)
+            if ended[0] and not ended[1]:
+                break
+            time.sleep(LOOK_INTERVAL)
+        self.clear()
 
     def watch(self) -> None:
         """Until the code has ended, or has to."""
@@ -224,12 +252,12 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     reaper = Reaper(control)
     with open(command, "rb") as file:
-        argv, env, cwd, descriptors = marshal.load(file)  # noqa: S302 (from our own agent)
+        argv, env, cwd, descriptors, cleanup = marshal.load(file)  # noqa: S302 (from our own agent)
     reaper.read()
     if reaper.ending:  # the agent is dead already, or wants it no more: nothing begins
         leave(None)
     reaper.main = start(argv, env, cwd, status)
-    reaper.guard(status, descriptors)
+    reaper.guard(status, descriptors, cleanup, env)
 
 
 if __name__ == "__main__":

@@ -72,24 +72,28 @@ class Runner(ABC):
         """
         job = item["job"]
         payload = json.dumps(job.get("payload"))
-        # Ours come last: a job's code must be able to trust its fencing token.
-        environment = self.environment(job["action"], inherited) | {
-            "JOB_ID": str(job["id"]),
-            "JOB_ATTEMPT": str(item["number"]),
-            "JOB_ATTEMPT_ID": str(item["id"]),
-            **{name: str(path) for name, path in files.items()},
-        }
-        of_step = {"JOB_EXECUTION": job.get("execution"), "JOB_STEP": job.get("step")}
-        for name in ("JOB_PAYLOAD", *of_step):
+        environment = self.environment(job["action"], inherited)
+        for name in ("JOB_PAYLOAD", "JOB_EXECUTION", "JOB_STEP"):
             environment.pop(name, None)
-        environment |= {name: str(value) for name, value in of_step.items() if value is not None}
-        if len(payload) < PAYLOAD_IN_ENVIRONMENT:
-            environment["JOB_PAYLOAD"] = payload
+        # Ours come last: a job's code must be able to trust its fencing token.
+        environment |= job_environment(item, files)
         argv, cwd = self.command_line(job["action"]), self.working_directory(job["action"])
         return ChildCommand(
             argv, environment, payload.encode(), cwd, with_result=self.with_result, with_pulse=self.with_result,
             module=self.module(job["action"]),
         )  # fmt: skip
+
+
+def job_environment(item: dict[str, Any], files: Mapping[str, Path]) -> dict[str, str]:
+    """What the code of a claimed attempt finds of it in its environment."""
+    job = item["job"]
+    environment = {"JOB_ID": job["id"], "JOB_ATTEMPT": item["number"], "JOB_ATTEMPT_ID": item["id"], **files}
+    of_step = {"JOB_EXECUTION": job.get("execution"), "JOB_STEP": job.get("step")}
+    environment |= {name: value for name, value in of_step.items() if value is not None}
+    payload = json.dumps(job.get("payload"))
+    if len(payload) < PAYLOAD_IN_ENVIRONMENT:
+        environment["JOB_PAYLOAD"] = payload
+    return {name: str(value) for name, value in environment.items()}
 
 
 class ScriptRunner(Runner):
@@ -99,8 +103,7 @@ class ScriptRunner(Runner):
     tags = ("script",)
 
     def refuse(self, action: Action) -> None:
-        if (runner := action.get("runner") or "local") != "local":
-            raise ActionNotAllowed(f"this agent has no {runner} runner")
+        """It runs any."""
 
     def command_line(self, action: Action) -> list[str]:
         command = action.get("command")

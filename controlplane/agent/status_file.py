@@ -54,6 +54,20 @@ def remove_status(name: str) -> None:
     status_path(name).unlink(missing_ok=True)
 
 
+def is_running(name: str) -> bool:
+    """Whether an agent of that name lives here, and it is not this process."""
+    try:
+        status: dict[str, Any] = json.loads(status_path(name).read_text(encoding="utf-8"))
+        return status["pid"] != os.getpid() and _lives(status)
+    except (OSError, ValueError, KeyError, psutil.Error):
+        return False
+
+
+def _lives(status: dict[str, Any]) -> bool:
+    # Not equal to the last digit: it is derived from a wall clock that may have been set meanwhile.
+    return abs(psutil.Process(status["pid"]).create_time() - status["process_started_at"]) < 5
+
+
 def check_status(name: str | None) -> str | None:
     """None when that agent lives and is heard, else one line why not. Without a name: the only agent here."""
     if name is None:
@@ -66,8 +80,7 @@ def check_status(name: str | None) -> str | None:
         path = status_path(name)
     try:
         status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        # Not equal to the last digit: it is derived from a wall clock that may have been set meanwhile.
-        alive = abs(psutil.Process(status["pid"]).create_time() - status["process_started_at"]) < 5
+        alive = _lives(status)
         age, timeout = read_uptime() - status["heard_at_uptime"], status["timeout_seconds"]
     except FileNotFoundError:
         return f"no agent is running: {path} is missing"

@@ -107,7 +107,7 @@ class Supervisor:
             descriptors = [file.fileno() for file in (result, pulse) if file]
             argv += map(str, descriptors)
             what = theirs.enter_context(tempfile.TemporaryFile())
-            what.write(marshal.dumps((argv, command.env, command.cwd, descriptors)))
+            what.write(marshal.dumps((argv, command.env, command.cwd, descriptors, command.cleanup)))
             what.seek(0)
             listening, control = _pipe(theirs, ours)
             says, status = _pipe(ours, theirs)

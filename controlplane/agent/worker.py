@@ -24,6 +24,7 @@ from controlplane.agent import leftovers, probe, status_file
 from controlplane.agent.attempts import KILL_PATIENCE, AttemptTracker
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Client, Refused, Unreachable
+from controlplane.agent.containers import clear_containers
 from controlplane.agent.fence import Fence
 from controlplane.agent.folder import Folder
 from controlplane.agent.heart import HeartbeatThread
@@ -90,6 +91,7 @@ class Worker:
         if self._wakeup.signals:  # it came while an earlier registration was being cleared away
             raise InterruptedBySignal(signal.Signals(self._wakeup.signals[-1]).name)
         try:
+            self._clear_containers()
             for leftover in self._leftovers:
                 leftover.send_reports(HEAD_START)
             self._server = register_server(self._client, self._options.token, self._options.description(), time.sleep)
@@ -103,6 +105,13 @@ class Worker:
             return self.exit_status
         finally:
             self._close_resources()
+
+    def _clear_containers(self) -> None:
+        """Of an agent before us, whose code runs elsewhere by now. One of our name that lives has its own."""
+        if status_file.is_running(self._options.name):
+            log.warning("Another agent of this name runs here: its containers are left alone", name=self._options.name)
+        else:
+            clear_containers(list(self._options.policy.runners.values()), self._options.environment)
 
     def _start_threads(self, server: RegisteredServer) -> None:
         # Several tries must fit into the timeout, whatever hangs.

@@ -377,3 +377,27 @@ def test_requiring_a_worker_is_no_content_and_a_known_job_is_found_without_one(c
     again = client.post("/jobs", job(key="k", require_worker=True))
     assert (again.status_code, again.json()) == (200, first)
     assert client.post("/jobs", job(key="k", require_worker=True, priority=1)).json()["code"] == "key_conflict"
+
+
+CONTAINER = {"type": "docker", "image": "registry.example/team/app:1.2@sha256:ab"}
+
+
+@pytest.mark.parametrize(("action", "field"), [
+    ({"type": "script", "runner": "docker", "command": "true"}, "image"),
+    ({"type": "script", "command": "true", "resources": {"cpus": 1}}, "resources"),
+    ({"type": "docker", "image": "--privileged"}, "image"),
+    ({**CONTAINER, "resources": {"memory": "lots"}}, "memory"),
+    ({**CONTAINER, "resources": {"cpus": 0}}, "cpus"),
+    ({**CONTAINER, "resources": {"disks": 1}}, "disks"),
+])  # fmt: skip
+def test_what_a_container_is_to_be_is_checked_when_its_job_is_submitted(client, action, field):
+    answer = client.post("/jobs", {"action": action})
+    assert answer.status_code == 400 and field in str(answer.json()["errors"])
+
+
+def test_a_container_that_no_worker_runs_is_refused_with_a_sentence_or_waits(client, worker):
+    worker(tags=["script"])
+    body = {"action": {**CONTAINER, "env": {"A": "b"}, "resources": {"cpus": 1.5, "memory": "2G", "gpus": 1}}}
+    refused = client.post("/jobs", {**body, "require_worker": True})
+    assert refused.status_code == 503 and refused.json()["detail"] == f"{NO_WORKER}: docker (tags)."
+    assert client.post("/jobs", {**body, "unmatched": "wait"}).json()["state"] == "PENDING"

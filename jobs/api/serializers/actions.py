@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from django.core.validators import RegexValidator
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
@@ -34,13 +35,43 @@ class CommandField(serializers.Field):
         return value
 
 
+class ImageField(TextField):
+    """The name of a container's image."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.validators.append(RegexValidator(r"\A[A-Za-z0-9][A-Za-z0-9_.\-/:@]*\Z", "This is no name of an image."))
+
+
+class ResourcesField(StrictSerializer):
+    """What a container may have at most."""
+
+    cpus = serializers.FloatField(required=False, min_value=0.001, max_value=10_000)
+    memory = serializers.RegexField(
+        r"\A[1-9][0-9]{0,9}[KMGT]\Z", required=False, error_messages={"invalid": "Write it as 512M or 2G."}
+    )
+    gpus = WholeField(required=False, min_value=1, max_value=1000)
+
+
+def environment_field() -> serializers.DictField:
+    return serializers.DictField(child=FreeTextField(max_length=100_000, allow_blank=True), required=False)
+
+
 class ScriptAction(StrictSerializer):
     type = serializers.ChoiceField(["script"])
     runner = serializers.ChoiceField(["local", "docker", "pod"], default="local")
     command = CommandField(help_text=TEXT_OR_LIST)
-    env = serializers.DictField(child=FreeTextField(max_length=100_000, allow_blank=True), required=False)
+    env = environment_field()
     cwd = FreeTextField(required=False, max_length=4096)
-    image = TextField(required=False)
+    image = ImageField(required=False, help_text="Of the container that the runners docker and pod start.")
+    resources = ResourcesField(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["runner"] == "local" and "resources" in attrs:
+            raise serializers.ValidationError({"resources": ["Only a container has resources of its own."]})
+        if attrs["runner"] != "local" and "image" not in attrs:
+            raise serializers.ValidationError({"image": [f"The runner {attrs['runner']} needs one."]})
+        return attrs
 
 
 class CallableAction(StrictSerializer):
@@ -59,8 +90,11 @@ class HandlerAction(StrictSerializer):
 
 class ContainerAction(StrictSerializer):
     type = serializers.ChoiceField(["docker", "pod"])
-    image = TextField()
+    image = ImageField()
     command = CommandField(required=False, help_text=TEXT_OR_LIST)
+    env = environment_field()
+    cwd = FreeTextField(required=False, max_length=4096)
+    resources = ResourcesField(required=False)
 
 
 ACTIONS: dict[str, type[StrictSerializer]] = {

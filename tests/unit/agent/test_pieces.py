@@ -53,7 +53,7 @@ def test_a_script_runs_locally_only(runner):
         ActionPolicy.parse_options("script").choose_runner({"type": "script", "runner": runner})
 
 
-@pytest.mark.parametrize("wrong", ["handler", "handler:x", "docker", "script:x", "", ","])
+@pytest.mark.parametrize("wrong", ["handler", "handler:x", "docker:x", "execution", "script:x", "", ","])
 def test_an_unknown_allowance_is_refused_with_a_sentence(wrong):
     with pytest.raises(ValueError, match="--allow"):
         ActionPolicy.parse_options(wrong)

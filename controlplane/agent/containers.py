@@ -1,0 +1,221 @@
+"""Actions that run in a container: through the command line of docker or podman, and as a pod through kubectl.
+
+The container is named for its attempt, and labelled with job, attempt and agent. Its reaper has it removed when the
+attempt has not ended by itself, also when its agent is dead or stopped: so it is gone before that is reported, and by
+the fence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import structlog
+
+from controlplane.agent.child_process import ChildCommand, ChildExit
+from controlplane.agent.environment import with_modules
+from controlplane.agent.logs import decode_text
+from controlplane.agent.outcomes import failure_report
+from controlplane.agent.runners import (
+    PAYLOAD_IN_ENVIRONMENT,
+    Action,
+    CannotStart,
+    Runner,
+    ScriptRunner,
+    job_environment,
+)
+
+log = structlog.get_logger()
+IMAGE = re.compile(r"[A-Za-z0-9][\w.\-/:@]*")
+NAME = re.compile(r"[A-Za-z_]\w*")
+OF_PROGRAM = ("DOCKER_", "CONTAINER", "HOME", "KUBE", "LD_", "PATH", "PYTHON", "XDG_")
+"""Variables by which the program itself would be led astray: their values stand on its command line."""
+NOT_BEGUN = 125  # its exit status when there was no container
+REMOVE = 'ids=$("$0" ps --all --quiet --filter "$1") && { [ -z "$ids" ] || "$0" rm --force $ids; }'
+"""Fails when it is not known whether there is one; `rm` alone fails when there is none."""
+PATIENCE = 60.0  # seconds to clear away what was left
+
+
+class ContainerRunner(Runner):
+    """`program` is the command line that it uses, `agent` the name by which its containers are found again."""
+
+    programs: ClassVar[tuple[str, ...]]
+
+    def __init__(self, action_type: str, tags: Sequence[str], program: str, agent: str) -> None:
+        self.action_type, self.tags, self.program = action_type, tags, program  # type: ignore[misc]
+        self.agent = hashlib.sha256(f"{agent}\0{socket.gethostname()}".encode()).hexdigest()[:32]
+
+    @property
+    def is_script(self) -> bool:
+        """Its command is what counts, not what the image does by itself."""
+        return self.action_type == ScriptRunner.action_type
+
+    def refuse(self, action: Action) -> None:
+        """What it may run is for its image to say."""
+
+    def command_line(self, action: Action) -> list[str]:
+        """What runs in the container; nothing: what its image says."""
+        command = action.get("command")
+        if command is None and not self.is_script:
+            return []
+        return ScriptRunner().command_line(action)
+
+    def environment(self, action: Action, inherited: Mapping[str, str]) -> dict[str, str]:
+        """That of the container alone."""
+        own = ScriptRunner().environment(action, {})
+        if wrong := [name for name in own if not NAME.fullmatch(name)]:
+            raise CannotStart(f"{wrong[0]!r} is no name of a variable in a container")
+        return own
+
+    def build_command(
+        self, item: dict[str, Any], files: Mapping[str, Path], inherited: Mapping[str, str]
+    ) -> ChildCommand:
+        action, image = item["job"]["action"], str(item["job"]["action"].get("image") or "")
+        if not IMAGE.fullmatch(image):
+            raise CannotStart(f"{image!r} is no name of an image")
+        environment = self.environment(action, inherited) | job_environment(item, {})  # the files are not in there
+        name = f"controlplane-{item['id']}"
+        command = self.build_start(name, item, image, environment, inherited)
+        return ChildCommand(**{"stdin": b"", **command}, cleanup=self.build_removal(name))
+
+    @abstractmethod
+    def build_start(
+        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """The fields of the ChildCommand that runs the container to its end."""
+
+    @abstractmethod
+    def build_removal(self, name: str) -> list[str]:
+        """What ends the container, and waits until it is gone."""
+
+    @abstractmethod
+    def build_clearance(self) -> list[str]:
+        """What ends all containers of this agent."""
+
+    def labels(self, item: dict[str, Any]) -> dict[str, str]:
+        return {
+            "controlplane.job": str(item["job"]["id"]),
+            "controlplane.attempt": str(item["id"]),
+            "controlplane.number": str(item["number"]),
+            "controlplane.agent": self.agent,
+        }
+
+    def build_report(self, child_exit: ChildExit) -> dict[str, Any]:
+        if child_exit.status == NOT_BEGUN:
+            return failure_report("CANNOT_START", decode_text(child_exit.stderr).strip() or "there was no container")
+        return ScriptRunner().build_report(child_exit)
+
+
+class DockerRunner(ContainerRunner):
+    """docker or podman."""
+
+    programs = ("docker", "podman")
+
+    def build_start(
+        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str]
+    ) -> dict[str, Any]:
+        action = item["job"]["action"]
+        argv = [self.program, "run", "--rm", "--interactive", "--name", name]
+        for label, value in self.labels(item).items():
+            argv += ["--label", f"{label}={value}"]
+        of_program = {variable: environment[variable] for variable in environment if variable.startswith(OF_PROGRAM)}
+        for variable in environment:
+            # By their names alone: who lists processes does not read their values.
+            argv += ["--env", f"{variable}={of_program[variable]}" if variable in of_program else variable]
+        resources = action.get("resources") or {}
+        options = {name: resources.get(name) for name in ("cpus", "memory", "gpus")} | {"workdir": action.get("cwd")}
+        argv += [f"--{option}={value}" for option, value in options.items() if value]
+        command = self.command_line(action)
+        if self.is_script:
+            argv += [f"--entrypoint={command.pop(0)}"]
+        env = {**inherited, **{key: value for key, value in environment.items() if key not in of_program}}
+        return {"argv": [*argv, image, *command], "env": env, "stdin": json.dumps(item["job"].get("payload")).encode()}
+
+    def build_removal(self, name: str) -> list[str]:
+        return ["/bin/sh", "-c", REMOVE, self.program, f"name=^/?{name}$"]
+
+    def build_clearance(self) -> list[str]:
+        return ["/bin/sh", "-c", REMOVE, self.program, f"label=controlplane.agent={self.agent}"]
+
+
+class PodRunner(ContainerRunner):
+    """A pod that kubectl makes (pod_child.py); its payload is in JOB_PAYLOAD."""
+
+    programs = ("kubectl",)
+
+    def build_start(
+        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str]
+    ) -> dict[str, Any]:
+        if "JOB_PAYLOAD" not in environment:
+            raise CannotStart(f"the payload of a pod has less than {PAYLOAD_IN_ENVIRONMENT} bytes")
+        manifest = self.build_manifest(name, item, image, environment)
+        argv = [sys.executable, "-m", "controlplane.agent.pod_child", self.program, name]
+        return {"argv": argv, "env": with_modules(dict(inherited)), "stdin": json.dumps(manifest).encode()}
+
+    def build_manifest(
+        self, name: str, item: dict[str, Any], image: str, environment: Mapping[str, str]
+    ) -> dict[str, Any]:
+        action, command = item["job"]["action"], self.command_line(item["job"]["action"])
+        resources = action.get("resources") or {}
+        limits = {"cpu": resources.get("cpus"), "memory": _kubernetes_size(resources.get("memory"))}
+        limits["nvidia.com/gpu"] = resources.get("gpus")
+        is_text = isinstance(action.get("command"), str)
+        container: dict[str, Any] = {
+            "name": "job",
+            "image": image,
+            "env": [{"name": key, "value": value.replace("$(", "$$(")} for key, value in environment.items()],
+            "resources": {"limits": {key: str(value) for key, value in limits.items() if value}},
+        }
+        if command:
+            container["command" if self.is_script or is_text else "args"] = [
+                part.replace("$(", "$$(") for part in command
+            ]
+        if action.get("cwd"):
+            container["workingDir"] = action["cwd"]
+        spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+        if timeout := item["job"].get("timeout_seconds"):
+            spec["activeDeadlineSeconds"] = max(1, round(timeout) + 60)  # the agent is sooner, if there still is one
+        metadata = {"name": name, "labels": self.labels(item)}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def build_removal(self, name: str) -> list[str]:
+        return [self.program, "delete", "pod", name, "--now", "--ignore-not-found"]
+
+    def build_clearance(self) -> list[str]:
+        selector = f"--selector=controlplane.agent={self.agent}"
+        return [self.program, "delete", "pods", selector, "--now", "--ignore-not-found"]
+
+
+def find_program(runner: type[ContainerRunner]) -> str | None:
+    """The first of its programs that is there."""
+    return next(filter(None, map(shutil.which, runner.programs)), None)
+
+
+def clear_containers(runners: Sequence[Runner], environment: Mapping[str, str]) -> None:
+    """Remove what an agent of this name and host left behind that is dead."""
+    clearances = {tuple(runner.build_clearance()) for runner in runners if isinstance(runner, ContainerRunner)}
+    for argv in clearances:
+        try:
+            done = subprocess.run(argv, env=dict(environment), capture_output=True, timeout=PATIENCE, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            log.warning("Containers that were left could not be looked for", why=str(error))
+            continue
+        said = decode_text(done.stderr if done.returncode else done.stdout).strip()
+        if done.returncode:
+            log.warning("Containers that were left could not be removed", why=said[-1000:])
+        elif said and "No resources found" not in said:
+            log.warning("Containers that were left are removed", containers=said[-1000:])
+
+
+def _kubernetes_size(size: str | None) -> str | None:
+    """What is 512M elsewhere is 512Mi there."""
+    return f"{size}i" if size else None

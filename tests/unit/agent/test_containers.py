@@ -1,0 +1,165 @@
+"""Containers, with stand-ins for docker and kubectl that note their calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from controlplane.agent.containers import DockerRunner, PodRunner
+from controlplane.agent.policy import ActionPolicy
+from tests.support.standin import ROOT, eventually
+
+SCRIPT = {"type": "script", "runner": "docker", "image": "alpine:3"}
+
+
+@pytest.fixture(autouse=True)
+def programs(tmp_path, monkeypatch):
+    for folder in ("bin", "containers"):
+        (tmp_path / folder).mkdir()
+    for name in ("docker", "kubectl"):
+        shutil.copy(ROOT / f"tests/support/{name}.py", tmp_path / "bin" / name)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("CONTAINERS", str(tmp_path / "containers"))
+
+
+@pytest.fixture
+def calls(tmp_path):
+    def read(*begin: str) -> list[list[str]]:
+        file = tmp_path / "calls"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [call for call in map(json.loads, lines) if call[: len(begin)] == [*begin]]
+
+    return read
+
+
+@pytest.fixture
+def containers(tmp_path):
+    return lambda: sorted(file.name for file in (tmp_path / "containers").iterdir())
+
+
+def start(agent, *more):
+    return agent("--allow", "script,docker,pod", *more)
+
+
+def test_a_script_runs_in_a_container_that_is_named_and_labelled_for_its_attempt(plane, agent, calls, containers):
+    action = {**SCRIPT, "command": "cat; echo $GREETING $JOB_ATTEMPT", "env": {"GREETING": "secret words"},
+              "cwd": "/srv", "resources": {"cpus": 1.5, "memory": "512M", "gpus": 1}}  # fmt: skip
+    attempt = plane.submit(action, {"n": 1})
+    start(agent)
+    final = eventually(lambda: plane.final(attempt))
+    assert final["output"] == {"exit_code": 0, "stdout": '{"n": 1}secret words 1\n'}
+    (said,) = calls("run")
+    job = next(item["job"] for items in plane.claims.values() for item in items)
+    assert said[said.index("--name") + 1] == f"controlplane-{attempt}"
+    assert {f"controlplane.job={job['id']}", f"controlplane.attempt={attempt}"} <= set(said)
+    assert {"--rm", "--cpus=1.5", "--memory=512M", "--gpus=1", "--workdir=/srv", "--entrypoint=/bin/sh"} <= set(said)
+    assert said[-3:] == ["alpine:3", "-c", action["command"]]
+    assert "GREETING" in said and not any("secret words" in part for part in said), (
+        "who lists processes reads no values"
+    )
+    assert containers() == [] and not calls("rm"), "it has ended by itself"
+    assert {"docker", "kubernetes", "script"} <= set(plane.calls[0][1]["tags"])
+
+
+def test_an_image_runs_by_itself_or_with_a_command(plane, agent):
+    by_itself = plane.submit({"type": "docker", "image": "alpine"})
+    fails = plane.submit({"type": "docker", "image": "alpine", "command": "exit 3"})
+    no_image = plane.submit({"type": "docker", "image": "missing"})
+    no_name = plane.submit({"type": "docker", "image": "--privileged"})
+    start(agent)
+    assert eventually(lambda: plane.final(by_itself))["output"]["stdout"] == "by itself\n"
+    assert eventually(lambda: plane.final(fails))["error"]["code"] == "EXIT_3"
+    error = eventually(lambda: plane.final(no_image))["error"]
+    assert (error["code"], error["message"]) == ("CANNOT_START", "no such image: missing")
+    assert "no name of an image" in eventually(lambda: plane.final(no_name))["error"]["message"]
+
+
+@pytest.mark.parametrize("runner", ["docker", "pod"])
+def test_what_is_cancelled_has_its_container_removed_before_that_is_reported(plane, agent, containers, runner):
+    attempt = plane.submit({**SCRIPT, "runner": runner, "command": "trap '' TERM; while :; do sleep 0.1; done"})
+    start(agent)
+    eventually(lambda: containers() == [f"controlplane-{attempt}"])
+    plane.script["reports"] = lambda body: ends.extend(
+        containers() for item in body["reports"] if item["event"] == "CANCELLED"
+    )
+    ends: list[list[str]] = []
+    plane.heartbeat["cancel"] = [attempt]
+    assert eventually(lambda: plane.final(attempt))["event"] == "CANCELLED"
+    assert containers() == [] and not any(ends)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_an_agent_that_is_dead_or_stopped_keeps_no_container_past_its_fence(plane, agent, containers, number):
+    plane.fence_after = 2.0 if number == signal.SIGSTOP else 60.0
+    attempt = plane.submit({**SCRIPT, "command": "sleep 1000"})
+    worker = start(agent)
+    eventually(lambda: containers() == [f"controlplane-{attempt}"])
+    worker.process.send_signal(number)
+    eventually(lambda: containers() == [])
+
+
+def test_an_agent_that_starts_removes_what_a_dead_one_of_its_name_left(plane, agent, containers, calls, tmp_path):
+    for kind, name in (("docker", "a/1"), ("pod", "a/1"), ("docker", "b")):
+        runner = {"docker": DockerRunner, "pod": PodRunner}[kind](kind, [], kind, name)
+        label = f"controlplane.agent={runner.agent}"
+        text = {"--label": [label], "metadata": {"labels": {"controlplane.agent": runner.agent}}}
+        Path(tmp_path, "containers", f"{kind}-of-{name[0]}").write_text(json.dumps(text))
+    start(agent)
+    eventually(lambda: plane.registrations)
+    assert containers() == ["docker-of-b"]
+    start(agent)  # of the same name, beside it
+    eventually(lambda: len(plane.registrations) == 2)
+    assert len(calls("ps")) == len(calls("delete")) == 1, "what a living agent has is its own"
+
+
+def test_a_pod_is_followed_to_its_end_and_deleted(plane, agent, calls, containers):
+    action = {**SCRIPT, "runner": "pod", "command": "echo $JOB_PAYLOAD; exit 4",
+              "resources": {"cpus": 0.5, "memory": "1G", "gpus": 2}}  # fmt: skip
+    fails = plane.submit(action, [1], timeout=100)
+    well = plane.submit({"type": "pod", "image": "busybox", "command": ["echo", "well"]})
+    refused = plane.submit({"type": "pod", "image": "missing", "command": "true"})
+    start(agent)
+    error = eventually(lambda: plane.final(fails))["error"]
+    assert error["code"] == "EXIT_4"
+    lines = [line for report in plane.reports if report["event"] == "LOG" and report["attempt"] == fails
+             for line in report["lines"]]  # fmt: skip
+    assert "[1]" in lines
+    assert eventually(lambda: plane.final(refused))["error"]["code"] == "CANNOT_START"
+    assert eventually(lambda: plane.final(well))["output"] == {"exit_code": 0, "stdout": "well\n"}
+    assert containers() == [] and calls("delete", "pod", f"controlplane-{fails}")
+
+
+def test_a_manifest_says_what_the_action_does():
+    runner = PodRunner("pod", ["kubernetes"], "kubectl", "a")
+    action = {"type": "pod", "image": "busybox", "command": ["echo", "$(A)"], "env": {"A": "$(B)"}, "cwd": "/srv",
+              "resources": {"cpus": 0.5, "memory": "1G", "gpus": 2}}  # fmt: skip
+    item = {
+        "id": "attempt",
+        "number": 2,
+        "job": {"id": "job", "action": action, "payload": None, "timeout_seconds": 10},
+    }
+    command = runner.build_command(item, {}, {})
+    pod = json.loads(command.stdin)
+    (container,) = pod["spec"]["containers"]
+    assert pod["metadata"]["name"] == "controlplane-attempt" and pod["metadata"]["labels"]["controlplane.job"] == "job"
+    assert pod["spec"]["restartPolicy"] == "Never" and pod["spec"]["activeDeadlineSeconds"] == 70
+    assert container["args"] == ["echo", "$$(A)"] and container["workingDir"] == "/srv"
+    assert {"name": "A", "value": "$$(B)"} in container["env"] and {"name": "JOB_ATTEMPT", "value": "2"} in container[
+        "env"
+    ]
+    assert container["resources"] == {"limits": {"cpu": "0.5", "memory": "1Gi", "nvidia.com/gpu": "2"}}
+
+
+def test_containers_are_allowed_by_name_where_there_is_a_program(monkeypatch):
+    assert set(ActionPolicy.parse_options("docker").runners) == {"docker"}
+    assert set(ActionPolicy.parse_options("script,pod").runners) == {"script", "pod", "script/pod"}
+    assert "docker" not in ActionPolicy.parse_options(None).list_tags()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(ValueError, match="there is no docker or podman on this machine"):
+        ActionPolicy.parse_options("docker")
