@@ -1,6 +1,6 @@
-"""`python -m controlplane.readme` writes the generated parts of README.md: state diagrams and settings.
+"""`python -m controlplane.readme` writes the generated parts of docs/: state diagrams and settings.
 
-What the README says of states and settings comes from the tables and the dataclasses themselves.
+What the documentation says of states and settings comes from the tables and the dataclasses themselves.
 """
 
 import ast
@@ -19,6 +19,8 @@ from liveness import states
 from liveness.conf import LivenessSettings
 
 README = Path(__file__).resolve().parent.parent / "README.md"
+PAGES = [README.parent / "docs" / name for name in ("reference.md", "settings.md")]
+"""Those with generated parts."""
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LETTERS = {states.Mover.SERVER: "S", states.Mover.LIVENESS: "C", states.Mover.OPERATOR: "O"}
 
@@ -72,11 +74,12 @@ def generate_parts() -> dict[str, str]:
     }
 
 
-def fill_readme(text: str) -> str:
-    """README.md with its generated parts as they are to be."""
+def fill_page(text: str) -> str:
+    """A page with its generated parts as they are to be."""
     made = generate_parts()
     return PART.sub(lambda match: f"{match[1]}{made[match[2]]}\n{match[3]}", text)
 
 
 if __name__ == "__main__":
-    README.write_text(fill_readme(README.read_text()))
+    for page in PAGES:
+        page.write_text(fill_page(page.read_text()))

@@ -1,7 +1,7 @@
 """The states of worker jobs, attempts and executions and every legal transition between them.
 
 All guards are derived from these tables: the services, the CHECK constraints, the database
-triggers and the diagrams in the README.
+triggers and the diagrams in docs/reference.md.
 """
 
 from controlplane.core.described import Described

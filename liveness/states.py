@@ -1,7 +1,7 @@
 """The states of a server and every legal transition between them.
 
 All guards are derived from this table: the services, the CHECK constraint, the database
-triggers and the diagrams in the README.
+triggers and the diagrams in docs/reference.md.
 """
 
 from controlplane.core.described import Described

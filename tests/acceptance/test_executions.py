@@ -1,4 +1,4 @@
-"""Executions on real processes: the README's example as it stands there, and a schedule."""
+"""Executions on real processes: the example of docs/executions.md as it stands there, and a schedule."""
 
 import json
 import re
@@ -24,10 +24,10 @@ def plane(tmp_path_factory):
 
 
 def example(start: str) -> dict:
-    """The JSON of the README that begins like this."""
-    text = (ROOT / "README.md").read_text()
+    """The JSON of docs/executions.md that begins like this."""
+    text = (ROOT / "docs/executions.md").read_text()
     match = re.search(re.escape(start) + r".*?\n(?=JSON\n|'\n|```)", text, re.DOTALL)
-    assert match, f"the README has no {start}"
+    assert match, f"docs/executions.md has no {start}"
     return json.loads(match[0].rstrip().removesuffix("'"))
 
 
@@ -36,7 +36,7 @@ def server_lines(plane: Fleet, api: str, run: str, token: str) -> list[str]:
     return [line["code"] for line in lines]
 
 
-def test_the_example_of_the_readme_a_worker_dies_a_step_fails_and_a_hook_reports_it(plane):
+def test_the_example_of_the_documentation_a_worker_dies_a_step_fails_and_a_hook_reports_it(plane):
     one, api = plane
     client = one.token("client")
     run = one.call("POST", f"{api}/executions", client, example('{"name": "nightly"'))["id"]

@@ -3,10 +3,11 @@ import re
 from controlplane import readme
 
 
-def test_the_readme_shows_the_states_and_settings_as_they_are():
-    text = readme.README.read_text()
-    assert text == readme.fill_readme(text), "run `python -m controlplane.readme`"
-    assert all(f"<!-- generated: {part} -->" in text for part in readme.generate_parts())
+def test_the_documentation_shows_the_states_and_settings_as_they_are():
+    pages = [page.read_text() for page in readme.PAGES]
+    for text in pages:
+        assert text == readme.fill_page(text), "run `python -m controlplane.readme`"
+    assert all(f"<!-- generated: {part} -->" in "".join(pages) for part in readme.generate_parts())
 
 
 def test_the_pictures_of_the_readme_are_there_in_both_schemes_and_small():

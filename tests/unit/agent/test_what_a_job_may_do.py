@@ -158,8 +158,8 @@ def test_jobs_get_the_environment_without_what_configures_a_control_plane():
     assert environment.for_jobs({"DATABASE_URL": "of my app"}, {"DATABASE_URL"}) == {"DATABASE_URL": "of my app"}
 
 
-def test_every_variable_that_the_readme_lists_stays_with_the_control_plane_but_for_those_of_the_log():
-    table = (ROOT / "README.md").read_text().partition("| environment | default | |")[2].partition("\n\n")[0]
+def test_every_variable_that_the_documentation_lists_stays_with_the_control_plane_but_for_those_of_the_log():
+    table = (ROOT / "docs/settings.md").read_text().partition("| environment | default | |")[2].partition("\n\n")[0]
     names = {name.strip("` ") for line in table.splitlines()[2:] for name in line.split("|")[1].split(",")}
     handed_on = set(environment.for_jobs(dict.fromkeys(names, "")))
     assert handed_on == {"LOG_LEVEL", "LOG_FORMAT"}, "name it in controlplane.agent.environment.OWN"

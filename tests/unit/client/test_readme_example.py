@@ -24,7 +24,8 @@ def test_the_example_of_the_readme_runs(plane, tmp_path, monkeypatch, capsys):
 
 
 def test_the_commands_of_the_readme_are_understood():
-    lines = re.findall(r"python -m controlplane\.client (.*)", README)
+    (block,) = re.findall(r"```sh\nexport CONTROLPLANE_URL=.*?\n(.*?)```", README, re.DOTALL)
+    lines = [line.removeprefix("controlplane ") for line in block.splitlines()]
     assert len(lines) >= 4
     for line in lines:
         assert build_parser("controlplane").parse_args(shlex.split(line)).command
