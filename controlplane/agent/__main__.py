@@ -11,6 +11,7 @@ from controlplane.agent import environment, status_file
 from controlplane.agent.clean_text import escape_event, escaped
 from controlplane.agent.client import Refused
 from controlplane.agent.options import build_parser, read_options
+from controlplane.agent.runtimes import find_runtimes
 from controlplane.agent.wakeup import InterruptedBySignal, Wakeup
 from controlplane.agent.worker import ServerPurged, Worker
 
@@ -31,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         structlog.get_logger().warning(
             "--token is seen by whoever may list processes: use --token-file or CONTROLPLANE_TOKEN"
         )
+    options = options.with_runtimes(find_runtimes(arguments.runtimes.split(","), options.environment))
     wakeup = Wakeup()
     wakeup.install_handlers()
     while True:

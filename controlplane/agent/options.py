@@ -7,11 +7,11 @@ import os
 import platform
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from controlplane.agent import environment
+from controlplane.agent import environment, runtimes
 from controlplane.agent.leftovers import state_folder
 from controlplane.agent.memory import parse_size
 from controlplane.agent.policy import ActionPolicy, queue_tag
@@ -41,9 +41,14 @@ class Options:
     task_timeout: float | None = None
     memory_limit: int | None = None
     max_tasks_per_child: int = MAX_TASKS_PER_CHILD
+    runtimes: dict[str, str] = field(default_factory=dict)
     probe: str | None = None
     probe_interval: float = 30.0
     probe_timeout: float = 10.0
+
+    def with_runtimes(self, found: dict[str, str]) -> Options:
+        """With what was found on this machine as tags and capabilities."""
+        return replace(self, runtimes=found, tags=sorted({*self.tags, *runtimes.tags_of(found)}))
 
     def description(self) -> dict[str, Any]:
         """The body of a registration, but for the instance id."""
@@ -56,7 +61,11 @@ class Options:
             "version": VERSION,
             "tags": self.tags,
             "max_concurrent": self.concurrency,
-            "capabilities": {"python": platform.python_version(), "platform": platform.platform()},
+            "capabilities": {
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                **({"runtimes": self.runtimes} if self.runtimes else {}),
+            },
             **({"config": self.config} if self.config else {}),
         }
 
@@ -90,6 +99,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--pass-env", default="", metavar="A,B",
         help="variables that jobs get although they configure a control plane (DATABASE_URL, SECRET_KEY, "
         "CONTROLPLANE_*, ...); all others they get anyway",
+    )  # fmt: skip
+    add(
+        "--runtimes", default=",".join(runtimes.COMMANDS), metavar="A,B",
+        help="what to look for on this machine; what is found is a tag like runtime:node (default: %(default)s)",
     )  # fmt: skip
     add("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once (default: CPUs)")
     add(
@@ -145,6 +158,8 @@ def read_options(arguments: argparse.Namespace) -> Options:
         raise ValueError("--probe-interval and --probe-timeout are more than 0")
     if arguments.task_timeout is not None and arguments.task_timeout <= 0:
         raise ValueError("--task-timeout is more than 0")
+    if unknown := {*_parts(arguments.runtimes)} - {*runtimes.COMMANDS}:
+        raise ValueError(f"--runtimes {min(unknown)}: there are {', '.join(runtimes.COMMANDS)}")
     if arguments.max_tasks_per_child < 1:
         raise ValueError("--max-tasks-per-child is at least 1")
     try:

@@ -24,24 +24,31 @@ PASSED = "the probe passed again"
 
 
 class SelfCordon:
-    """What heartbeats say of whether this server is to get work: each, while it is not; then until one was answered."""
+    """What heartbeats say of whether this server is to get work: each, while it is not; then until one was answered.
+
+    It is not for as long as there is any cause."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fields: dict[str, Any] = {}
+        self._reasons: dict[str, str] = {}
 
     @property
     def fields(self) -> dict[str, Any]:
         """For a heartbeat."""
         return self._fields
 
-    def cordon(self, reason: str) -> None:
+    def cordon(self, reason: str, cause: str = "probe") -> None:
         with self._lock:
+            self._reasons[cause] = reason
             self._fields = {"schedulable": False, "reason": reason}
 
-    def lift(self, reason: str) -> None:
+    def lift(self, reason: str, cause: str = "probe") -> None:
         with self._lock:
-            if self._fields:
+            self._reasons.pop(cause, None)
+            if self._reasons:
+                self._fields = {"schedulable": False, "reason": next(iter(self._reasons.values()))}
+            elif self._fields:
                 self._fields = {"schedulable": True, "reason": reason}
 
     def record_answer(self, fields: dict[str, Any]) -> None:

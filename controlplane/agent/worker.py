@@ -32,6 +32,7 @@ from controlplane.agent.hints import HintThread
 from controlplane.agent.options import Options
 from controlplane.agent.outbox import Outbox
 from controlplane.agent.registration import RegisteredServer, register_server
+from controlplane.agent.runtimes import RuntimeWatch
 from controlplane.agent.supervisor import Supervisor
 from controlplane.agent.transport import ClaimResult, ReportResult, TransportThread
 from controlplane.agent.wakeup import InterruptedBySignal, Wakeup
@@ -72,6 +73,7 @@ class Worker:
             self._cordon,
             lambda: self._heart.act_now(),
         )
+        self._runtimes = RuntimeWatch(options.runtimes, self._cordon, lambda: self._heart.act_now())
         self._fenced = threading.Event()  # killed for the fence by another thread, not yet taken note of here
         self._was_answered = False
         self._blocked = False  # cordon, drain or maintenance
@@ -186,6 +188,7 @@ class Worker:
         if self._ending:
             self._advance_shutdown()
         else:
+            self._guard(self._runtimes.look)
             self._guard(self._probe.advance)
         self._request_work()
 
@@ -280,7 +283,8 @@ class Worker:
             self._attempts.release_attempts("drain_deadline", KILL_PATIENCE)
 
     def _request_work(self) -> None:
-        blocked = self._blocked or self._ending or self._fence.has_passed() or not self._probe.is_passing
+        is_fit = self._probe.is_passing and not self._runtimes.missing
+        blocked = self._blocked or self._ending or self._fence.has_passed() or not is_fit
         open_ = self._was_answered and not blocked
         self._transport.request_slots(self._options.concurrency - self._attempts.live_count if open_ else 0)
         self._transport.act_now()

@@ -161,7 +161,7 @@ class Fleet:
 
     def agent(self, name: str, url: str, *options: str) -> subprocess.Popen[bytes]:
         return self.start(
-            name, "-m", "controlplane.agent", "--url", url, "--name", name, "--poll", "0.2", *options,
+            name, "-m", "controlplane.agent", "--url", url, "--name", name, "--poll", "0.2", "--runtimes", "", *options,
             CONTROLPLANE_TOKEN=self.token("worker"),
         )  # fmt: skip
 

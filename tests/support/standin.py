@@ -213,6 +213,7 @@ class Agent:
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
         }
         command = [sys.executable, "-m", "controlplane.agent", "--url", plane.url, "--poll", "0.05", "--name", "a/1"]
+        command += ["--runtimes", ""]  # whatever this machine has
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
                 [*command, "--concurrency", "4", "--log-level", "debug", *arguments],

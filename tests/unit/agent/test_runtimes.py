@@ -1,0 +1,85 @@
+"""What a machine can run, with stand-ins for its programs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from controlplane.agent.options import build_parser, read_options
+from controlplane.agent.probe import SelfCordon
+from controlplane.agent.runtimes import COMMANDS, RuntimeWatch, find_runtimes, missing_runtimes
+from tests.support.standin import eventually
+
+PROGRAMS = {
+    "node": "echo v20.11.1",
+    "java": "echo 'openjdk version \"17.0.9\" 2023' >&2",
+    "docker": "echo cannot connect >&2; exit 1",
+    "nvidia-smi": "echo NVIDIA A100",
+}
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in PROGRAMS.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def test_what_answers_is_found_with_its_version(machine):
+    found = find_runtimes(["node", "java", "docker", "gpu", "shell"], os.environ)
+    assert found == {"node": "20.11.1", "java": "17.0.9", "gpu": "NVIDIA A100", "shell": "sh"}
+
+
+def test_what_is_found_becomes_tags_and_capabilities(plane, agent, machine):
+    agent("--runtimes", "node,docker")
+    eventually(lambda: plane.registrations)
+    said = plane.calls[0][1]
+    assert "runtime:node" in said["tags"] and "runtime:docker" not in said["tags"]
+    assert said["capabilities"]["runtimes"] == {"node": "20.11.1"}
+
+
+def test_programs_that_have_gone_are_missing(machine):
+    assert missing_runtimes(["node", "java"]) == []
+    (machine / "node").unlink()
+    if missing := missing_runtimes(["node", "java"]):  # there may be another of the name behind it
+        assert missing == ["node"]
+
+
+def test_a_worker_whose_runtime_has_gone_is_cordoned_until_it_is_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cordon, changes = SelfCordon(), []
+    watch = RuntimeWatch(["node"], cordon, lambda: changes.append(cordon.fields))
+    watch.look()
+    (tmp_path / "node").write_text("#!/bin/sh\n")
+    (tmp_path / "node").chmod(0o755)
+    watch.look()
+    assert watch.missing == ["node"], "only once in a while"
+    watch._look_at = 0.0
+    watch.look()
+    assert watch.missing == []
+    assert changes == [
+        {"schedulable": False, "reason": "no longer on this machine: node"},
+        {"schedulable": True, "reason": "the runtimes are back"},
+    ]
+
+
+def test_a_server_is_cordoned_for_as_long_as_there_is_any_cause():
+    cordon = SelfCordon()
+    cordon.cordon("full", "probe")
+    cordon.cordon("no node", "runtimes")
+    cordon.lift("passed", "probe")
+    assert cordon.fields == {"schedulable": False, "reason": "no node"}
+    cordon.lift("back", "runtimes")
+    assert cordon.fields == {"schedulable": True, "reason": "back"}
+
+
+def test_an_unknown_runtime_is_refused_with_a_sentence():
+    arguments = build_parser().parse_args(["--url", "http://x", "--token", "t", "--runtimes", "node,cobol"])
+    with pytest.raises(ValueError, match="--runtimes cobol: there are docker"):
+        read_options(arguments)
+    assert set(COMMANDS) >= {"node", "java", "docker", "podman", "kubectl", "shell", "gpu"}
