@@ -9,11 +9,12 @@ PULSE is for signs of life (pulse.py).
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -38,6 +39,8 @@ def run_callable(path: str, payload: Any, modules: str = "") -> str:
     """The JSON object to hand back; raises nothing."""
     try:
         result = function_of(path, modules)(payload)
+        if inspect.iscoroutine(result):
+            result = run_coroutine(result)
     except NotAllowed as error:
         return _encode_problem("NOT_ALLOWED", str(error))
     except BaseException as error:  # a SystemExit of the callable is a failure like any other
@@ -57,6 +60,13 @@ def run_callable(path: str, payload: Any, modules: str = "") -> str:
     except ValueError as error:  # a number of more digits than are read
         return _encode_problem("RESULT_NOT_JSON", f"the result of {path} is not JSON: {error}")
     return f'{{"output":{text}}}'
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What an async function returns, in an event loop of its own."""
+    import asyncio  # only by those that need it: it takes longer to import than all else here
+
+    return asyncio.run(coroutine)
 
 
 def function_of(path: str, modules: str = "") -> Callable[[Any], Any]:
