@@ -20,6 +20,7 @@ def intervals() -> dict[str, float]:
         "jobs.tasks.sweep_jobs": jobs().sweep_interval,
         "jobs.tasks.evaluate_triggers": TRIGGERS_INTERVAL,
         "jobs.tasks.count_history": HISTORY_INTERVAL,
+        "jobs.tasks.send_alerts": liveness().interval,
         "jobs.tasks.prune": PRUNE_INTERVAL,
     }
 

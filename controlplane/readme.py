@@ -14,12 +14,12 @@ from typing import Any
 
 from controlplane.core.durations import format_duration
 from jobs import states as job_states
-from jobs.conf import JobsSettings
+from jobs.conf import AlertsSettings, JobsSettings
 from liveness import states
 from liveness.conf import LivenessSettings
 
 README = Path(__file__).resolve().parent.parent / "README.md"
-PAGES = [README.parent / "docs" / name for name in ("reference.md", "settings.md")]
+PAGES = [README.parent / "docs" / name for name in ("alerts.md", "reference.md", "settings.md")]
 """Those with generated parts."""
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LETTERS = {states.Mover.SERVER: "S", states.Mover.LIVENESS: "C", states.Mover.OPERATOR: "O"}
@@ -71,6 +71,7 @@ def generate_parts() -> dict[str, str]:
         ),
         "liveness": format_settings_table(LivenessSettings, "LIVENESS"),
         "jobs_settings": format_settings_table(JobsSettings, "JOBS"),
+        "alerts_settings": format_settings_table(AlertsSettings, "ALERTS"),
     }
 
 

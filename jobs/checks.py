@@ -1,10 +1,11 @@
 """Django system checks over JOBS: every problem at once, each with its number."""
 
+import base64
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, register
 
-from jobs.conf import conf
+from jobs.conf import alerts_conf, conf
 
 
 @register()
@@ -48,3 +49,28 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         if value is not None and value < 0:
             messages.append(Error(f'JOBS["{name.upper()}"] is {value:g} s; it must not be negative.', id="jobs.E004"))
     return messages
+
+
+@register()
+def check_alerts(**_: Any) -> list[CheckMessage]:
+    settings, unreadable = alerts_conf.read_settings()
+    messages: list[CheckMessage] = [Error(problem, id="jobs.E001") for problem in unreadable]
+    for url in [*settings.webhook_urls.split(), *([settings.heartbeat_url] if settings.heartbeat_url else [])]:
+        if not url.startswith(("http://", "https://")):
+            messages.append(Error(f"ALERTS: {url!r} is no address; write http://… or https://….", id="jobs.E007"))
+    if settings.webhook_urls.split() and not is_secret(settings.webhook_secret):
+        messages.append(
+            Error(
+                'ALERTS["WEBHOOK_URLS"] needs ALERTS["WEBHOOK_SECRET"]: whsec_ and 24 to 64 random bytes in base64.',
+                id="jobs.E008",
+            )
+        )
+    return messages
+
+
+def is_secret(text: str | None) -> bool:
+    """Whether a signature can be made with it."""
+    try:
+        return 24 <= len(base64.b64decode((text or "").removeprefix("whsec_"), validate=True)) <= 64
+    except ValueError:
+        return False

@@ -47,7 +47,46 @@ class JobsSettings:
     """The figures of each hour, for charts, are kept so long."""
 
 
+@dataclass(frozen=True)
+class AlertsSettings:
+    """Who is told when something is wrong, and of what; docs/alerts.md."""
+
+    name: str = "control plane"
+    """What messages call this instance."""
+    webhook_urls: str = ""
+    """Addresses, separated by white space, that messages are posted to."""
+    webhook_secret: str | None = None
+    """Signs what is posted: `whsec_` and 24 to 64 random bytes in base64."""
+    webhook_allow_private: bool = False
+    """True: an address may lead into a private network, or to this machine."""
+    email_to: str = ""
+    """Addresses, separated by white space; Django's EMAIL settings say how."""
+    apprise_urls: str = ""
+    """Addresses as Apprise has them, separated by white space: slack://…, tgram://…, and many more."""
+    heartbeat_url: str | None = None
+    """Asked for each minute while the liveness check runs: a dead man's switch elsewhere tells when that stops."""
+    server_lost: bool = True
+    """A server is DISCONNECTED or in ERROR, by cluster."""
+    brake: bool = True
+    """The brake holds a type of server."""
+    check_overdue: bool = True
+    """No liveness check has gone through for three intervals."""
+    quarantine: bool = True
+    """A job is in quarantine."""
+    no_matching_worker: bool = True
+    """Jobs wait for tags that no alive worker has."""
+    version_skew: bool = False
+    """Alive workers of one cluster run several versions."""
+    oldest_waiting: Seconds | None = 900
+    """A job has waited for longer. None: off."""
+    failures_a_minute: float | None = None
+    """So many jobs failed each minute, over five minutes. More than 200 are not counted. None: off."""
+    settle_after: Seconds = 60
+    """What is not found for so long is over."""
+
+
 conf = Conf(JobsSettings, "JOBS")
+alerts_conf = Conf(AlertsSettings, "ALERTS")
 TRIGGERS_INTERVAL = 2
 """Seconds: how late a slot may be evaluated."""
 HISTORY_INTERVAL = 30

@@ -9,7 +9,7 @@ from celery import shared_task
 from django.dispatch import Signal
 
 from jobs.conf import HISTORY_INTERVAL, PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import evaluations, history, liveness_check, retention, sweep
+from jobs.services import alerts, evaluations, history, liveness_check, retention, sweep
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
@@ -24,6 +24,12 @@ def check_liveness() -> None:
     checking.send(None)
     if timetable.try_begin_task("check_liveness", liveness().interval / 2):
         liveness_check.check_liveness()
+
+
+@shared_task(name="jobs.tasks.send_alerts", ignore_result=True)
+def send_alerts() -> None:
+    """Every LIVENESS["INTERVAL"]."""
+    alerts.run_alerts()
 
 
 @shared_task(name="jobs.tasks.sweep_jobs", ignore_result=True)

@@ -18,6 +18,7 @@ from controlplane.agent.backoff import full_jitter, heartbeat_answer_timeout, he
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.options import VERSION
 from controlplane.core.problems import Problem
+from controlplane.observability import alert_watch
 from liveness.conf import conf
 from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
@@ -125,6 +126,8 @@ def register_process(type: ServerType, name: str, itself: Callable[[], Client] |
         return
     presence_threads[type] = PresenceThread(Presence(type, name, VERSION, itself))
     presence_threads[type].start()
+    if type == ServerType.WEBSERVER:
+        alert_watch.begin_watch()
     # Unlike atexit, runs at the end of processes forked by multiprocessing (granian) and billiard (Celery) as well.
     Finalize(None, deregister_process, exitpriority=0)
 

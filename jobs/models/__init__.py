@@ -5,6 +5,7 @@ execution, and of its steps without an attempt (BLOCKED, or running a child), is
 its tree (jobs/services/propagation.py).
 """
 
+from jobs.models.alerts import AlertMessage, AlertMute, Incident
 from jobs.models.attempts import Attempt, LateReport, LogLine
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.history import HistoryEntry, HistoryWatermark
@@ -14,11 +15,14 @@ from jobs.models.tasks import TaskTally
 from jobs.models.triggers import Trigger, TriggerSlot
 
 __all__ = [
+    "AlertMessage",
+    "AlertMute",
     "Attempt",
     "Execution",
     "ExecutionEvent",
     "HistoryEntry",
     "HistoryWatermark",
+    "Incident",
     "LateReport",
     "LogLine",
     "StepDependency",

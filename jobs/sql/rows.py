@@ -5,13 +5,44 @@ from typing import NamedTuple
 from uuid import UUID
 
 
-class OverdueExecution(NamedTuple):
-    id: UUID
-    timeout_seconds: float
+class AlertFact(NamedTuple):
+    rule: str
+    cluster: str
+    servers: int
+    names: list[str]
+
+
+class NotedIncidents(NamedTuple):
+    opened: int
+    ended: int
+    messages: int
 
 
 class IdRow(NamedTuple):
     id: UUID
+
+
+class LeasedMessage(NamedTuple):
+    id: UUID
+    event: str
+    channel: str
+    payload: str
+    tries: int
+    created_at: datetime
+
+
+class NotedDelivery(NamedTuple):
+    sent_at: datetime | None
+    next_try_at: datetime | None
+
+
+class MutedAlerts(NamedTuple):
+    until: datetime
+
+
+class OverdueExecution(NamedTuple):
+    id: UUID
+    timeout_seconds: float
 
 
 class HaltStepsRow(NamedTuple):

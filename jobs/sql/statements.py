@@ -5,6 +5,13 @@ from jobs.sql import rows
 
 
 class JobsStatements(Statements):
+    read_alert_facts: Statement[rows.AlertFact]
+    note_incidents: Statement[rows.NotedIncidents]
+    mark_announced: Statement[rows.IdRow]
+    lease_message: Statement[rows.LeasedMessage]
+    note_delivery: Statement[rows.NotedDelivery]
+    delete_old_alerts: Statement[rows.IdRow]
+    mute_alerts: Statement[rows.MutedAlerts]
     find_overdue_executions: Statement[rows.OverdueExecution]
     cancel_executions: Statement[rows.IdRow]
     find_halting_trees: Statement[rows.IdRow]

@@ -427,7 +427,7 @@ def test_it_is_done_once_a_day(db, clock):
 def test_no_tick_carries_a_moment_of_its_senders_clock():
     app.finalize()
     entries = [entry for name, entry in app.conf.beat_schedule.items() if name.startswith("jobs.")]
-    assert len(entries) == 5
+    assert len(entries) == 6
     assert not [entry for entry in entries if "expires" in entry["options"]]
 
 

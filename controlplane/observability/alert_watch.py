@@ -1,0 +1,42 @@
+"""Alerts are an executor's to send. When no executor is there any more, a web process tells that."""
+
+import threading
+
+import structlog
+from django.db import connection
+
+from jobs.services import alert_channels, alerts
+from liveness.conf import conf
+from liveness.selectors import clock_ages, is_check_late
+
+log = structlog.get_logger()
+
+watches: list[threading.Thread] = []
+
+
+def begin_watch() -> None:
+    """In a thread of this process, once, where there is somebody to tell."""
+    if watches or not alert_channels.list_channels():
+        return
+    watch = threading.Thread(target=watch_checks, name="alert-watch", daemon=True)
+    watches.append(watch)
+    watch.start()
+
+
+def watch_checks() -> None:
+    pause = threading.Event()  # nobody sets it: the thread ends with its process
+    while not pause.wait(3 * conf().interval):
+        try:
+            send_if_unattended()
+        except Exception as error:
+            log.warning("Alerts could not be sent", error=str(error).strip().split("\n")[0])
+        finally:
+            connection.close()
+
+
+def send_if_unattended() -> bool:
+    """Send alerts when no liveness check has gone through for three intervals; whether that is so."""
+    age, _ = clock_ages()
+    if is_late := age is not None and is_check_late(age):
+        alerts.run_alerts()
+    return is_late
