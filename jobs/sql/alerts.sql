@@ -80,7 +80,7 @@ returning i.id
 -- statement: lease_message
 -- The next message to send. It is the caller's until it is due again, a minute from now and later with each try: should
 -- he die, somebody tries then, under the same id.
--- takes: only uuid|null
+-- takes: only uuid
 -- returns: id uuid, event text, channel text, payload jsonb, tries int, created_at timestamptz
 -- row: LeasedMessage
 with due as (
@@ -99,7 +99,7 @@ returning m.id, m.event, m.channel, m.payload, m.tries, m.created_at
 
 -- statement: note_delivery
 -- What came of a try: sent (no error), or not. After so many seconds, or where it is final, it is given up.
--- takes: error text|null, is_final bool, given_up_after float8, message uuid
+-- takes: error text, is_final bool, given_up_after float8, message uuid
 -- returns: sent_at timestamptz|null, next_try_at timestamptz|null
 -- row: NotedDelivery
 update jobs_alertmessage m
@@ -120,8 +120,9 @@ with old_tests as (
      where m.incident_id is null and m.created_at < clock_timestamp() - make_interval(secs => %(kept)s)
 ),
 old_messages as (
-    delete from jobs_alertmessage m using jobs_incident i
-     where m.incident_id = i.id and i.ended_at < clock_timestamp() - make_interval(secs => %(kept)s)
+    delete from jobs_alertmessage m
+     where m.incident_id = any(array(
+           select i.id from jobs_incident i where i.ended_at < clock_timestamp() - make_interval(secs => %(kept)s)))
 )
 delete from jobs_incident i where i.ended_at < clock_timestamp() - make_interval(secs => %(kept)s)
 returning i.id

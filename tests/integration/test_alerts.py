@@ -346,3 +346,15 @@ def clock_now():
     with connection.cursor() as cursor:
         cursor.execute("select clock_timestamp()")
         return cursor.fetchone()[0]
+
+
+def test_incidents_that_ended_long_ago_go_with_their_messages(rules, receiver, passing):
+    rules(BRAKE=True)
+    engage_brake()
+    passing(20)
+    Brake.objects.all().delete()
+    passing(100)
+    passing(89 * 86400)
+    assert Incident.objects.count() == 1
+    passing(2 * 86400)
+    assert (Incident.objects.count(), AlertMessage.objects.count()) == (0, 0)
