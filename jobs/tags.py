@@ -14,6 +14,8 @@ def tags_of_action(action: dict[str, Any]) -> list[str]:
             return TAGS_OF_RUNNER[action["runner"]]
         case "handler":
             return [f"handler:{action['name']}"]
+        case "celery":
+            return ["celery", f"queue:{action['queue']}"]
         case other:
             return TAGS_OF_TYPE[other]
 

@@ -78,6 +78,7 @@ TAGS = [1, True, None, "script", {}, [1], [None], [[]], [{}], [""], ["x" * 101],
 SECONDS = ["1", "5m", "nan", True, [], {}, -1, 1e300, 10**30]
 OBJECT = [1, True, None, "x", []]
 LOG = {"attempt": SOME, "event": "LOG", "stream": "STDOUT", "lines": ["x"]}
+CALL = {"type": "celery", "task": "orders.send"}
 TASK = {"attempt": SOME, "id": "t", "name": "orders.send", "state": "HELD"}
 COMMAND = [1, True, None, "", [], {}, [1], [None], [[]]]
 
@@ -146,6 +147,10 @@ FIELDS = {
                    *({**SCRIPT, "image": value} for value in TEXT), {"type": "callable"}, {"type": "handler"},
                    *({"type": "callable", "path": value} for value in [*TEXT, "", "x", "a:b:c", "a.:b", ":", "a:1"]),
                    *({"type": "handler", "name": value} for value in [*TEXT, "", "x" * 93]),
+                   *({"type": "celery", "task": value} for value in [*TEXT, ""]), {"type": "celery"},
+                   *({**CALL, "args": value} for value in [1, True, "x", {}]),
+                   *({**CALL, "kwargs": value} for value in [1, True, "x", [], [1]]),
+                   *({**CALL, "queue": value} for value in [*TEXT, "", "x" * 95]), {**CALL, "countdown": 1},
                    {"type": "docker"}, {"type": "pod"},
                    *({"type": "docker", "image": value} for value in [*TEXT, ""]),
                    *({"type": "docker", "image": "x", "command": value} for value in COMMAND)],

@@ -11,6 +11,7 @@ EXPECTED = [
     ({"type": "pod"}, ["kubernetes"]),
     ({"type": "callable"}, ["python"]),
     ({"type": "handler", "name": "resize"}, ["handler:resize"]),
+    ({"type": "celery", "task": "orders.charge", "queue": "letters"}, ["celery", "queue:letters"]),
 ]
 
 

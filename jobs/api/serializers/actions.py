@@ -8,7 +8,7 @@ from django.core.validators import RegexValidator
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.core.rest import FreeTextField, StrictSerializer, TextField, WholeField
+from controlplane.core.rest import AnyField, FreeTextField, StrictSerializer, TextField, WholeField
 
 TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
 
@@ -88,6 +88,20 @@ class HandlerAction(StrictSerializer):
     name = TextField(max_length=92, help_text="Of those that workers registered; `handler:NAME` is a tag of theirs.")
 
 
+class CeleryAction(StrictSerializer):
+    type = serializers.ChoiceField(["celery"])
+    task = TextField(help_text="The name under which its application knows it.")
+    args = serializers.ListField(
+        child=AnyField(), required=False, error_messages={"not_a_list": 'Write a list, like [1, "two"].'}
+    )
+    kwargs = serializers.DictField(
+        child=AnyField(), required=False, error_messages={"not_a_dict": 'Write an object, like {{"amount": 1}}.'}
+    )
+    queue = TextField(
+        max_length=94, default="celery", help_text="Of those that its worker consumes; `queue:NAME` is a tag of it."
+    )
+
+
 class ContainerAction(StrictSerializer):
     type = serializers.ChoiceField(["docker", "pod"])
     image = ImageField()
@@ -101,6 +115,7 @@ ACTIONS: dict[str, type[StrictSerializer]] = {
     "script": ScriptAction,
     "callable": CallableAction,
     "handler": HandlerAction,
+    "celery": CeleryAction,
     "docker": ContainerAction,
     "pod": ContainerAction,
 }
@@ -119,6 +134,7 @@ def shared_serializer(serializer: type[StrictSerializer]) -> StrictSerializer:
             "script": ScriptAction,
             "callable": CallableAction,
             "handler": HandlerAction,
+            "celery": CeleryAction,
             "docker": ContainerAction,
             "pod": ContainerAction,
         },
