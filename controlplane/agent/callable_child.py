@@ -44,7 +44,12 @@ def run_callable(path: str, payload: Any, modules: str = "") -> str:
     except NotAllowed as error:
         return _encode_problem("NOT_ALLOWED", str(error))
     except BaseException as error:  # a SystemExit of the callable is a failure like any other
-        return json.dumps({"error": _describe_error(error)})
+        return json.dumps({"error": describe_error(error)})
+    return encode_result(result, path)
+
+
+def encode_result(result: Any, path: str) -> str:
+    """The JSON object to hand back for what `path` returned; raises nothing."""
     try:
         text = json.dumps(result, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
@@ -85,7 +90,7 @@ def _encode_problem(code: str, message: str) -> str:
     return json.dumps({"error": failure_report(code, message)["error"]})
 
 
-def _describe_error(error: BaseException) -> dict[str, str]:
+def describe_error(error: BaseException) -> dict[str, str]:
     try:
         lines = "".join(traceback.format_exception(error))
     except Exception:

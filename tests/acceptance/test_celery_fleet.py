@@ -29,7 +29,7 @@ def test_it_is_seen_registers_dies_and_leaves_as_it_says_and_its_task_runs_on(tm
             workers.ready("one")
             eventually(lambda: states().get("one@host") == "RUNNING", why="it is seen")
             [server] = running.call("GET", f"{url}/api/v1/servers?tag=queue:letters", viewer)["items"]
-            assert server["tags"] == ["celery:orders", "queue:letters", "queue:orders"]
+            assert server["tags"] == ["celery", "celery:orders", "queue:letters", "queue:orders"]
             assert server["pid"] == workers.processes["one"].pid and server["max_concurrent"] == 1
             sent = workers.send("work", "running", 3)
 

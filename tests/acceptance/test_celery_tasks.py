@@ -66,7 +66,7 @@ def test_it_registers_as_what_it_is_and_the_brokers_password_stays_here(fleet, p
     registered(plane, "one")
     server = plane.server("one@host")
     assert (server["type"], server["max_concurrent"]) == ("WORKER", 2)
-    assert server["tags"] == ["celery:orders", "queue:letters", "queue:orders"]
+    assert server["tags"] == ["celery", "celery:orders", "queue:letters", "queue:orders"]
     assert server["pid"] == fleet.processes["one"].pid
     assert server["capabilities"]["pool"] == "prefork"
     assert server["capabilities"]["unprotected"] == ["tests.support.celery_app.once"]

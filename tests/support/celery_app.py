@@ -61,6 +61,12 @@ def add(numbers, more=0):
 
 
 @app.task(bind=True)
+def about(self):
+    """What a task that is a job knows of it."""
+    return self.request.headers["job"]
+
+
+@app.task(bind=True)
 def poison(self, group=True):
     """Kills its worker, main process and all; or its own process alone. Not at once: a message that kombu has popped
     and not recorded in that moment would be nobody's."""

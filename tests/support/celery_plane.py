@@ -49,6 +49,8 @@ class CeleryPlane(ControlPlane):
             server = next((one for one in self.servers.values() if one["id"] == path.split("/")[-2]), None)
             if server is None:
                 raise Refuse(410, "server_unknown")
+            if call in ("claims", "reports", "hints"):
+                return 200, getattr(self, f"_{call}")(body)
             return 200, self._beat(server, body) if call == "heartbeat" else self._take(body)
 
     def _registered(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -12,9 +12,11 @@ import structlog
 
 from controlplane.agent import status_file
 from controlplane.agent.backoff import full_jitter
+from controlplane.agent.celery.claims import Claims
 from controlplane.agent.celery.fence import TwoWitnesses
 from controlplane.agent.celery.ledger import Ledger
 from controlplane.agent.celery.rescue import Rescue
+from controlplane.agent.celery.resending import Resending
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.heart import HeartbeatThread, HeldAttempts
 from controlplane.agent.registration import REGISTRATION_CAP, RegisteredServer, register_once
@@ -37,7 +39,8 @@ class Beats(threading.Thread):
         hello: dict[str, Any],
         fence: TwoWitnesses,
         ledger: Ledger,
-        rescue: Rescue | None,
+        rescue: Rescue | Resending,
+        claims: Claims | None,
         *,
         lost: Callable[[str], None],
         obey: Callable[[dict[str, Any]], None],
@@ -47,15 +50,17 @@ class Beats(threading.Thread):
     ) -> None:
         super().__init__(name="beats", daemon=True)
         self._hello, self._fence, self._ledger, self._rescue = hello, fence, ledger, rescue
+        self.claims = claims
         self._lost, self._obey, self._fenced, self._stopped, self._problem = lost, obey, fenced, stopped, problem
         self._client = Client(hello["url"])
         self._state = "RUNNING"
         self._ended = threading.Event()
-        self._asks = rescue is not None  # for the lost among the holders: an older control plane refuses that
+        self._asks = True  # for the lost among the holders: an older control plane refuses that
         self._asked_at = 0.0
         self._records = True
         self._recording = threading.Lock()
-        self._consumes = True
+        self.consumes = True
+        self.is_heard = False  # as RUNNING: before, nothing is claimed
         self.server: RegisteredServer | None = None
         self.heart: Beating | None = None
         self.drain_at: float | None = None  # wall clock
@@ -76,6 +81,8 @@ class Beats(threading.Thread):
             log.info(f"Worker registered with ID: {server.id}", name=self._hello["name"])
             self._fence.renew_deadline(server.registered_at, server.fence_after)
             self.heart = Beating(self, server, state=self._state)
+            if self.claims:
+                self.claims.serve(server, self.heart.act_now)
             self.heart.run()
 
     def _register(self) -> RegisteredServer | None:
@@ -102,7 +109,7 @@ class Beats(threading.Thread):
         """What a heartbeat of ours says beside the state."""
         counts: dict[str, Any] = dict(self._ledger.counts())
         body: dict[str, Any] = {"metrics": counts}
-        if self._asks and self._rescue:
+        if self._asks:
             now = time.monotonic()
             if (holders := self._rescue.ask()) or now - self._asked_at >= ASK_EVERY:
                 body["holders"], self._asked_at = holders, now
@@ -119,16 +126,20 @@ class Beats(threading.Thread):
         if isinstance(answer, Refused):
             return self._on_refusal(heart, answer)
         server = heart.server
-        if self._rescue and self._asks:
+        if self._asks:
             self._rescue.hear(answer, 2 * server.config.timeout + 60)
         self._revoke(answer)
+        if self.claims:
+            self.claims.cancel(list(map(str, answer.get("cancel") or ())))
+            self.claims.lose(list(map(str, answer.get("lost") or ())))
+        self.is_heard = True
         drain, maintenance = answer.get("drain"), bool(answer.get("maintenance"))
         deadline = (drain or {}).get("deadline")
         self.drain_at = datetime.fromisoformat(deadline).timestamp() - self._client.clock_offset if deadline else None
         consumes = not (maintenance or drain or answer.get("cordoned"))
-        if consumes != self._consumes:
+        if consumes != self.consumes:
             self._obey({"order": "consume", "on": consumes})
-            self._consumes = consumes
+            self.consumes = consumes
         if self._state in ("RUNNING", "MAINTENANCE"):
             self._state = "MAINTENANCE" if maintenance else "RUNNING"
             heart.report_state(self._state)
@@ -146,7 +157,7 @@ class Beats(threading.Thread):
 
     def repeat_orders(self) -> None:
         """The worker's main process is connected anew, and consumes."""
-        if not self._consumes:
+        if not self.consumes:
             self._obey({"order": "consume", "on": False})
 
     def _on_refusal(self, heart: Beating, refused: Refused) -> None:
@@ -215,7 +226,7 @@ class Beating(HeartbeatThread):
         super().__init__(
             server,
             beats._fence,
-            list_held_attempts=HeldAttempts,
+            list_held_attempts=beats.claims.list_held if beats.claims else HeldAttempts,
             metrics=dict,
             on_answer=lambda answer: beats.hear(self, answer),
             on_fenced=beats._fenced,
@@ -231,6 +242,5 @@ class Beating(HeartbeatThread):
         return super()._build_body(now) | self._beats.body()
 
     def _record_miss(self, error: Unreachable, took: float) -> float:
-        if self._beats._rescue:
-            self._beats._rescue.unheard()
+        self._beats._rescue.unheard()
         return super()._record_miss(error, took)

@@ -21,6 +21,7 @@ from controlplane.agent.celery.failures import context_of, store_failure
 from controlplane.agent.celery.holdings import Holdings
 from controlplane.agent.celery.link import Link
 from controlplane.agent.celery.options import Options, Unset, options_of
+from controlplane.agent.celery.own_queue import OwnQueue
 from controlplane.agent.celery.remains import MARK
 from controlplane.agent.celery.requests import (
     Protected,
@@ -72,6 +73,7 @@ class Protection(bootsteps.StartStopStep):
             conf.broker_transport_options = {**given, **keys.transport_options(self.instance)}
         else:
             rabbitmq.configure(conf)
+        self.jobs = OwnQueue(self) if self.options.jobs else None
         self.holdings = Holdings(self.connection, exchanges_of(self.app)) if self.kind == "redis" else None
         if self.holdings:
             self.errors = (*self.holdings.errors, *worker._conninfo.connection_errors)
@@ -165,6 +167,8 @@ class Protection(bootsteps.StartStopStep):
         # Who has nothing, or has room, is to receive something: a rate limit or a slow task is nobody's fault.
         room = bool(queues) and getattr(consumer.task_consumer.channel, "qos", None)
         takes = self.consumes and bool(queues) and (not state.requests or not room or room.can_consume())
+        if self.jobs:
+            self.jobs.ask_again()
         self.tell(".", {"received": self.received, "takes": bool(takes), "queues": queues})
         if self.holdings:
             try:
@@ -188,20 +192,28 @@ class Protection(bootsteps.StartStopStep):
                 log.warning("Disconnected by the control plane: warm shutdown")
                 cast(Any, state).should_stop = 0
             case "revoke":
-                self.revoke(order["task"], consumer)
+                self.revoke(order["task"], consumer, order.get("signal", "TERM"))
+            case "send" if self.jobs:
+                self.jobs.send(order["job"])
+            case "begin" if self.jobs:
+                self.jobs.begin(order["task"])
+            case "forget" if self.jobs:
+                self.jobs.forget(order["task"])
             case "fail":
                 headers, id = order["message"]["headers"], order["task"]
                 task = self.app.tasks.get(headers.get("task")) or self.app.tasks["celery.backend_cleanup"]
                 self.fail(task, id, context_of(order["message"]), order["text"])
                 self.tell("reported", id)
 
-    def revoke(self, task: str, consumer: Any) -> None:
+    def revoke(self, task: str, consumer: Any, signal: str) -> None:
         """It does not begin; what runs is ended where the pool can do that (prefork)."""
         state.revoked.add(task)
+        if self.jobs:
+            self.jobs.begin(task)  # one that waits for its turn is dropped
         if request := state.requests.get(task):
             log.warning("Task %s was cancelled", task)
             try:
-                request.terminate(consumer.pool, signal="TERM")
+                request.terminate(consumer.pool, signal=signal)
             except NotImplementedError:
                 log.warning("This pool cannot end what runs: %s goes on", task)
 
@@ -221,6 +233,8 @@ class Protection(bootsteps.StartStopStep):
         self.tell("bye", ending)
 
     def _held(self) -> Iterable[list[Any]]:
+        if self.jobs:
+            yield from self.jobs.lines()
         for request in list(state.requests.values()):
             if isinstance(request, Protected) and not request.acknowledged:
                 yield request.line()
@@ -229,14 +243,16 @@ class Protection(bootsteps.StartStopStep):
 
     def _note_what_is_given(self, worker: Any) -> None:
         """A child may die of a task before it could say that it accepted it: what it was given counts."""
-        process = worker._process_task
+        process, is_prefork = worker._process_task, worker.pool_cls.__module__ == "celery.concurrency.prefork"
 
         def given(request: Any) -> None:
-            if isinstance(request, Protected):
+            if self.jobs and self.jobs.hold(request):
+                return
+            if is_prefork and isinstance(request, Protected):
                 request.is_given()
             process(request)
 
-        if worker.pool_cls.__module__ == "celery.concurrency.prefork":
+        if is_prefork or self.jobs:
             worker._process_task = given  # looked up at each task: the pool's step wraps it in the semaphore
             if getattr(worker, "process_task", None) == process:
                 worker.process_task = given

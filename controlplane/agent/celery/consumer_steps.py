@@ -85,6 +85,8 @@ class Watched(bootsteps.StartStopStep):
             channel = consumer.task_consumer.channel
             channel.qos.restore_at_shutdown = False
             channel.Message = message_class(channel.Message, protection)
+        if protection.jobs:
+            protection.jobs.consume(consumer)
         protection.consumes = True
         self._timer = consumer.timer.call_repeatedly(TICK, protection.tick, (consumer,))
         protection.tell("connected")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kombu.utils.url import maybe_sanitize_url
 
-from controlplane.agent.celery import rabbitmq
+from controlplane.agent.celery import keys, rabbitmq
 from controlplane.agent.options import VERSION
 
 if TYPE_CHECKING:
@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 
 def exchanges_of(app: Any) -> dict[str, str]:
     """Their types by name: with them a message finds its queue again."""
-    return {queue.exchange.name: queue.exchange.type for queue in app.amqp.queues.values() if queue.exchange}
+    return {
+        queue.exchange.name: queue.exchange.type
+        for queue in app.amqp.queues.values()
+        if queue.exchange and queue.exchange.name
+    }
 
 
 def greeting(protection: Protection, visibility_timeout: float | None) -> dict[str, Any]:
     """The first line on the pipe. `visibility_timeout`: of the application's own, for what unprotected workers left."""
     app, options, worker = protection.app, protection.options, protection.worker
-    queues = sorted(app.amqp.queues.consume_from)
+    own = keys.own_queue(protection.instance)
+    queues = sorted(set(app.amqp.queues.consume_from) - {own})
+    tags = {f"celery:{app.main or 'default'}"[:100], *(f"queue:{q}"[:100] for q in queues)}
     name = options.name or worker.hostname
     return {
         "instance": protection.instance,
@@ -37,6 +43,8 @@ def greeting(protection: Protection, visibility_timeout: float | None) -> dict[s
         "url": options.url,
         "token": options.token,
         "name": name,
+        "own_queue": own if protection.jobs else None,
+        "folder": str(protection.jobs.folder.path) if protection.jobs else None,
         "every": min(3.0, options.heartbeat_interval or 3.0),
         "options": {
             key: getattr(options, key)
@@ -49,7 +57,7 @@ def greeting(protection: Protection, visibility_timeout: float | None) -> dict[s
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "version": VERSION,
-            "tags": sorted({f"celery:{app.main or 'default'}"[:100], *(f"queue:{q}"[:100] for q in queues)}),
+            "tags": sorted(tags | {"celery"} if protection.jobs else tags),
             "max_concurrent": worker.max_concurrency
             if getattr(worker, "max_concurrency", None)
             else worker.concurrency,

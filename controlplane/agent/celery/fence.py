@@ -61,6 +61,11 @@ class TwoWitnesses(Fence):
         deadline = self.deadline
         return deadline is not None and self.clock() >= deadline
 
+    def control_plane_has_passed(self) -> bool:
+        """The control plane's permission, which is all that its own jobs have: nobody asks Redis before giving them
+        away."""
+        return super().has_passed()
+
     def remaining_seconds(self) -> float | None:
         deadline = self.deadline
         return None if deadline is None else max(0.0, deadline - self.clock())

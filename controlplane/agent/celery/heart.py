@@ -12,17 +12,21 @@ import contextlib
 import json
 import os
 import pickle
+import queue
 import select
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from controlplane.agent.celery.beats import Beats
+from controlplane.agent.celery.claims import Claims
 from controlplane.agent.celery.deadline import Deadline
 from controlplane.agent.celery.fence import TwoWitnesses
 from controlplane.agent.celery.ledger import Ledger
@@ -45,22 +49,24 @@ class Heart:
         self.instance: str = hello["instance"]
         self._session = os.getsid(main)
         self._watch_main = os.pidfd_open(main) if hasattr(os, "pidfd_open") else None
-        self._orders = threading.Lock()
+        self._orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._stopping = False
         self._ending: str | None = None  # the worker's own word for how it ends
         self._killed_for: str | None = None
         self._ticked_at = read_uptime()
         self._progress: dict[str, Any] = {}
-        self.ledger = Ledger(options["record"])
+        self.ledger = Ledger(options["record"], unrecorded=hello["own_queue"])
         broker_decides = hello["kind"] != "redis"
         self.fence = TwoWitnesses(options["condemned_for"], deadline.write, broker_decides=broker_decides)
         kind: Callable[..., Vigil] = RabbitVigil if broker_decides else RedisVigil
         self.vigil = kind(hello, self.fence, self.ledger, self)
+        self.claims = self._make_claims() if hello["own_queue"] else None
         self.beats = Beats(
             hello,
             self.fence,
             self.ledger,
             self.vigil.rescue,
+            self.claims,
             lost=self.stop_code,
             obey=self.order,
             fenced=self.enforce_fence,
@@ -74,9 +80,8 @@ class Heart:
         return is_stopped(self._main)
 
     def order(self, order: dict[str, Any]) -> None:
-        """Tell the worker's main process; it looks twice a second."""
-        with self._orders, contextlib.suppress(OSError):
-            os.write(1, json.dumps(order).encode() + b"\n")
+        """Tell the worker's main process, which looks twice a second; nobody waits for that."""
+        self._orders.put(json.dumps(order).encode() + b"\n")
 
     def stop_code(self, reason: str) -> None:
         """All code of the worker ends now. Its main process too, so that whatever started it starts it anew."""
@@ -101,6 +106,7 @@ class Heart:
 
     def run(self) -> None:
         threads: list[Any] = [self.beats, self.vigil, threading.Thread(target=self._record, daemon=True)]
+        threads.append(threading.Thread(target=self._write_orders, daemon=True))
         for thread in threads:
             thread.start()
         self._read_stream()
@@ -114,6 +120,31 @@ class Heart:
             except Exception:
                 log.exception("Tasks not recorded")
 
+    def _write_orders(self) -> None:
+        while True:
+            data = self._orders.get()
+            with contextlib.suppress(OSError):
+                while data:
+                    data = data[os.write(1, data) :]
+
+    def _make_claims(self) -> Claims:
+        description = self._hello["description"]
+        return Claims(
+            queue=self._hello["own_queue"],
+            folder=Path(self._hello["folder"]),
+            slots=description["max_concurrent"],
+            main=self._main,
+            is_prefork=description["capabilities"]["pool"] == "prefork",
+            fence=self.fence,
+            order=self.order,
+        )
+
+    def _look_at_claims(self) -> None:
+        if self.claims:
+            running = self.ledger.counts()["running"]
+            takes = self.beats.is_heard and bool(self._progress.get("takes"))
+            self.claims.look(running, takes=takes, open_=self.beats.consumes)
+
     def _read_stream(self) -> None:
         pending, gone_at = b"", None
         sources = [0] if self._watch_main is None else [0, self._watch_main]
@@ -121,6 +152,7 @@ class Heart:
             ready = select.select(sources, [], [], GRACE_OF_LAST_LINES if gone_at else LOOK)[0]
             self.enforce_fence()
             self._enforce_drain()
+            self._look_at_claims()
             if self._watch_main in ready and gone_at is None:
                 gone_at = time.monotonic()
                 sources = [0]
@@ -144,6 +176,8 @@ class Heart:
                     self.beats.repeat_orders()
                 case "stopping":
                     self._stopping = True
+                    if self.claims:
+                        self.claims.close("terminating")
                     self.beats.report_state("TERMINATING")
                 case "bye":
                     self._ending = line[1]
@@ -151,6 +185,8 @@ class Heart:
                     self.vigil.reported(line[1])
                 case _:
                     self.ledger.read(line)
+                    if self.claims:
+                        self.claims.read(line)
         except Exception:  # commentary must not end the heart
             log.exception("Line of the worker not understood", line=data[:200])
 
@@ -171,6 +207,9 @@ class Heart:
         self.vigil.stop()
         until = time.monotonic() + RESTORE_FOR
         done = self.vigil.give_back_own(running, self._killed_for or state)
+        if self.claims:
+            self.claims.finish(running)
+            shutil.rmtree(self._hello["folder"], ignore_errors=True)
         self.beats.record()  # why, before the control plane finds that out by itself
         is_sent = self.beats.end(state)
         while self.beats.record():

@@ -56,6 +56,8 @@ class Holdings:
             pipe = self._client.pipeline()
             pipe.srem(self._key(keys.HOLDERS), instance)
             pipe.delete(self._key(f"unacked_mutex:{instance}"))
+            # Jobs that it claimed: the control plane has another try made of each.
+            pipe.delete(*map(self._key, self._lists(keys.own_queue(instance))))
             pipe.execute()
 
     def holders(self) -> list[str]:
@@ -120,13 +122,19 @@ class Holdings:
 
     def lengths(self, queues: Collection[str]) -> int:
         """Messages that wait in these queues, of all priorities."""
-        separator = self._options.get("sep") or "\x06\x16"
-        steps = self._options.get("priority_steps") or [0, 3, 6, 9]
         pipe = self._client.pipeline()
         for queue in queues:
-            for step in steps:
-                pipe.llen(self._key(f"{queue}{separator}{step}" if step else queue))
+            for name in self._lists(queue):
+                pipe.llen(self._key(name))
         return sum(pipe.execute())
+
+    def _lists(self, queue: str) -> list[str]:
+        """A queue is a list for each priority."""
+        separator = self._options.get("sep") or "\x06\x16"
+        return [
+            f"{queue}{separator}{step}" if step else queue
+            for step in self._options.get("priority_steps") or [0, 3, 6, 9]
+        ]
 
     def sweep_shared(self, visibility_timeout: float) -> None:
         """What unprotected workers left under the shared keys goes back by age, as they do it themselves."""

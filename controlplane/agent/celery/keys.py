@@ -16,6 +16,11 @@ def unacked(instance: str) -> str:
     return f"unacked:{instance}"
 
 
+def own_queue(instance: str) -> str:
+    """The queue of one worker, for jobs that it claimed."""
+    return f"controlplane.jobs.{instance}"
+
+
 def condemned(instance: str) -> str:
     return f"controlplane:condemned:{instance}"
 

@@ -86,8 +86,11 @@ class Task:
 class Ledger:
     """Thread safe. The hash in the broker is the truth, this is commentary."""
 
-    def __init__(self, level: str = "notable", clock: Callable[[], float] = time.monotonic) -> None:
-        self._level, self._clock = level, clock
+    def __init__(
+        self, level: str = "notable", clock: Callable[[], float] = time.monotonic, unrecorded: str | None = None
+    ) -> None:
+        """`unrecorded`: a queue whose tasks are jobs already."""
+        self._level, self._clock, self._unrecorded = level, clock, unrecorded
         self._lock = threading.Lock()
         self._held: dict[str, Task] = {}
         self._ended: list[Task] = []
@@ -147,7 +150,7 @@ class Ledger:
         self._changed.add(name)
 
     def _is_notable(self, task: Task) -> bool:
-        if self._level == "servers":
+        if self._level == "servers" or (task.queue and task.queue == self._unrecorded):
             return False
         if self._level == "everything" or task.recorded or task.state in ("FAILED", "RETRIED", "LOST", "QUARANTINED"):
             return True

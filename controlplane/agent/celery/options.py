@@ -29,6 +29,7 @@ class Options:
     name: str | None = None  # of the server; default: the worker's node name
     record: str = "notable"  # "servers": no task is reported; "notable": the long, failed, retried and lost ones
     show_arguments: bool = False
+    jobs: bool = True  # take jobs of `{"type": "celery"}`
     max_resubmissions: int = 3  # losses of one task while its code ran, after which it is quarantined
     condemned_for: float = 2.0  # between the mark on a lost worker's messages and their return
     stuck_after: float = 60.0  # nothing received for so long, with messages waiting and room for them
@@ -99,7 +100,7 @@ def variable_of(name: str) -> str:
 def _parsed(name: str, value: Any) -> Any:
     if name == "max_resubmissions":
         return int(value)
-    if name == "show_arguments":
+    if name in ("show_arguments", "jobs"):
         if str(value).lower() not in ("true", "false", "1", "0"):
             raise ValueError(f"{value!r} is neither true nor false")
         return str(value).lower() in ("true", "1")

@@ -9,6 +9,7 @@ from controlplane.agent.celery.restoring import Loss, Outcome, Returned
 HEARTBEAT = 10  # seconds; Celery's default of 120 lets a frozen host's messages wait for minutes
 CELERY_DEFAULT = 120
 QUARANTINE = "controlplane.quarantine"  # a queue
+QUARANTINED, ORIGIN = "quarantined", "quarantined_from"  # headers: why, and the exchange and the key to go back to
 PROPERTIES = ("correlation_id", "reply_to", "priority", "delivery_mode", "expiration", "message_id", "timestamp")
 
 
@@ -40,12 +41,11 @@ def give_back(app: Any, message: Any, loss: Loss) -> Returned:
     task = str(headers.get("id") or message.delivery_tag)
     quarantined = losses > loss.limit
     info = message.delivery_info
+    target: dict[str, Any] = {"exchange": info.get("exchange") or "", "routing_key": info.get("routing_key")}
+    if quarantined:
+        headers |= {QUARANTINED: loss.reason, ORIGIN: target}
+        target = {"exchange": "", "routing_key": QUARANTINE, "declare": [_queue()]}
     with app.producer_or_acquire() as producer:
-        if quarantined:
-            headers |= {"quarantined": loss.reason}
-            target: dict[str, Any] = {"exchange": "", "routing_key": QUARANTINE, "declare": [_queue()]}
-        else:
-            target = {"exchange": info.get("exchange") or "", "routing_key": info.get("routing_key")}
         producer.publish(
             message.body,
             headers={**headers, "losses": losses},

@@ -43,7 +43,8 @@ class Protected(Base):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.tag = str(self._message.delivery_tag)
-        self.attempt = _attempt_id()
+        self.is_job = bool(self.protection.jobs and self.protection.jobs.has(self))
+        self.attempt = self.id if self.is_job else _attempt_id()
         self.protection.open.add(self.tag)
         self.protection.tell(*self.line())
 
@@ -64,8 +65,8 @@ class Protected(Base):
         self.protection.tell(">", self.tag, None)
 
     def on_accepted(self, pid: int, time_accepted: float) -> None:
-        # Of a child that was given it the number is needed only where it would outlive its parent.
-        if not (self._given and DIES_WITH_ITS_PARENT):
+        # Of a child that was given it the number is needed only to end it, or where it would outlive its parent.
+        if self.is_job or not (self._given and DIES_WITH_ITS_PARENT):
             self.protection.tell(">", self.tag, pid)
         super().on_accepted(pid, time_accepted)
 
@@ -74,12 +75,12 @@ class Protected(Base):
         if not failed and self.protection.options.show_arguments:
             self._text = str(result)[:TEXT]
         super().on_success(failed__retval__runtime, **kwargs)
-        self._tell_end("COMPLETED")
+        self.tell_end("COMPLETED")
 
     def on_retry(self, exc_info: Any) -> None:
         self._outcome, self._text = "RETRIED", _text(exc_info)
         super().on_retry(exc_info)
-        self._tell_end("RETRIED")
+        self.tell_end("RETRIED")
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         if not soft:
@@ -98,33 +99,36 @@ class Protected(Base):
             self._traceback = str(exc_info.traceback or "")[-TRACEBACK:]
         super().on_failure(exc_info, send_failed_event, return_ok)
         if self.acknowledged:
-            self._tell_end("FAILED")
+            self.tell_end("FAILED")
 
     def _announce_revoked(self, *args: Any, **kwargs: Any) -> None:
         self._outcome = self._outcome or "REVOKED"
         super()._announce_revoked(*args, **kwargs)
-        self._tell_end("REVOKED")
+        self.tell_end("REVOKED")
 
     def acknowledge(self) -> None:
         if not self.acknowledged:
             self.protection.settled(self.tag)
             # Acknowledged early, it goes on.
             if self.task.acks_late or self._outcome:
-                self._tell_end("COMPLETED" if self.time_start else "DROPPED")
+                self.tell_end("COMPLETED" if self.time_start else "DROPPED")
         super().acknowledge()
 
-    def _tell_end(self, default: str) -> None:
+    def tell_end(self, default: str) -> None:
         """How it ended, once."""
         if not self._is_reported:
             self._is_reported = True
             seconds = round(time.time() - self.time_start, 3) if self.time_start else 0.0
-            self.protection.tell("-", self.tag, self._outcome or default, seconds, self._text, self._traceback)
+            line = ["-", self.tag, self._outcome or default, seconds, self._text, self._traceback]
+            self.protection.tell(*line)
+            if self.is_job and self.protection.jobs:
+                self.protection.jobs.ended(self, line)
 
     def reject(self, requeue: bool = False) -> None:
         if not self.acknowledged:
             self.protection.settled(self.tag)
             self._outcome = "RETURNED" if requeue else self._outcome or "FAILED"
-            self._tell_end(self._outcome)
+            self.tell_end(self._outcome)
         super().reject(requeue=requeue)
 
     def _lose(self, exception: BaseException) -> None:
@@ -133,6 +137,10 @@ class Protected(Base):
         if state.should_terminate:
             return  # a cold shutdown killed it: the heart gives it back
         reason = str(exception)[:200]
+        if self.is_job:  # whether there is another try is for the control plane to say
+            self._outcome, self._text = "FAILED", f"WORKER_CRASHED: {reason}"
+            self.acknowledge()
+            return
         try:
             returned = self.protection.give_back(self._message, self.tag, reason, suspect=True)
         except Exception as error:
@@ -147,7 +155,7 @@ class Protected(Base):
         self._text = f"WORKER_CRASHED: {reason}; {returned.outcome.name.lower()}"
         if is_quarantined:
             self._text = f"WORKER_CRASHED: {quarantine_text(self.name, returned.losses, reason)}"
-        self._tell_end(self._outcome)
+        self.tell_end(self._outcome)
         log.warning("Task %s[%s] lost with its child (%s): %s", self.name, self.id, reason, returned.outcome.name)
         if is_quarantined:
             text = quarantine_text(self.name, returned.losses, reason)

@@ -12,6 +12,7 @@ from controlplane.agent.celery.fence import TwoWitnesses
 from controlplane.agent.celery.holdings import Holdings
 from controlplane.agent.celery.ledger import Ledger
 from controlplane.agent.celery.rescue import Rescue, count_by_outcome
+from controlplane.agent.celery.resending import Resending
 from controlplane.agent.celery.restoring import Loss, Outcome, Returned, quarantine_text
 from controlplane.agent.fence import read_uptime
 
@@ -37,7 +38,7 @@ class Worker(Protocol):
 class Vigil(threading.Thread):
     """Looks at the broker every now and then."""
 
-    rescue: Rescue | None = None  # of others, where that is ours to do
+    rescue: Rescue | Resending  # what the heartbeats ask for
     problem: str | None = None
 
     def __init__(self, hello: dict[str, Any], fence: TwoWitnesses, ledger: Ledger, worker: Worker) -> None:
@@ -81,6 +82,10 @@ class Vigil(threading.Thread):
 
 class RabbitVigil(Vigil):
     """RabbitMQ redelivers by itself once it misses the worker's heartbeats; its code must have stopped by then."""
+
+    def __init__(self, hello: dict[str, Any], fence: TwoWitnesses, ledger: Ledger, worker: Worker) -> None:
+        super().__init__(hello, fence, ledger, worker)
+        self.rescue = Resending(hello["connection"], ledger)
 
     def look(self) -> float:
         if heartbeat := self._hello["broker_heartbeat"]:

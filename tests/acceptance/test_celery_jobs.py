@@ -1,0 +1,178 @@
+"""Jobs that are Celery tasks, run by real workers on a real Redis through a queue of each worker's own. Beside them a
+stand-in control plane."""
+
+import os
+import signal
+
+import pytest
+
+from tests.support.celery_fleet import celery_fleet, registered
+from tests.support.processes import eventually
+from tests.support.services import Redis
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory):
+    with Redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def fleet(tmp_path, redis_server, plane):
+    with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
+        fleet.redis.flushall()
+        yield fleet
+
+
+def submit(plane, task, *args, timeout=None, **kwargs):
+    """A job for the next that claims; the id of its attempt."""
+    name = task if "." in task else f"tests.support.celery_app.{task}"
+    action = {"type": "celery", "task": name, "args": list(args), "kwargs": kwargs, "queue": "orders"}
+    return plane.submit(action, {"for": "ann"}, timeout)
+
+
+def report(plane, attempt):
+    """How it ended."""
+    return eventually(lambda: plane.final(attempt), within=60, why=f"{attempt} ends")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_what_a_task_returns_is_the_output_of_its_job(fleet, plane, pool):
+    fleet.worker("one", pool=pool)
+    numbers = submit(plane, "add", [1, 2], more=3)
+    broken, retried = submit(plane, "fail"), submit(plane, "flaky", "flaky")
+    about = submit(plane, "about")
+    unknown, wrong = submit(plane, "no.such.task"), submit(plane, "add", 1, 2, 3)
+    assert report(plane, numbers) == {"attempt": numbers, "event": "COMPLETED", "output": 6}
+    assert plane.events(numbers) == ["STARTED", "COMPLETED"]
+    error = report(plane, broken)["error"]
+    assert (error["code"], error["message"]) == ("ValueError", "no such order")
+    assert "in fail" in error["traceback"]
+    assert report(plane, retried)["event"] == "COMPLETED" and fleet.count("start")["flaky"] == 3
+    known = report(plane, about)["output"]
+    assert (known["attempt"], known["payload"], known["step"]) == (1, {"for": "ann"}, None)
+    assert report(plane, unknown) == {"attempt": unknown, "event": "RELEASED", "reason": "not_allowed"}
+    assert report(plane, wrong)["error"]["code"] == "TypeError"
+    assert "celery" in plane.server("one@host")["tags"]
+    assert not plane.tasks, "what is a job already is not recorded as one"
+
+
+def test_a_job_waits_for_a_free_place_and_says_it_runs_once_its_code_does(fleet, plane):
+    fleet.worker("one", concurrency=2)
+    fleet.ready("one")
+    registered(plane, "one")
+    fleet.send("work", "task", 60)
+    fleet.begun("task")
+    first, second = submit(plane, "work", "first", 60), submit(plane, "work", "second", 0)
+    fleet.begun("first")
+    eventually(lambda: plane.events(first) == ["STARTED"], why="it runs")
+    beat = eventually(lambda: listed(plane, first), why="it is listed")
+    assert beat["pid"] == fleet.begun("first").pid
+    assert [item["id"] for item in plane.pending] == [second], "another worker may have it"
+    plane.server("one@host")["answer"] = {"cancel": [first]}
+    assert report(plane, first) == {"attempt": first, "event": "CANCELLED"}
+    plane.server("one@host")["answer"] = {}
+    fleet.begun("second")
+    assert report(plane, second)["output"] == "second"
+    assert not fleet.count("end")["first"]
+
+
+def listed(plane, attempt):
+    """As the last heartbeat that lists what runs has it."""
+    with plane.lock:
+        lists = [body["running"] for call, body in plane.calls if call == "heartbeat" and "running" in body]
+    return next((row for row in lists[-1] if row["attempt"] == attempt), None) if lists else None
+
+
+def test_a_job_that_takes_longer_than_it_may_is_ended_and_so_is_one_that_kills_its_process(fleet, plane):
+    fleet.worker("one")
+    long, deadly = submit(plane, "work", "long", 60, timeout=1), submit(plane, "poison", False)
+    assert report(plane, long)["error"]["code"] == "STEP_TIMEOUT"
+    assert report(plane, deadly)["error"]["code"] == "WORKER_CRASHED"
+    assert not fleet.count("end") and fleet.count("start") == {"long": 1, "poison": 1}
+
+
+def test_the_message_of_an_attempt_that_is_not_the_live_one_is_dropped(fleet, plane):
+    def refuse(body):
+        given_away = [report for report in body["reports"] if report["attempt"] == stale]
+        return (
+            {
+                "results": [
+                    {"attempt": report["attempt"], "accepted": False, "code": "attempt_superseded", "state": "REQUEUED"}
+                    for report in body["reports"]
+                ]
+            }
+            if given_away
+            else None
+        )
+
+    plane.script["reports"] = refuse
+    fleet.worker("one")
+    stale = submit(plane, "work", "stale")
+    live = submit(plane, "work", "live")
+    assert report(plane, live)["event"] == "COMPLETED"
+    eventually(lambda: fleet.unacked() == 0, why="its message is settled")
+    assert fleet.count("start") == {"live": 1}
+
+
+@pytest.mark.parametrize("with_heart", [False, True])
+def test_killed_in_the_middle_its_job_is_left_to_the_control_plane_and_its_queue_goes(fleet, plane, with_heart):
+    fleet.worker("victim")
+    fleet.ready("victim")
+    running = submit(plane, "work", "running", 60)
+    fleet.begun("running")
+    registered(plane, "victim")
+    fleet.kill("victim", heart=with_heart)
+    fleet.worker("living")
+    eventually(lambda: plane.server("victim@host")["state"] in ("ERROR", "DISCONNECTED"), why="it is lost")
+    again = submit(plane, "work", "running", 0.1)
+    assert report(plane, again)["event"] == "COMPLETED"
+    eventually(lambda: fleet.unacked() == 0, why="nobody holds its message")
+    assert plane.events(running) == ["STARTED"], "it says nothing of what it does not know"
+    assert fleet.count("start") == {"running": 2} and fleet.count("end") == {"running": 1}
+    if not with_heart:
+        eventually(lambda: not queue_of(fleet, plane, "victim"), why="its queue is gone")
+
+
+def queue_of(fleet, plane, name):
+    with plane.lock:
+        instance = next(key for key, server in plane.servers.items() if server["name"] == f"{name}@host")
+    return fleet.redis.exists(f"controlplane.jobs.{instance}")
+
+
+def test_what_ended_while_its_heart_was_dead_is_reported_by_the_next(fleet, plane):
+    plane.config["timeout_seconds"] = plane.fence_after = 60.0  # for a process to begin on a busy machine
+    fleet.worker("one")
+    fleet.ready("one")
+    job = submit(plane, "work", "job", 3)
+    fleet.begun("job")
+    os.kill(fleet.heart_of("one"), signal.SIGKILL)
+    assert report(plane, job)["output"] == "job"
+    assert fleet.count("start") == {"job": 1}
+
+
+def test_a_warm_shutdown_ends_what_runs_and_gives_back_what_has_not_begun(fleet, plane):
+    fleet.worker("one")
+    fleet.ready("one")
+    job = submit(plane, "work", "job", 2)
+    fleet.begun("job")
+    os.kill(fleet.processes["one"].pid, signal.SIGTERM)
+    assert fleet.processes["one"].wait(40) == 0
+    assert report(plane, job)["output"] == "job"
+    assert plane.server("one@host")["state"] == "TERMINATED_GRACEFULLY"
+
+
+def test_silent_for_its_timeout_it_stops_a_job_though_tasks_go_on(fleet, plane):
+    fleet.worker("one", concurrency=2)
+    fleet.ready("one")
+    fleet.send("work", "task", 15)
+    job = submit(plane, "work", "job", 60)
+    fleet.begun("task")
+    process = fleet.begun("job").pid
+    plane.down = True
+    eventually(lambda: not os.path.exists(f"/proc/{process}"), within=30, why="its code is ended")
+    eventually(lambda: fleet.count("end")["task"] == 1, within=30, why="the task ends")
+    plane.down = False
+    assert report(plane, job) == {"attempt": job, "event": "RELEASED", "reason": "fenced"}
