@@ -8,7 +8,9 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, InterfaceError
@@ -40,17 +42,12 @@ class Waiter(NamedTuple):
     woken: "asyncio.Future[bool]"
 
 
-class Woken(NamedTuple):
-    at: float
-    tags: tuple[str, ...]
-
-
 class WorkHints:
-    def __init__(self, look: Callable[[], list[ClaimableJobs]] = hints.count_claimable_jobs) -> None:
+    def __init__(self, look: Callable[[int], list[ClaimableJobs]] = hints.list_claimable_jobs) -> None:
         self._look, self._threads = look, Threads(1, "hints")
         self._tags: OrderedDict[Caller, frozenset[str]] = OrderedDict()
         self._waiting: dict[str, Waiter] = {}
-        self._lately: list[Woken] = []
+        self._hinted: dict[UUID, float] = {}  # jobs for which somebody was woken lately, and when
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
@@ -120,7 +117,7 @@ class WorkHints:
                 continue
             pause = LOOK_INTERVAL
             try:
-                if self._wake(await self._threads.run(self._look)):
+                if self._wake(await self._threads.run(partial(self._look, len(self._waiting)))):
                     pause = CLAIMED_WITHIN
             except (DatabaseError, InterfaceError) as error:
                 log.debug("Work is not seen", why=str(error).strip())
@@ -128,23 +125,26 @@ class WorkHints:
             await asyncio.sleep(LOOK_PAUSE)
 
     def _wake(self, found: list[ClaimableJobs]) -> int:
-        """Wake a worker for each job; how many were woken."""
+        """Wake a worker for each job for which nobody was woken lately; how many jobs are about to be claimed."""
         now = time.monotonic()
-        self._lately = [woken for woken in self._lately if now - woken.at < CLAIMED_WITHIN]
-        number = 0
-        for jobs in found:
-            tags, refused_by = tuple(jobs.tags), {str(server) for server in jobs.refused_by}
-            missing = jobs.jobs - sum(woken.tags == tags for woken in self._lately)
-            for waiter in list(self._waiting.values()) if missing > 0 else ():
-                if waiter.woken.done() or waiter.server in refused_by or not waiter.tags.issuperset(tags):
-                    continue
-                waiter.woken.set_result(True)
-                del self._waiting[waiter.server]
-                self._lately.append(Woken(now, tags))
-                number, missing = number + 1, missing - 1
-                if not missing:
-                    break
-        return number
+        self._hinted = {job: at for job, at in self._hinted.items() if now - at < CLAIMED_WITHIN}
+        hinted = 0
+        for row in found:
+            refused_by = {str(server) for server in row.refused_by}
+            waiters = (
+                waiter
+                for waiter in list(self._waiting.values())
+                if not waiter.woken.done() and waiter.server not in refused_by and waiter.tags.issuperset(row.tags)
+            )
+            for job in row.jobs:
+                if job not in self._hinted:
+                    if (waiter := next(waiters, None)) is None:
+                        break
+                    waiter.woken.set_result(True)
+                    del self._waiting[waiter.server]
+                    self._hinted[job] = now
+                hinted += 1
+        return hinted
 
 
 def hint_answer(work: bool) -> Answer:

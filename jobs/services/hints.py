@@ -13,8 +13,8 @@ from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 
 CHANNEL = "controlplane_work"
-COUNTED = 100
-"""Jobs of one set of tags that one look counts: so many workers are woken by it."""
+LISTED_LIMIT = 1000
+"""Jobs of one set of tags that one look finds."""
 
 announcer = Announcer(CHANNEL)
 announce_work = announcer.announce
@@ -30,10 +30,10 @@ def read_server_tags(token: ServerToken) -> ServerTags:
     return row
 
 
-def count_claimable_jobs() -> list[ClaimableJobs]:
-    """The jobs that wait to be claimed, for a thread that is no request."""
+def list_claimable_jobs(most: int) -> list[ClaimableJobs]:
+    """The jobs that wait to be claimed, of one set of tags no more than `most`; for a thread that is no request."""
     try:
-        return sql.count_claimable_jobs.fetch_prepared(most=COUNTED)
+        return sql.list_claimable_jobs.fetch_prepared(most=min(most, LISTED_LIMIT))
     finally:
         if not connection.in_atomic_block:
             close_old_connections()

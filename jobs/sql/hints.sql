@@ -1,14 +1,14 @@
--- statement: count_claimable_jobs
--- How many jobs wait to be claimed now, of each set of required tags no more than `most`; those that some workers have
+-- statement: list_claimable_jobs
+-- The jobs that wait to be claimed now, the next `most` of each set of required tags; those that some workers have
 -- refused apart. What has the empty tag is dispatched by the control plane itself.
 -- takes: most bigint
--- returns: tags text[], refused_by uuid[], jobs bigint
+-- returns: tags text[], refused_by uuid[], jobs uuid[]
 -- row: ClaimableJobs
 with recursive {{pending_tag_sets}}
-select tag_sets.tags, waiting_jobs.refused_by, count(*) as jobs
+select tag_sets.tags, waiting_jobs.refused_by, array_agg(waiting_jobs.id) as jobs
   from tag_sets
  cross join lateral (
-       select j.refused_by
+       select j.id, j.refused_by
          from jobs_workerjob j
         where j.state = 'PENDING' and j.required_tags = tag_sets.tags and {{may_be_claimed(j)}}
         order by j.priority desc, j.available_at, j.id

@@ -179,7 +179,7 @@ class EndedAttempts(NamedTuple):
 class ClaimableJobs(NamedTuple):
     tags: list[str]
     refused_by: list[UUID]
-    jobs: int
+    jobs: list[UUID]
 
 
 class ServerTags(NamedTuple):

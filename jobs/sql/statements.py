@@ -45,7 +45,7 @@ class JobsStatements(Statements):
     record_plain_heartbeats: Statement[rows.PlainlyHeardServer]
     lock_roots_of_held_steps: Statement[rows.IdRow]
     end_forgotten_attempts: Statement[rows.EndedAttempts]
-    count_claimable_jobs: Statement[rows.ClaimableJobs]
+    list_claimable_jobs: Statement[rows.ClaimableJobs]
     read_server_tags: Statement[rows.ServerTags]
     lock_history: Statement[rows.HistoryLock]
     count_ends: Statement[rows.CountedHistory]

@@ -28,6 +28,8 @@ BENCHES = {
     "claim": "in_database",
     "check_none_due": "in_database",
     "check_10000_due": "in_database",
+    "idle": "idle",
+    "pickup": "idle",
     "restart": "restart",
     "call": "calls",
     "celery": "celery",

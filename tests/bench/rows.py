@@ -1,8 +1,9 @@
 """A measured figure, and how it is measured: alternating with its reference, the median of several rounds."""
 
+import os
 import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 ROUNDS = 3
 
@@ -18,6 +19,8 @@ class Row:
     against: str
     """What the reference is."""
     goal: str
+    more: Mapping[str, float] = field(default_factory=dict)
+    """What else was measured: `cpu_ms`, milliseconds of CPU per unit, of web servers and PostgreSQL."""
 
     @property
     def ratio(self) -> float:
@@ -30,6 +33,8 @@ class Row:
             "unit": self.unit,
             "reference": round(self.reference, 4),
             "ratio": round(self.ratio, 3),
+            "load": round(os.getloadavg()[0], 1),
+            **{name: round(value, 3) for name, value in self.more.items()},
         }
 
 

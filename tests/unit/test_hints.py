@@ -43,12 +43,13 @@ class Jobs(list):
 
     looks = 0
 
-    def __call__(self):
+    def __call__(self, most):
         self.looks += 1
         return list(self)
 
     def add(self, *tags, jobs=1, refused_by=()):
-        self.append(ClaimableJobs(list(tags), [uuid.UUID(server) for server in refused_by], jobs))
+        ids = [uuid.uuid4() for _ in range(jobs)]
+        self.append(ClaimableJobs(list(tags), [uuid.UUID(server) for server in refused_by], ids))
 
 
 def play(story):
@@ -92,6 +93,20 @@ def test_as_many_are_woken_as_there_are_jobs_those_that_waited_longest_and_no_mo
         jobs.add("script", jobs=2)
         await looked(work, jobs, 5)
         assert [call.done() for call in calls] == [True, True, False]
+
+    play(story)
+
+
+def test_the_next_job_wakes_the_next_worker_at_once_though_it_comes_right_after_the_one_before():
+    async def story(work, jobs, waits):
+        calls = [waits(server, "script") for server in (ONE, TWO, THREE)]
+        await looked(work, jobs)
+        for number, call in enumerate(calls):
+            jobs.clear()  # the one before was claimed
+            jobs.add("script")
+            work._wanted.set()
+            assert await call is True
+            assert [one.done() for one in calls] == [place <= number for place in range(3)]
 
     play(story)
 
@@ -149,9 +164,9 @@ def test_a_database_that_does_not_answer_is_asked_again(monkeypatch):
     from django.db import OperationalError
 
     async def story(work, jobs, waits):
-        answers = [OperationalError("down"), [ClaimableJobs(["script"], [], 1)]]
+        answers = [OperationalError("down"), [ClaimableJobs(["script"], [], [uuid.uuid4()])]]
 
-        def look():
+        def look(most):
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
