@@ -12,6 +12,9 @@ from liveness.sql import sql
 
 log = structlog.get_logger()
 
+LOGGED_LIMIT = 100
+"""Servers of a step that the log names; each has its event."""
+
 
 def advance_clock() -> float:
     """A check begins: observed time advances, if heartbeats can get in. Seconds by which the database's clock was set
@@ -63,18 +66,26 @@ def disconnect_silent_servers() -> int:
         initial_delay=conf().initial_delay,
         brake_max_hold=conf().brake_max_hold,
     )
-    for server in disconnected:
+    for server in disconnected[:LOGGED_LIMIT]:
         log.warning(
             f"{server.type.capitalize()} {server.name} heartbeat is stale: last seen {server.silence:.0f} seconds ago",
             server=str(server.id),
         )
         log_transition(server.id, server.name, "alive", "DISCONNECTED", "liveness", server.reason)
+    log_others("DISCONNECTED", len(disconnected))
     return len(disconnected)
 
 
 def deactivate_servers() -> int:
     """What an earlier check found NOT_RUNNING becomes INACTIVE; how many."""
     deactivated = sql.deactivate_servers.sweep_rows()
-    for server in deactivated:
+    for server in deactivated[:LOGGED_LIMIT]:
         log_transition(server.id, server.name, "NOT_RUNNING", "INACTIVE", "liveness", server.reason)
+    log_others("INACTIVE", len(deactivated))
     return len(deactivated)
+
+
+def log_others(state: str, servers: int) -> None:
+    """One line for those that are not named."""
+    if servers > LOGGED_LIMIT:
+        log.warning(f"Servers {state}: more of them", servers=servers - LOGGED_LIMIT)

@@ -5,7 +5,8 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from liveness.models import Server
+from liveness.models import Server, ServerEvent
+from liveness.services import detection
 
 pytestmark = pytest.mark.django_db
 
@@ -60,3 +61,19 @@ def test_a_submission_for_which_no_worker_is_there_is_a_line(api, call):
         assert api("client").post(call, {**body, "require_worker": True}).status_code == 503
     [line] = lines(logs, "No workers with fresh heartbeats available")
     assert line["reason"] == "no_fresh_workers"
+
+
+def test_of_many_servers_that_fall_silent_at_once_the_first_are_named_and_the_others_are_one_line(
+    worker, clock, monkeypatch, settings
+):
+    monkeypatch.setattr(detection, "LOGGED_LIMIT", 2)
+    settings.LIVENESS = {**getattr(settings, "LIVENESS", {}), "BRAKE_MINIMUM": None}
+    for _ in range(5):
+        worker(old=True)
+    Server.objects.update(heard_observed=-1_000_000)
+    with capture_logs() as logs:
+        assert detection.disconnect_silent_servers() == 5
+    assert len(lines(logs, "heartbeat is stale")) == 2
+    [line] = lines(logs, "Servers DISCONNECTED: more of them")
+    assert (line["servers"], line["log_level"]) == (3, "warning")
+    assert ServerEvent.objects.filter(to_state="DISCONNECTED").count() == 5
