@@ -1,0 +1,50 @@
+"""The groups that the migrations make: who is in one may do its work, and no more."""
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+
+from jobs.api.sessions import operator_permissions
+from jobs.permissions import VIEWS
+from tests.support.http import Caller
+
+pytestmark = pytest.mark.django_db
+
+NAMES = ["Control plane administrator", "Control plane auditor", "Control plane operator", "Control plane viewer"]
+
+
+def member_of(role):
+    user = User.objects.create_user(role, is_staff=True)
+    user.groups.add(Group.objects.get(name=f"Control plane {role}"))
+    return user
+
+
+def test_the_migrations_make_them():
+    assert list(Group.objects.order_by("name").values_list("name", flat=True)) == NAMES
+
+
+def test_a_viewer_views_and_an_operator_may_take_every_action_as_well():
+    assert member_of("viewer").get_all_permissions() == set(VIEWS.values())
+    assert member_of("operator").get_all_permissions() == set(VIEWS.values()) | operator_permissions()
+
+
+def test_an_auditor_views_whatever_there_is_and_changes_nothing():
+    names = {name.partition(".")[2] for name in member_of("auditor").get_all_permissions()}
+    assert {"view_serverevent", "view_apitoken", "view_attempt", "view_workerjob"} <= names
+    assert all(name.startswith("view_") for name in names)
+
+
+def test_an_administrator_has_every_permission_of_the_control_plane_and_none_of_anything_else():
+    own = Permission.objects.filter(content_type__app_label__in=["jobs", "liveness"])
+    names = {f"{one.content_type.app_label}.{one.codename}" for one in own.select_related("content_type")}
+    assert member_of("administrator").get_all_permissions() == names
+
+
+@pytest.mark.parametrize(
+    ("role", "reads", "acts"), [("viewer", 200, 403), ("auditor", 200, 403), ("operator", 200, 200)]
+)
+def test_a_member_makes_the_calls_of_his_role_with_his_session(role, reads, acts, worker):
+    server = worker().id
+    caller = Caller(token=None)
+    caller.client.force_login(member_of(role))
+    assert caller.get("/servers").status_code == reads
+    assert caller.post(f"/servers/{server}/cordon", {"note": "a new disk"}).status_code == acts
