@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -59,6 +60,14 @@ def servers_with_silence() -> QuerySet[Server]:
 def events_of_server(server: UUID) -> QuerySet[ServerEvent]:
     """The transitions of a server and what was done to it, oldest first."""
     return ServerEvent.objects.filter(server_id=server)
+
+
+def complete_events(after: int, limit: int) -> list[ServerEvent]:
+    """What happened, from the event after this one on, oldest first, in all at most `limit`; only as far as no earlier
+    one can follow: who goes on behind the last misses none, however long a transaction took."""
+    horizon = sql.read_events_horizon.fetch_only_row().at
+    rows = ServerEvent.objects.filter(pk__gt=after).order_by("pk")[:limit]
+    return list(takewhile(lambda event: event.at <= horizon, rows))
 
 
 OPERATOR_EVENTS = """(

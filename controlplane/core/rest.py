@@ -72,6 +72,17 @@ class JSONRenderer(BaseRenderer):
             return json.dumps(data, cls=JSONEncoder).encode()
 
 
+class JSONLinesRenderer(JSONRenderer):
+    """The items, one in each line; the `Link` header says where they go on. A problem stays one document."""
+
+    media_type = "application/x-ndjson"
+    format = "ndjson"
+
+    def render(self, data: object, accepted_media_type: str | None = None, context: object = None) -> bytes:
+        items = data["items"] if isinstance(data, Mapping) and "items" in data else [data]
+        return b"".join(super(JSONLinesRenderer, self).render(item) + b"\n" for item in items)
+
+
 class StrictSerializer(serializers.Serializer):
     """A serializer that refuses fields it does not know, and names those it does."""
 

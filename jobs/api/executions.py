@@ -8,9 +8,9 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
-from controlplane.core.rest import JSONRenderer
+from controlplane.core.rest import JSONLinesRenderer, JSONRenderer
 from jobs import execution_selectors as selectors
-from jobs.api.logs import JobLogs, JSONLinesRenderer, LogFilter, LogPage
+from jobs.api.logs import JobLogs, LogFilter, LogPage
 from jobs.api.serializers.executions import (
     EventItem,
     EventPage,

@@ -1,6 +1,5 @@
 """`GET /jobs/{id}/logs`: what a job's code wrote."""
 
-from collections.abc import Mapping
 from uuid import UUID
 
 from rest_framework import serializers
@@ -9,7 +8,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import within_limit
-from controlplane.core.rest import JSONRenderer, StrictSerializer, TimeField
+from controlplane.core.rest import JSONLinesRenderer, JSONRenderer, StrictSerializer, TimeField
 from jobs import selectors
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
@@ -41,17 +40,6 @@ class LogPage(serializers.Serializer):
     last = serializers.CharField(
         help_text="The cursor behind the last item: what is written later is found from there."
     )
-
-
-class JSONLinesRenderer(JSONRenderer):
-    """The items, one in each line; the `Link` header says where they go on. A problem stays one document."""
-
-    media_type = "application/x-ndjson"
-    format = "ndjson"
-
-    def render(self, data: object, accepted_media_type: str | None = None, context: object = None) -> bytes:
-        items = data["items"] if isinstance(data, Mapping) and "items" in data else [data]
-        return b"".join(super(JSONLinesRenderer, self).render(item) + b"\n" for item in items)
 
 
 class JobLogs(JobCall):

@@ -77,6 +77,8 @@ class JobsStatements(Statements):
     store_checkpoints: Statement[rows.IdRow]
     store_log_lines: Statement[rows.StoredLines]
     finish_attempts: Statement[rows.EndedAttempt]
+    resubmit_live_attempts: Statement[rows.EndedAttempts]
+    executions_of_live_attempts: Statement[rows.IdRow]
     read_retention_limits: Statement[rows.RetentionLimits]
     scan_jobs: Statement[rows.ScannedIds]
     lock_old_jobs: Statement[rows.IdRow]

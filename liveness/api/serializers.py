@@ -177,6 +177,23 @@ class EventList(serializers.Serializer):
     next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
 
 
+class NumberedEvent(Event):
+    id = serializers.IntegerField(help_text="`after` of the call for what came later.")
+    server = serializers.UUIDField(source="server_id", allow_null=True, help_text="Null: of no server.")
+
+
+class EventLog(serializers.Serializer):
+    items = NumberedEvent(many=True, help_text="Oldest first.")
+    last = serializers.CharField(help_text="The id of the last, or `after`: what comes later is found from there.")
+
+
+class EventLogFilter(StrictSerializer):
+    """Events of all subjects, oldest first."""
+
+    after = serializers.IntegerField(default=0, min_value=0, max_value=2**63 - 1, help_text="The id of an event.")
+    limit = serializers.IntegerField(default=1000, min_value=1, max_value=1000)
+
+
 class EventFilter(StrictSerializer):
     """Which page of events, oldest first."""
 

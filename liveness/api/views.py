@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.paging import paged
-from controlplane.core.rest import StrictSerializer
+from controlplane.core.paging import paged, within_limit
+from controlplane.core.rest import JSONLinesRenderer, JSONRenderer, StrictSerializer
 from liveness import selectors
 from liveness.api.access import RoleCall
 from liveness.api.serializers import (
@@ -17,7 +17,10 @@ from liveness.api.serializers import (
     DrainRequest,
     EventFilter,
     EventList,
+    EventLog,
+    EventLogFilter,
     MaintenanceAnswer,
+    NumberedEvent,
     ReleaseAnswer,
     ReleaseRequest,
     ServerDetail,
@@ -52,6 +55,23 @@ class ServerEvents(RoleCall):
         query = EventFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         return Response(paged(EventList, query.page(selectors.events_of_server(server))))
+
+
+class Events(RoleCall):
+    """`GET /events`."""
+
+    roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
+    renderer_classes = [JSONRenderer, JSONLinesRenderer]
+
+    @extend_schema(parameters=[EventLogFilter], responses=EventLog)
+    def get(self, request: Request) -> Response:
+        """What happened to everything and was done to it, oldest first; with `Accept: application/x-ndjson` an event in
+        each line. What a transaction that still runs has yet to add comes before what is held back for it."""
+        query = EventLogFilter(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        rows = selectors.complete_events(**query.validated_data)
+        items = within_limit(map(NumberedEvent().to_representation, rows))
+        return Response({"items": items, "last": str(items[-1]["id"] if items else query.validated_data["after"])})
 
 
 class OperatorCall(RoleCall):

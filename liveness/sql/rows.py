@@ -78,6 +78,10 @@ class IdRow(NamedTuple):
     id: UUID
 
 
+class MoveClockRow(NamedTuple):
+    tick: int
+
+
 class NoteRowLeftOutRow(NamedTuple):
     pass
 
@@ -107,6 +111,10 @@ class ServerFacets(NamedTuple):
 
 class ListRowsLeftOutRow(NamedTuple):
     rows_left_out: str | None
+
+
+class ReadEventsHorizonRow(NamedTuple):
+    at: datetime
 
 
 class LockSignInsOfAddressRow(NamedTuple):

@@ -13,3 +13,13 @@ select (select coalesce(jsonb_agg(to_jsonb(counted)), '[]')
 -- The same by itself.
 -- returns: rows_left_out jsonb|null
 select {{rows_left_out}} as rows_left_out
+
+-- statement: read_events_horizon
+-- To when events are complete: whoever may still commit some wrote none before. Numbers are drawn in the order of time, so
+-- no event of a lower number is to come when all up to one of that time are read in a statement after this one.
+-- returns: at timestamptz
+select least(clock_timestamp(), min(activity.xact_start)) as at
+  from pg_locks held
+  join pg_stat_activity activity on activity.pid = held.pid
+ where held.relation = 'liveness_serverevent'::regclass and held.mode = 'RowExclusiveLock' and held.pid <> pg_backend_pid()
+   and held.database = (select oid from pg_database where datname = current_database())

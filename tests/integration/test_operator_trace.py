@@ -55,6 +55,7 @@ DOORS = {
     "fail_stale_running": {
         "POST recovery/fail-stale-running", "manage.py fail_stale_running", f"{INSTANCE}recovery/fail-stale-running/",
     },
+    "after_restore": {"manage.py after_restore"},
     "create_token": {"manage.py create_token"},
     "revoke_token": {"manage.py revoke_token"},
 }  # fmt: skip
@@ -64,7 +65,7 @@ NO_INTERVENTION = {
     # Celery beat does these by itself; one that is begun by hand does nothing else.
     "manage.py check_liveness", "manage.py sweep_jobs", "manage.py prune",
     # For trying out, for looking, and the whole in one terminal.
-    "manage.py seed", "manage.py sql", "manage.py standalone",
+    "manage.py seed", "manage.py sql", "manage.py export_events", "manage.py standalone",
     # How often a page is refreshed.
     f"{INSTANCE}poll/",
 }  # fmt: skip
@@ -124,6 +125,8 @@ class World:
     def for_maintenance_enter(self, action):
         return SimpleNamespace(type="instance", id="")
 
+    for_after_restore = for_maintenance_enter
+
     def for_maintenance_exit(self, action):
         self.operator.post("/maintenance/enter", {"note": "before"})
         return SimpleNamespace(type="instance", id="")
@@ -180,7 +183,7 @@ class World:
     def run(self, command, action, thing):
         words = {
             "maintenance": [action.partition("_")[2]],
-            "release_brake": [], "create_token": ["--role", "client", "mine"],
+            "release_brake": [], "after_restore": [], "create_token": ["--role", "client", "mine"],
             "requeue_stale_claimed": ["--older-than", "10s"], "fail_stale_running": ["--older-than", "10s"],
             "revoke_token": [getattr(thing, "prefix", "")],
         }.get(command, [thing.id])  # fmt: skip

@@ -1,0 +1,29 @@
+-- statement: resubmit_live_attempts
+-- End every live attempt, whatever its server: what it had done since the database was saved is not known here. It counts as
+-- no loss of the job, unless that may be run only once, or is the broker's to give out again.
+-- takes: actor text, max_resubmissions int, reason text
+-- returns: state text, job_state text, server text, reason text, jobs bigint, executions uuid[]|null,
+--   evaluations uuid[]|null, listed uuid[], attempts uuid[]
+-- row: EndedAttempts
+with held as materialized (
+    select j.id as job_id, a.id, a.state as was,
+           case when j.on_worker_lost = 'FAIL' or j.kind = 'CELERY' then 'LOST' else 'MOVED' end as event,
+           null::jsonb as output,
+           jsonb_build_object('code', 'WORKER_CRASHED', 'message', %(reason)s::text, 'server', a.server_id) as error,
+           %(reason)s::text as reason, %(actor)s::text as actor, a.server_id, j.cancel_requested_at, j.on_worker_lost,
+           j.resubmissions, j.retries, j.available_at
+      from jobs_attempt a
+      join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id
+     where a.state in {{LIVE}}
+     order by j.id
+       for no key update of j
+),
+{{end_attempts}}
+{{count_verdicts}}
+
+-- statement: executions_of_live_attempts
+-- The executions whose steps workers hold.
+-- returns: id uuid
+select distinct j.execution_id as id
+  from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
+ where a.state in {{LIVE}} and j.execution_id is not null
