@@ -11,7 +11,9 @@ from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Attempt, TakenAttempt, WorkerJob
 from jobs.services import liveness_check, restoration
 from liveness.models import Clock, Server, ServerEvent
+from liveness.services import tokens
 from tests.support.executions import step
+from tests.support.http import Caller
 
 
 def restore(note="from last night"):
@@ -100,7 +102,7 @@ def test_an_execution_moves_on_with_its_steps(begin, worker):
     assert run.state == "FAILED"
 
 
-def test_the_clock_moves_on_and_what_has_passed_since_is_held_against_nobody(submit):
+def test_the_clock_moves_on_and_what_has_passed_since_is_held_against_nobody(submit, clock):
     Clock.objects.update(tick_at=ClockTimestamp() - timedelta(days=1), advanced_at=ClockTimestamp() - timedelta(days=1))
     before = Clock.objects.get()
     submit()
@@ -130,8 +132,9 @@ def test_done_again_it_changes_nothing(submit, worker):
     assert Attempt.objects.count() == 1
 
 
-def test_all_of_it_is_one_transaction(committed, api):
-    api("client").post("/jobs", {"action": {"type": "script", "command": "true"}})
+def test_all_of_it_is_one_transaction(committed):
+    client = Caller(tokens.create_token("client", "client"))
+    client.post("/jobs", {"action": {"type": "script", "command": "true"}})
     committed().hold()
     with connection.cursor() as cursor:
         cursor.execute(

@@ -9,6 +9,8 @@ from django.db import connection
 from psycopg import connect, sql
 
 from controlplane.embedded import postgres_binaries
+from liveness.services import tokens
+from tests.support.http import Caller
 from tests.support.processes import ROOT
 
 COPY = "restored"
@@ -63,7 +65,12 @@ def contents(address):
     return counts, code, triggers, indexes, jobs
 
 
-def test_a_dump_that_was_taken_at_work_is_a_control_plane_when_it_is_restored(committed, submit, url, copy, tmp_path):
+def test_a_dump_that_was_taken_at_work_is_a_control_plane_when_it_is_restored(committed, url, copy, tmp_path):
+    client = Caller(tokens.create_token("client", "client"))
+
+    def submit():
+        client.post("/jobs", {"action": {"type": "script", "command": "true"}})
+
     submit()
     one = committed(name="one")
     one.complete(one.hold(), {"answer": 42})

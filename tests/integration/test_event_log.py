@@ -10,8 +10,9 @@ from django.core.management import call_command
 from django.db import connection
 
 from liveness.models import ServerEvent
-from liveness.services import operations
+from liveness.services import operations, tokens
 from tests.support.clock import Clock
+from tests.support.http import Caller
 
 
 def happen(count, name="worker"):
@@ -57,9 +58,9 @@ def test_what_is_asked_oddly_is_refused(viewer, odd):
     assert viewer.get(f"/events?{odd}").status_code == 400
 
 
-def test_an_event_is_held_back_until_no_earlier_one_can_come(committed, api):
+def test_an_event_is_held_back_until_no_earlier_one_can_come(committed):
     Clock().release()
-    viewer = api("viewer")
+    viewer = Caller(tokens.create_token("viewer", "viewer"))
     start = viewer.get("/events").json()["last"]
 
     def names():
