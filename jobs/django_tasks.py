@@ -14,31 +14,28 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import django
-from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.core.exceptions import SuspiciousOperation
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from controlplane.agent.job_context import context
-from controlplane.agent.outcomes import exception_path
 from controlplane.agent.policy import DJANGO_HANDLER, queue_tag
 from jobs.states import AttemptState, JobState
 
 if TYPE_CHECKING or django.VERSION >= (6, 0):
-    from django.tasks import TaskContext, TaskResult, TaskResultStatus, task_backends
+    from django.tasks import TaskResult, TaskResultStatus
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskError
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.tasks.signals import task_enqueued
     from django.utils.json import normalize_json
 else:
-    from django_tasks import TaskContext, TaskResult, TaskResultStatus, task_backends
+    from django_tasks import TaskResult, TaskResultStatus
     from django_tasks.backends.base import BaseTaskBackend
     from django_tasks.base import Task, TaskError
     from django_tasks.exceptions import InvalidTaskError as InvalidTask
     from django_tasks.exceptions import TaskResultDoesNotExist
-    from django_tasks.signals import task_enqueued, task_finished, task_started
+    from django_tasks.signals import task_enqueued
     from django_tasks.utils import normalize_json
 
 ACTION = {"type": "handler", "name": DJANGO_HANDLER}
@@ -180,27 +177,3 @@ def build_error(error: Mapping[str, Any] | None, otherwise: type[Exception], why
     known = error.get("exception") or f"{otherwise.__module__}.{otherwise.__qualname__}"
     said = f"{error['code']}: {error.get('message', '')}" if "code" in error else why
     return TaskError(exception_class_path=known, traceback=error.get("traceback") or said)
-
-
-def run(payload: Mapping[str, Any]) -> Any:
-    """The task of the attempt that this process is the code of; what it returns. The agent calls it."""
-    if not apps.ready:
-        django.setup()
-    backend = task_backends[payload["backend"]]
-    result = backend.get_result(str(context.job))
-    task_started.send(type(backend), task_result=result)
-    first = [TaskContext(task_result=result)] if result.task.takes_context else []
-    try:
-        value = normalize_json(result.task.call(*first, *result.args, **result.kwargs))
-    except BaseException as error:
-        result.errors.append(build_error({"exception": exception_path(error)}, TaskFailed, repr(error)))
-        send_finished(backend, result, TaskResultStatus.FAILED, None)
-        raise
-    send_finished(backend, result, TaskResultStatus.SUCCESSFUL, value)
-    return value
-
-
-def send_finished(backend: Any, result: Any, status: Any, value: Any) -> None:
-    for name, content in (("status", status), ("finished_at", timezone.now()), ("_return_value", value)):
-        object.__setattr__(result, name, content)
-    task_finished.send(type(backend), task_result=result)

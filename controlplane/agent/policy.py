@@ -13,7 +13,7 @@ from controlplane.agent.runners import ActionNotAllowed, CallableRunner, Handler
 
 DJANGO_HANDLER = "django-task"
 """The handler of Django's tasks."""
-DJANGO_FUNCTION = "jobs.django_tasks:run"
+DJANGO_FUNCTION = "jobs.django_task_runner:run"
 """What runs them, in the project that has the control plane among its apps."""
 CONTAINERS: dict[str, type[ContainerRunner]] = {"docker": DockerRunner, "pod": PodRunner}
 TAGS_OF_CONTAINERS = {"docker": "docker", "pod": "kubernetes"}

@@ -18,8 +18,9 @@ from controlplane.agent.callable_child import run_callable
 from controlplane.agent.outcomes import report_of
 from controlplane.agent.policy import DJANGO_FUNCTION, ActionPolicy
 from controlplane.agent.supervisor import RESULT_KEPT
-from jobs import django_tasks
-from jobs.django_tasks import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_backends
+from jobs import django_task_runner, django_tasks
+from jobs.django_task_runner import task_backends
+from jobs.django_tasks import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
 from jobs.models import WorkerJob
 from jobs.services import interventions
 
@@ -298,7 +299,8 @@ def test_arguments_that_are_not_json_are_refused_and_others_are_as_the_task_gets
 
 def test_signals_are_sent_by_who_enqueues_and_by_who_runs(tasks, work):
     heard = []
-    signals = {name: getattr(django_tasks, f"task_{name}") for name in ("enqueued", "started", "finished")}
+    signals = {"enqueued": django_tasks.task_enqueued}
+    signals |= {name: getattr(django_task_runner, f"task_{name}") for name in ("started", "finished")}
     receivers = []
     for name, signal in signals.items():
 

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.agent import progress
-from jobs.django_tasks import InvalidTask, Task, TaskContext  # noqa: F401 - of whichever Django this is
 
 try:
-    from django.tasks import task
+    from django.tasks import TaskContext, task
 except ImportError:
-    from django_tasks import task
+    from django_tasks import TaskContext, task
 
 
 class OutOfStamps(Exception):

@@ -1,0 +1,47 @@
+"""What an agent imports to run Django's tasks: Django is set up at the import, so that a task is forked from where that
+is done already, and costs no start of an interpreter."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import django
+from django.apps import apps
+from django.utils import timezone
+
+from controlplane.agent.job_context import context
+from controlplane.agent.outcomes import exception_path
+from jobs.django_tasks import TaskFailed, build_error
+
+if TYPE_CHECKING or django.VERSION >= (6, 0):
+    from django.tasks import TaskContext, TaskResultStatus, task_backends
+    from django.tasks.signals import task_finished, task_started
+    from django.utils.json import normalize_json
+else:
+    from django_tasks import TaskContext, TaskResultStatus, task_backends
+    from django_tasks.signals import task_finished, task_started
+    from django_tasks.utils import normalize_json
+
+if not apps.ready:
+    django.setup()
+
+
+def run(payload: Mapping[str, Any]) -> Any:
+    """The task of the attempt that this process is the code of; what it returns."""
+    backend = task_backends[payload["backend"]]
+    result = backend.get_result(str(context.job))
+    task_started.send(type(backend), task_result=result)
+    first = [TaskContext(task_result=result)] if result.task.takes_context else []
+    try:
+        value = normalize_json(result.task.call(*first, *result.args, **result.kwargs))
+    except BaseException as error:
+        result.errors.append(build_error({"exception": exception_path(error)}, TaskFailed, repr(error)))
+        send_finished(backend, result, TaskResultStatus.FAILED, None)
+        raise
+    send_finished(backend, result, TaskResultStatus.SUCCESSFUL, value)
+    return value
+
+
+def send_finished(backend: Any, result: Any, status: Any, value: Any) -> None:
+    for name, content in (("status", status), ("finished_at", timezone.now()), ("_return_value", value)):
+        object.__setattr__(result, name, content)
+    task_finished.send(type(backend), task_result=result)
