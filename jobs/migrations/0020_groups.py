@@ -29,7 +29,7 @@ def make_groups(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0018_ended_jobs"),
+        ("jobs", "0019_alerts"),
         ("liveness", "0017_losses"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
