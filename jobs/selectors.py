@@ -13,8 +13,10 @@ from django.db.models import (
     Exists,
     ExpressionWrapper,
     F,
+    FloatField,
     Func,
     JSONField,
+    Max,
     OuterRef,
     Prefetch,
     Q,
@@ -64,7 +66,7 @@ class DetailedJob(WorkerJob):
     flags: list[str]
     left_out: list[str]
     operator_events: list[dict[str, Any]]
-    holder: dict[str, Any] | None
+    last_attempt: dict[str, Any] | None
 
     class Meta:
         abstract = True
@@ -136,6 +138,7 @@ def job_timeline(job: WorkerJob) -> list[dict[str, Any]]:
             entries.append(timeline_entry(attempt.number, states.AttemptState.RUNNING, attempt.started_at, server))
         if attempt.finished_at:
             entries.append(timeline_entry(attempt.number, attempt.state, attempt.finished_at, server, attempt.reason))
+            entries[-1]["by"] = attempt.ended_by
     if job.finished_at:
         entries.append(timeline_entry(None, job.state, job.finished_at, reason=(job.error or {}).get("code", "")))
     return entries
@@ -249,20 +252,41 @@ def quarantined_jobs() -> QuerySet[WorkerJob]:
 
 
 def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int) -> QuerySet[WorkerJob]:
-    """Of these `jobs_without_content()` a page, latest first, with the server that holds each, `holder`, and
+    """Of these `jobs_without_content()` a page, latest first, with the last attempt of each, `last_attempt`, and
     what each was submitted again as, `resubmitted_as`."""
     page = jobs.filter(pk__lt=before) if before else jobs
-    page = page.annotate(holder=holder_of_job(), resubmitted_as=LAST_RESUBMISSION)
+    page = page.annotate(last_attempt=last_attempt_of_job(), resubmitted_as=LAST_RESUBMISSION)
     return page.order_by("-id")[:limit]
 
 
-def holder_of_job() -> Subquery:
-    """The server that has a job: its `id`, its `name`, and its state, SILENT for one that is alive and is not heard."""
+def summary_of_server() -> Subquery:
+    """Of an attempt its server: its `id`, its `name`, and its state, SILENT if it is alive and not heard."""
     servers = liveness.servers_with_silence().filter(pk=OuterRef("server_id"))
     state = Case(When(silent=True, then=Value("SILENT")), default=F("state"), output_field=TextField())
-    name = servers.values(summary=JSONObject(id="pk", name="name", state=state))
-    live = Attempt.objects.filter(pk=OuterRef("attempt_id")).annotate(holder=Subquery(name, output_field=JSONField()))
+    return Subquery(servers.values(summary=JSONObject(id="pk", name="name", state=state)), output_field=JSONField())
+
+
+def holder_of_job() -> Subquery:
+    """The server that has a job, as `summary_of_server()` has it."""
+    live = Attempt.objects.filter(pk=OuterRef("attempt_id")).annotate(holder=summary_of_server())
     return Subquery(live.values("holder"), output_field=JSONField())
+
+
+def last_attempt_of_job() -> Subquery:
+    """The last attempt of a job: its `state`, its `server`, and for how many `seconds` its code ran, or runs."""
+    last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number").annotate(holder=summary_of_server())
+    ran = Func(
+        Coalesce("finished_at", ClockTimestamp()),
+        F("started_at"),
+        template=RAN,
+        arg_joiner=" - ",
+        output_field=FloatField(),
+    )
+    summary = last.values(summary=JSONObject(state="state", server="holder", seconds=ran))[:1]
+    return Subquery(summary, output_field=JSONField())
+
+
+RAN = "extract(epoch from %(expressions)s)::float8"
 
 
 def job_counts_by_state(jobs: QuerySet[WorkerJob]) -> dict[str, int]:
@@ -332,6 +356,7 @@ LOG_TAIL = """(
 SUPERSEDED_REPORTS = """(
     select coalesce(jsonb_agg(jsonb_build_object(
                'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason, 'more', l.more,
+               'body', left(jsonb_pretty(l.body), 4000),
                'at', to_char(l.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by l.id), '[]')
       from jobs_latereport l join jobs_attempt a on a.id = l.attempt_id join liveness_server s on s.id = a.server_id
      where l.job_id = %(expressions)s)"""
@@ -356,3 +381,24 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
 def jobs_with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
     """Jobs with the last lines that their code wrote, oldest first, `log`; None where there are none."""
     return jobs.annotate(log=Func(F("pk"), template=LOG_TAIL, limit=limit, output_field=JSONField()))
+
+
+def errors_of_jobs(jobs: QuerySet[WorkerJob], limit: int) -> "QuerySet[Any, Any]":
+    """How many of these jobs ended with which error, by `code` and by message, in which numbers do not count,
+    `pattern`; the `last` of each, and a `message` in full; the most frequent first."""
+    return (
+        jobs.filter(error__isnull=False)
+        .order_by()
+        .values(code=F("error__code"), pattern=MESSAGE_PATTERN)
+        .annotate(count=Count("pk"), last=Max("finished_at"), message=Max(MESSAGE))
+        .order_by("-count", "-last")[:limit]
+    )
+
+
+MESSAGE = Func(F("error"), template="left(%(expressions)s ->> 'message', 200)", output_field=TextField())
+MESSAGE_PATTERN = Func(
+    F("error"),
+    template=r"coalesce(regexp_replace(left(%(expressions)s ->> 'message', 200), '[0-9]+', '#', 'g'), '')",
+    output_field=TextField(),
+)
+"""The message of an error, with # for each number, so that those that differ in an id alone are one."""

@@ -42,6 +42,7 @@ class Job(TypedDict):
     """A job; it has ended when `finished_at` is not None. In a list, `left_out` names what is too large for one."""
 
     id: str
+    name: str
     kind: str
     state: JobState
     flags: list[str]

@@ -11,7 +11,7 @@ from controlplane.console.actions.jobs import (
     RESUBMIT_AGAIN_ACTION,
 )
 from controlplane.console.actions.servers import SERVER_ACTIONS
-from controlplane.console.views import activity, executions, history, jobs, overview, recovery, servers
+from controlplane.console.views import activity, executions, failures, history, jobs, overview, recovery, servers
 from controlplane.console.views.page import choose_poll_interval
 
 
@@ -36,6 +36,7 @@ urlpatterns = [
     path("servers/", servers.show_servers, name="servers"),
     path("servers/<uuid:server>/", servers.show_server, name="server"),
     path("jobs/", jobs.show_jobs, name="jobs"),
+    path("jobs/errors/", failures.show_errors, name="errors"),
     path("jobs/<uuid:job>/", jobs.show_job, name="job"),
     path("jobs/<uuid:job>/logs/", jobs.stream_job_logs, name="job_logs"),
     path("executions/", executions.show_executions, name="executions"),

@@ -37,6 +37,13 @@ def format_duration(value: float | None) -> str:
     return f"{Decimal(repr(value / UNITS[unit])).normalize():f}{unit}"
 
 
+def describe_exactly(seconds: float) -> str:
+    """A length of time with as many decimals as say something."""
+    if seconds < 10:
+        return f"{max(0, seconds):.2f} s"
+    return f"{seconds:.1f} s" if seconds < 60 else describe_duration(seconds)
+
+
 def describe_duration(seconds: float) -> str:
     """A length of time as people say it. console/static/controlplane/instance.js says it alike."""
     whole = max(0, int(seconds))

@@ -29,6 +29,7 @@ class WorkerJob(models.Model):
     attempt_id = models.UUIDField(null=True, help_text="The live attempt.")
     owner = models.ForeignKey(ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger's.")
     key = models.TextField(null=True)
+    name = models.TextField(db_default="", help_text="What its submitter calls it.")
     fingerprint = models.BinaryField(help_text="SHA-256 of what was submitted.")
 
     execution = models.ForeignKey(Execution, models.CASCADE, null=True, related_name="steps", db_index=False)

@@ -19,6 +19,7 @@ def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
     is_execution = job["action"]["type"] == "execution"
     return {
         "fingerprint": compute_fingerprint(job),
+        "name": job.get("name", ""),
         "action": job["action"],
         "payload": job.get("payload"),
         "tags": job.get("tags", []),

@@ -126,7 +126,7 @@ def show_preview(
         shown = {"rows": refusals, "consequences": sees(request, "job") and target.consequences(action.name, rows)}
         subject = target.describe_row(rows[0]) if total == 1 else target.format_count(total)
     return render_confirmation(
-        request, f"{action.label}: {subject}", action, form, selection.back, problem,
+        request, f"{action.label}: {subject}", action, form, selection.back, problem, tab=f"{target.noun}s",
         one=target.one, noun=target.noun, would=would, total=total, **shown,
     )  # fmt: skip
 
@@ -197,7 +197,15 @@ def perform_next_batch(request: HttpRequest, selection: Selection, action: Opera
     shown = {"until": until, "after": batch[-1], "seen": seen, "done": done, "refused": refused}
     title = f"{action.label}: {done + refused:,} of {seen:,}"
     return render_confirmation(
-        request, title, action, form, selection.back, progress=True, past=done + refused, **shown
+        request,
+        title,
+        action,
+        form,
+        selection.back,
+        progress=True,
+        past=done + refused,
+        tab=f"{selection.target.noun}s",
+        **shown,
     )
 
 
@@ -224,7 +232,7 @@ def perform_action(
                 raise ChangedSinceSeen("Another attempt has started since you looked: look again.")
         result = action.service(pk, by=request_actor(request), **parameters)
         user: Any = request.user
-        message = f"{action.label}: {parameters['note']}"
+        message = f"{action.label}: {parameters['note']}".rstrip(": ")
         LogEntry.objects.log_actions(user.pk, [row], CHANGE, message, single_object=True)
     return result
 

@@ -39,7 +39,7 @@ JOB_ACTIONS = {
             "cancel", "Cancel", "A waiting job ends now; a running one when its worker confirms, unless it completes "
             "first.", "jobs.cancel_workerjob",
             interventions.cancel_job,
-            guards.ensure_may_cancel_job,
+            guards.ensure_may_cancel_job, is_grave=True,
         ),
         OperatorAction(
             "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
@@ -50,7 +50,7 @@ JOB_ACTIONS = {
         OperatorAction(
             "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never retried.", "jobs.fail_workerjob",
             interventions.fail_job,
-            guards.ensure_may_fail_job,
+            guards.ensure_may_fail_job, is_grave=True,
         ),
     )
 }  # fmt: skip
@@ -60,7 +60,7 @@ RESUBMIT_AGAIN_ACTION = {
     "resubmit_again": OperatorAction(
         "resubmit_again", "Resubmit again", "It was submitted again before, as another job. Now it is again: both run.",
         "jobs.resubmit_workerjob", partial(resubmit_job, force=True), guards.ensure_may_resubmit_job_again,
-        ResubmitForm,
+        ResubmitForm, is_grave=True,
     ),
 }  # fmt: skip
 """Apart from the others, so that nobody does it to a whole list by mistake."""
@@ -72,7 +72,7 @@ EXECUTION_ACTIONS = {
             "cancel", "Cancel", "What waits ends now, what runs when its worker confirms; children too. No hook runs.",
             "jobs.cancel_execution",
             cancellation.cancel_execution,
-            guards.ensure_may_cancel_execution,
+            guards.ensure_may_cancel_execution, is_grave=True,
         ),
         OperatorAction(
             "rerun", "Run again", "A new execution starts, with the same steps and inputs. This one stays as it is.",

@@ -32,13 +32,22 @@ class NoteForm(forms.Form):
     )
 
 
+class OptionalNoteForm(NoteForm):
+    """Of what can be undone."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["note"].required = False
+        self.fields["note"].label = "Note (not required)"
+
+
 class OnceForm(NoteForm):
     """Of what would be done again by a form that is sent twice."""
 
     key = forms.CharField(max_length=100, required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
 
 
-class DrainForm(NoteForm):
+class DrainForm(OptionalNoteForm):
     deadline = forms.CharField(required=False, help_text="45s, 5m, 24h; the grace period of each unless given.")
 
     def clean_deadline(self) -> float | None:
@@ -60,6 +69,8 @@ class OperatorAction:
     guard: Callable[[Any], None]
     """Raises the Problem that says why it does not apply now."""
     form: type[NoteForm] = NoteForm
+    is_grave: bool = False
+    """It ends something that cannot be had back: it stands apart, and is red."""
 
     def refusal_reason(self, subject: Any) -> str | None:
         """Why nothing would happen to it; None: it would."""
@@ -75,11 +86,11 @@ SERVER_ACTIONS = {
     for action in (
         OperatorAction(
             "cordon", "Cordon", "It gets no new work. What it holds goes on.", "liveness.cordon_server",
-            operations.cordon_server, operations.ensure_may_cordon,
+            operations.cordon_server, operations.ensure_may_cordon, OptionalNoteForm,
         ),
         OperatorAction(
             "uncordon", "Uncordon", "It gets work again.", "liveness.cordon_server",
-            operations.uncordon_server, operations.ensure_may_uncordon,
+            operations.uncordon_server, operations.ensure_may_uncordon, OptionalNoteForm,
         ),
         OperatorAction(
             "drain", "Drain",
@@ -88,13 +99,14 @@ SERVER_ACTIONS = {
         ),
         OperatorAction(
             "undrain", "Stop draining", "It gets work again: drain and cordon are lifted.", "liveness.drain_server",
-            operations.undrain_server, operations.ensure_may_undrain,
+            operations.undrain_server, operations.ensure_may_undrain, OptionalNoteForm,
         ),
         OperatorAction(
             "disconnect", "Disconnect now",
             "It counts as lost and is told to end. Jobs that have not started move at once, running ones by its "
             "restart strategy. It never comes back: a restart is another server.",
             "liveness.disconnect_server", operations.disconnect_server, operations.ensure_may_disconnect,
+            is_grave=True,
         ),
     )
 }  # fmt: skip

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from controlplane.console.actions.bulk_actions import Target
 from controlplane.console.presenters.formatting import time_since
-from controlplane.console.presenters.jobs import describe_action
+from controlplane.console.presenters.jobs import name_job, short_id
 from controlplane.console.selectors.filters import ExecutionFilter, JobFilter, QuarantineFilter, ServerFilter
 from jobs import execution_selectors as selectors_of_executions
 from jobs import selectors, states
@@ -39,7 +39,7 @@ def list_consequences(name: str, servers: list[TimedServer]) -> list[tuple[Any, 
             then = f"is told to end, {describe_fate_of_jobs(server, one=True)}"
         label = format_html(
             "{} on {}, for {}",
-            describe_action(attempt.job.action),
+            name_job(attempt.job),
             server.name,
             time_since(attempt.claimed_at, server.now),
         )
@@ -52,7 +52,7 @@ def describe_server(server: TimedServer) -> str:
 
 
 def describe_job(job: DetailedJob) -> str:
-    return f"{describe_action(job.action)} (job {str(job.pk)[-12:]})"
+    return f"{name_job(job)} (job {short_id(job.pk)})"
 
 
 SERVERS = Target(

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.console.presenters.formatting import shorten, time_since
+from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.models import Attempt
 from jobs.selectors import DetailedJob
@@ -11,7 +12,7 @@ from jobs.states import JobState
 from liveness import states as server_states
 from liveness.states import ServerState
 
-DESCRIPTION_LENGTH = 80
+DESCRIPTION_LENGTH, REASON_LENGTH = 80, 100
 
 
 def describe_action(action: dict[str, Any]) -> str:
@@ -26,16 +27,36 @@ def describe_schedule(trigger: Any) -> str:
     return trigger.cron or f"every {trigger.interval_seconds:g} s"
 
 
+def name_job(job: Any) -> str:
+    """What its submitter calls a job; else what it does."""
+    return job.name or describe_action(job.action)
+
+
 def present_job(job: DetailedJob) -> dict[str, Any]:
     """A job as the lists show it."""
+    last = job.last_attempt or {}
+    is_live = job.state in states.LIVE
+    seconds = last.get("seconds") if is_live or job.state in states.TERMINAL else None
+    error = job.error or {}
     return {
         "it": job,
-        "what": describe_action(job.action),
-        "server_state": job.holder["state"] if job.holder else None,
+        "name": name_job(job),
+        "what": describe_action(job.action) if job.name else "",
+        "short_id": short_id(job.pk),
+        "server": None if job.state == JobState.PENDING else last.get("server"),
+        "server_state": last["server"]["state"] if is_live and last.get("server") else None,
         "losses": count_losses(job),
+        "took": describe_exactly(seconds) if seconds is not None else None,
+        "code": error.get("code"),
+        "reason": shorten(str(error.get("message") or ""), REASON_LENGTH),
         "made": time_since(job.created_at, job.now),
         "finished": job.finished_at and time_since(job.finished_at, job.now),
     }
+
+
+def short_id(id: Any) -> str:
+    """The end of an id: its beginning is a time, which neighbours share."""
+    return str(id)[-12:]
 
 
 LOST_HOLDERS = frozenset(set(ServerState) - server_states.ALIVE - {ServerState.TERMINATING})
@@ -59,7 +80,7 @@ def present_attempt(attempt: Attempt, now: datetime, server: str | None = None) 
     return {
         "it": attempt,
         "server": server,
-        "what": describe_action(attempt.job.action),
+        "what": name_job(attempt.job),
         "claimed": time_since(attempt.claimed_at, now),
         "finished": attempt.finished_at and time_since(attempt.finished_at, now),
     }

@@ -1,12 +1,14 @@
 """What the lists are filtered by. A filter stands in the address, and can say itself in words."""
 
+import re
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.db.models import BooleanField, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import BooleanField, OuterRef, Q, QuerySet, Subquery, TextField, Value
+from django.db.models.functions import Cast
 from django.http import QueryDict
 
 from jobs import scan_window, selectors
@@ -130,12 +132,19 @@ class JobFilter(SearchFilter):
     tag = forms.CharField(required=False, max_length=200)
     server = forms.CharField(required=False, max_length=200, label="Server")
     q = forms.CharField(required=False, label="Search", max_length=200)
+    code = forms.CharField(required=False, max_length=200, label="Error code")
+    error = forms.CharField(required=False, max_length=300, widget=forms.HiddenInput)
+    """A message with # for each number, as errors are grouped."""
     open = forms.BooleanField(required=False, label="Not yet resubmitted")
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         values = self.chosen_values
         if "open" in values:
             rows = rows.exclude(selectors.IS_RESUBMITTED)
+        if "code" in values:
+            rows = rows.filter(error__code=values["code"])
+        if "error" in values:
+            rows = rows.alias(pattern=selectors.MESSAGE_PATTERN).filter(pattern=values["error"])
         if "kind" in values:
             rows = rows.filter(kind=values["kind"])
         if "tag" in values:
@@ -145,7 +154,11 @@ class JobFilter(SearchFilter):
             code = (
                 Q(action__command__icontains=word) | Q(action__path__icontains=word) | Q(action__task__icontains=word)
             )
-            matches = code | Q(key=word)
+            error = Q(error__code__icontains=word) | Q(error__message__icontains=word)
+            matches = code | error | Q(action__name__icontains=word) | Q(name__icontains=word) | Q(key=word)
+            if ID_PART.fullmatch(word):
+                rows = rows.alias(id_text=Cast("pk", TextField()))
+                matches |= Q(id_text__endswith=word.lower())
             rows = rows.filter(matches | id_condition(word))
         return rows
 
@@ -210,9 +223,17 @@ class ActivityFilter(Filter):
     who = forms.CharField(required=False, max_length=200, label="By whom")
 
 
+ID_PART = re.compile(r"[0-9a-fA-F-]{4,36}")
+
+
 def id_condition(word: str) -> Q:
-    id = parse_uuid(word)
-    return Q(pk=id) if id else Q(pk__in=[])
+    """Those that have it as their id, or whose id begins with it: found by their index."""
+    if id := parse_uuid(word):
+        return Q(pk=id)
+    digits = word.replace("-", "")
+    if not ID_PART.fullmatch(word) or not 8 <= len(digits) < 32:
+        return Q(pk__in=[])
+    return Q(pk__range=(UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))))
 
 
 def parse_uuid(text: str | None) -> UUID | None:

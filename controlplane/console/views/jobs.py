@@ -23,13 +23,13 @@ from controlplane.console.charts.lanes import (
 )
 from controlplane.console.presenters.formatting import format_moment, time_since, time_until
 from controlplane.console.presenters.job_outlook import describe_job_outlook
-from controlplane.console.presenters.jobs import count_losses, describe_action, doubt_about, present_job
+from controlplane.console.presenters.jobs import count_losses, describe_action, doubt_about, name_job, present_job
 from controlplane.console.selectors.filters import JobFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page, format_at_least
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts
 from controlplane.console.views.page import render_page, require_reader
-from controlplane.core.durations import describe_duration
+from controlplane.core.durations import describe_duration, describe_exactly
 from jobs import selectors, server_selectors
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
@@ -102,7 +102,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         for row in details.superseded_reports
     ]
     shown = {
-        "title": f"Job {str(details.pk)[-12:]}",
+        "title": name_job(details),
         "trail": [HOME, ("Jobs", "instance:jobs")],
         "job": details,
         "what": describe_action(details.action),
@@ -113,7 +113,9 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "server_state": server_state,
         "outlook": describe_job_outlook(details, holder, server) if holder and server else [],
         "chart": build_lanes(details, superseded, doubt_about(details.state, server_state)),
-        "timeline": [(entry, format_moment(entry["at"], details.now)) for entry in selectors.job_timeline(details)],
+        "timeline": present_timeline(details),
+        "errors": present_errors(details),
+        "took": describe_times(details),
         "reports": [
             (row, format_moment(report.at, details.now))
             for row, report in zip(details.superseded_reports, superseded, strict=True)
@@ -131,13 +133,60 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "texts": [
             (name, format_json(value), count_left_out(value))
             for name, value in (
-                ("Error", details.error), ("Output", details.output), ("Checkpoint", details.checkpoint),
+                ("Error", without_what_is_told(details.error)),
+                ("Output", details.output), ("Checkpoint", details.checkpoint),
                 ("Action", details.action), ("Payload", details.payload),
             )
             if value is not None
         ],
     }  # fmt: skip
     return render_page(request, "job", shown)
+
+
+def present_timeline(job: DetailedJob) -> list[tuple[dict[str, Any], str, str | None]]:
+    """What happened to a job, each with its moment and how long after what was before it."""
+    rows: list[tuple[dict[str, Any], str, str | None]] = []
+    before: datetime | None = None
+    for entry in selectors.job_timeline(job):
+        after = None if before is None else describe_exactly((entry["at"] - before).total_seconds())
+        rows.append((entry, format_moment(entry["at"], job.now), after))
+        before = entry["at"]
+    return rows
+
+
+def describe_times(job: DetailedJob) -> str:
+    """How long a job waited until its code first began, and for how long it ran in all."""
+    spans = [
+        (attempt.started_at, attempt.finished_at or job.now) for attempt in job.attempts.all() if attempt.started_at
+    ]
+    if not spans:
+        return ""
+    waited = (spans[0][0] - job.created_at).total_seconds()
+    ran = sum((end - start).total_seconds() for start, end in spans)
+    return f"Waited {describe_exactly(waited)}, ran {describe_exactly(ran)}"
+
+
+ERRORS_SHOWN = 10
+TOLD = ("code", "message", "traceback")
+
+
+def present_errors(job: DetailedJob) -> list[dict[str, Any]]:
+    """The errors that attempts ended with, the last first, with their tracebacks as text."""
+    failed = [(attempt, attempt.error) for attempt in job.attempts.all() if attempt.error]
+    return [
+        {
+            "it": attempt,
+            "code": error.get("code", ""),
+            "message": str(error.get("message") or "")[:TEXT_SHOWN],
+            "traceback": str(error.get("traceback") or "")[-TEXT_SHOWN:],
+        }
+        for attempt, error in failed[: -ERRORS_SHOWN - 1 : -1]
+    ]
+
+
+def without_what_is_told(error: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What an error says beside what the page shows of it as text."""
+    return {name: value for name, value in (error or {}).items() if name not in TOLD} or None
 
 
 def present_operator_events(row: Any) -> list[tuple[Any, str]]:

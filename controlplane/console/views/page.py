@@ -32,6 +32,15 @@ TABS = {
 }  # fmt: skip
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
 
+TAB_OF_PAGE = {"server": "servers", "job": "jobs", "errors": "jobs", "execution": "executions"}
+"""Under which tab a page stands that is none itself."""
+
+KEYS = {
+    "o": "overview", "s": "servers", "j": "jobs", "e": "executions", "t": "triggers", "a": "activity",
+    "q": "quarantine", "r": "recovery",
+}  # fmt: skip
+"""What leads to which tab after `g`."""
+
 LEGENDS: dict[str, list[tuple[str, list[Described]]]] = {
     "overview": [("server", [*ServerState])],
     "servers": [("server", [*ServerState])],
@@ -97,6 +106,8 @@ def render_page(
         "is_nav_sidebar_enabled": False,  # these pages have tabs of their own, and all of the width
         "live": live,
         "tabs": [(tab, tab.capitalize()) for tab, what in TABS.items() if what is None or what in sees],
+        "tab": TAB_OF_PAGE.get(name, name),
+        "keys": [(key, tab) for key, tab in KEYS.items() if TABS[tab] is None or TABS[tab] in sees],
         "lives": lives and status == 200,
         "poll": poll,
         "polls": POLL_INTERVALS.items(),

@@ -27,6 +27,7 @@ from liveness.api.serializers import TagList
 
 
 class JobRequest(StrictSerializer):
+    name = TextField(required=False, max_length=200, help_text="What people call it; else its action names it.")
     action = ActionField()
     payload = AnyField(required=False, help_text="Handed to the code.")
     tags = TagList(required=False, help_text="A worker must have them all, and those of the action.")
@@ -126,7 +127,8 @@ class JobAnswer(serializers.ModelSerializer):
     class Meta:
         model = WorkerJob
         fields = (
-            "id", "kind", "state", "flags", "action", "payload", "tags", "required_tags", "priority", "timeout_seconds",
+            "id", "name", "kind", "state", "flags", "action", "payload", "tags", "required_tags", "priority",
+            "timeout_seconds",
             "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
             "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
             "child", "key",

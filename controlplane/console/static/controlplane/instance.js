@@ -11,7 +11,59 @@
     if (field) field.setAttribute("list", known.id);
   }
   const every = document.getElementById("poll-every");
-  if (every) every.addEventListener("change", () => every.form.requestSubmit());
+  if (every) {
+    every.addEventListener("change", () => every.form.requestSubmit());
+    every.form.querySelector("button:not([type])").hidden = true; // it is for who has no script
+  }
+
+  // Keys. None while somebody types, and none with a modifier: those are the browser's.
+  const keys = document.getElementById("keys");
+  const showKeys = document.getElementById("show-keys");
+  if (showKeys) {
+    showKeys.hidden = false;
+    showKeys.addEventListener("click", () => keys.showModal());
+  }
+  let going = 0;
+  let chosen = "";
+  const rows = () => [...document.querySelectorAll("#live table.rows tbody tr")].filter((row) => row.querySelector("a"));
+
+  function move(step) {
+    const all = rows();
+    if (!all.length) return;
+    const at = all.findIndex((row) => row.id && row.id === chosen);
+    const row = all[Math.min(all.length - 1, Math.max(0, at < 0 ? (step > 0 ? 0 : all.length - 1) : at + step))];
+    chosen = row.id;
+    row.querySelector("th a, a").focus();
+    row.scrollIntoView({ block: "nearest" });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input:not([type=checkbox]), select, textarea, [contenteditable]");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || keys.open) return;
+    const row = document.activeElement.closest("tr");
+    if (row && row.id) chosen = row.id;
+    const goes = Date.now() - going < 1500 && keys.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    going = 0;
+    if (goes) {
+      location.assign(goes.href);
+    } else if (event.key === "g") {
+      going = Date.now();
+    } else if (event.key === "?") {
+      keys.showModal();
+    } else if (event.key === "/") {
+      const search = document.querySelector(".filter [name=q], .filter input");
+      if (!search) return;
+      search.focus();
+      search.select();
+    } else if (event.key === "j" || event.key === "k") {
+      move(event.key === "j" ? 1 : -1);
+    } else if (event.key === "x" && row && row.querySelector("[type=checkbox]")) {
+      row.querySelector("[type=checkbox]").click();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  });
 
   const live = document.getElementById("live");
   if (!live) return;

@@ -1,0 +1,50 @@
+"""Errors of failed jobs, grouped: which there are, how many of each, and what is to be done about one."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from controlplane.console.presenters.formatting import time_since
+from controlplane.console.selectors.filters import JobFilter
+from controlplane.console.views.not_found import HOME
+from controlplane.console.views.page import render_page, require_reader
+from jobs import scan_window, selectors
+from jobs.states import JobState
+from liveness import selectors as liveness
+
+ERRORS_SHOWN = 100
+
+
+@require_reader("job")
+def show_errors(request: HttpRequest) -> HttpResponse:
+    """The errors of the jobs that failed last, those of a filter alone, the most frequent first."""
+    sought = request.GET.copy()
+    sought["state"] = JobState.FAILED.value
+    chosen = JobFilter(sought)
+    matching, floor = chosen.match_in_scan_window(selectors.jobs_without_content(), None)
+    matching = matching.filter(state=JobState.FAILED)
+    now: Any = liveness.database_time()
+    shown = {
+        "title": "Errors",
+        "trail": [HOME, ("Jobs", "instance:jobs")],
+        "filter": chosen,
+        "errors": [present_error(row, chosen, now) for row in selectors.errors_of_jobs(matching, ERRORS_SHOWN)],
+        "may_resubmit": request.user.has_perm("jobs.resubmit_workerjob"),
+        "looked": None if floor is None else f"{scan_window.SCAN_LIMIT:,}",
+    }
+    return render_page(request, "errors", shown)
+
+
+def present_error(row: dict[str, Any], chosen: JobFilter, now: Any) -> dict[str, Any]:
+    """An error with the address of its jobs, and of what resubmits those that were not yet."""
+    others = {name: value for name, value in chosen.chosen_values.items() if name not in ("state", "open")}
+    query = {**others, "state": JobState.FAILED.value, "code": row["code"] or "", "error": row["pattern"]}
+    again = {**query, "open": "1", "all": "1"}
+    return {
+        **row,
+        "ago": row["last"] and time_since(row["last"], now),
+        "jobs": f"{reverse('instance:jobs')}?{urlencode(query)}",
+        "again": f"{reverse('instance:jobs_resubmit')}?{urlencode(again)}",
+    }
