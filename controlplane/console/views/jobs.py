@@ -167,7 +167,7 @@ def describe_times(job: DetailedJob) -> str:
 
 
 ERRORS_SHOWN = 10
-TOLD = ("code", "message", "traceback")
+TOLD = ("code", "message", "exception", "traceback")
 
 
 def present_errors(job: DetailedJob) -> list[dict[str, Any]]:
@@ -177,6 +177,7 @@ def present_errors(job: DetailedJob) -> list[dict[str, Any]]:
         {
             "it": attempt,
             "code": error.get("code", ""),
+            "exception": error.get("exception", ""),
             "message": str(error.get("message") or "")[:TEXT_SHOWN],
             "traceback": str(error.get("traceback") or "")[-TEXT_SHOWN:],
         }
