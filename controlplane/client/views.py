@@ -98,6 +98,7 @@ def instance(item: Mapping[str, Any], out: Output) -> None:
         servers[f"{count['type']} {count['state']}"] += count["servers"]
     fields = {
         "at": item["at"],
+        "verdict": item["verdict"]["text"] if "verdict" in item else "",
         "servers": counts_text(servers),
         "jobs": counts_text(item["jobs"]),
         "flagged": counts_text(item["flagged"]),

@@ -197,9 +197,11 @@ def test_the_instance_is_shown_and_again_by_top(plane, run):
         "servers": [{"type": "WORKER", "state": "RUNNING", "cluster": "a", "servers": 2, "heard": 1}],
         "oldest_pending_seconds": None, "last_check": {"age_seconds": 0.5}, "maintenance": None,
         "attention": [{**silent, "next_transition": coming}],
+        "verdict": {"tone": "worry", "text": "1 of 2 servers alive. worker-2 silent for 4 s."},
     })]  # fmt: skip
     code, out, _ = run("instance")
     assert code == 0 and "2 WORKER RUNNING" in out and "3 RUNNING" in out and "silent for 10 s" in out
+    assert "1 of 2 servers alive. worker-2 silent for 4 s." in out
     code, again, _ = run("top", "--times", "2", "--every", "0.1")
     assert code == 0 and again == f"{out}\n{out}"
 
