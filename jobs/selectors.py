@@ -10,13 +10,11 @@ from django.db.models import (
     BooleanField,
     Case,
     Count,
-    Exists,
     ExpressionWrapper,
     F,
     FloatField,
     Func,
     JSONField,
-    Max,
     OuterRef,
     Prefetch,
     Q,
@@ -45,7 +43,10 @@ from liveness.conf import conf as liveness_conf
 from liveness.states import Subject
 
 RESUBMISSIONS = WorkerJob.objects.filter(resubmission_of=OuterRef("pk"))
-IS_RESUBMITTED = Exists(RESUBMISSIONS)
+# A scalar subquery: looked up by index, never hashed from the whole table.
+IS_RESUBMITTED = Coalesce(
+    Subquery(RESUBMISSIONS.values(yes=Value(True))[:1], output_field=BooleanField()), Value(False)
+)
 LAST_RESUBMISSION = Subquery(RESUBMISSIONS.order_by("-pk").values("pk")[:1], output_field=UUIDField())
 """What an ended job was submitted again as, last."""
 CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
@@ -381,24 +382,3 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
 def jobs_with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
     """Jobs with the last lines that their code wrote, oldest first, `log`; None where there are none."""
     return jobs.annotate(log=Func(F("pk"), template=LOG_TAIL, limit=limit, output_field=JSONField()))
-
-
-def errors_of_jobs(jobs: QuerySet[WorkerJob], limit: int) -> "QuerySet[Any, Any]":
-    """How many of these jobs ended with which error, by `code` and by message, in which numbers do not count,
-    `pattern`; the `last` of each, and a `message` in full; the most frequent first."""
-    return (
-        jobs.filter(error__isnull=False)
-        .order_by()
-        .values(code=F("error__code"), pattern=MESSAGE_PATTERN)
-        .annotate(count=Count("pk"), last=Max("finished_at"), message=Max(MESSAGE))
-        .order_by("-count", "-last")[:limit]
-    )
-
-
-MESSAGE = Func(F("error"), template="left(%(expressions)s ->> 'message', 200)", output_field=TextField())
-MESSAGE_PATTERN = Func(
-    F("error"),
-    template=r"coalesce(regexp_replace(left(%(expressions)s ->> 'message', 200), '[0-9]+', '#', 'g'), '')",
-    output_field=TextField(),
-)
-"""The message of an error, with # for each number, so that those that differ in an id alone are one."""

@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="workerjob",
             index=models.Index(
-                fields=["resubmission_of"],
+                fields=["resubmission_of", "id"],
                 name="job_resubmission",
                 condition=models.Q(resubmission_of__isnull=False),
             ),

@@ -137,7 +137,7 @@ class WorkerJob(models.Model):
             models.Index(fields=["id"], name="job_refused", condition=Q(state=JobState.PENDING) & ~Q(refused_by=[])),
             models.Index(fields=["execution"], name="job_blocked", condition=Q(state=JobState.BLOCKED)),
             models.Index(
-                fields=["resubmission_of"], name="job_resubmission", condition=Q(resubmission_of__isnull=False)
+                fields=["resubmission_of", "id"], name="job_resubmission", condition=Q(resubmission_of__isnull=False)
             ),
             models.Index(fields=["finished_at"], name="job_failed", condition=Q(state=JobState.FAILED)),
             models.Index(fields=["id"], name="job_in_quarantine", condition=IN_QUARANTINE),

@@ -11,6 +11,7 @@ from django.db.models import BooleanField, OuterRef, Q, QuerySet, Subquery, Text
 from django.db.models.functions import Cast
 from django.http import QueryDict
 
+from controlplane.console.selectors.failures import MESSAGE_PATTERN
 from jobs import scan_window, selectors
 from jobs.models import Attempt
 from jobs.states import ExecutionState, JobKind, JobState
@@ -140,11 +141,11 @@ class JobFilter(SearchFilter):
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         values = self.chosen_values
         if "open" in values:
-            rows = rows.exclude(selectors.IS_RESUBMITTED)
+            rows = rows.alias(again=selectors.IS_RESUBMITTED).filter(again=False)
         if "code" in values:
             rows = rows.filter(error__code=values["code"])
         if "error" in values:
-            rows = rows.alias(pattern=selectors.MESSAGE_PATTERN).filter(pattern=values["error"])
+            rows = rows.alias(pattern=MESSAGE_PATTERN).filter(pattern=values["error"])
         if "kind" in values:
             rows = rows.filter(kind=values["kind"])
         if "tag" in values:

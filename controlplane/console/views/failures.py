@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from controlplane.console.presenters.formatting import time_since
+from controlplane.console.selectors.failures import errors_of_jobs
 from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader
@@ -30,7 +31,7 @@ def show_errors(request: HttpRequest) -> HttpResponse:
         "title": "Errors",
         "trail": [HOME, ("Jobs", "instance:jobs")],
         "filter": chosen,
-        "errors": [present_error(row, chosen, now) for row in selectors.errors_of_jobs(matching, ERRORS_SHOWN)],
+        "errors": [present_error(row, chosen, now) for row in errors_of_jobs(matching, ERRORS_SHOWN)],
         "may_resubmit": request.user.has_perm("jobs.resubmit_workerjob"),
         "looked": None if floor is None else f"{scan_window.SCAN_LIMIT:,}",
     }

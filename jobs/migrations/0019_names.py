@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("jobs", "0016_failed_jobs")]
+    dependencies = [("jobs", "0018_ended_jobs")]
     operations = [
         migrations.AddField(
             model_name="workerjob",
