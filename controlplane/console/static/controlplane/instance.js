@@ -51,7 +51,7 @@
     } else if (event.key === "?") {
       keys.showModal();
     } else if (event.key === "/") {
-      const search = document.querySelector(".filter [name=q], .filter input");
+      const search = document.querySelector(".filter [name=q]") || document.querySelector(".filter input");
       if (!search) return;
       search.focus();
       search.select();
