@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("jobs", "0018_ended_jobs")]
+    dependencies = [("jobs", "0020_groups")]
     operations = [
         migrations.AddField(
             model_name="workerjob",
