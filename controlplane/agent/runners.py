@@ -73,7 +73,7 @@ class Runner(ABC):
         job = item["job"]
         payload = json.dumps(job.get("payload"))
         environment = self.environment(job["action"], inherited)
-        for name in ("JOB_PAYLOAD", "JOB_EXECUTION", "JOB_STEP"):
+        for name in ("JOB_PAYLOAD", "JOB_EXECUTION", "JOB_STEP", "TRACEPARENT"):
             environment.pop(name, None)
         # Ours come last: a job's code must be able to trust its fencing token.
         environment |= job_environment(item, files)
@@ -88,7 +88,9 @@ def job_environment(item: dict[str, Any], files: Mapping[str, Path]) -> dict[str
     """What the code of a claimed attempt finds of it in its environment."""
     job = item["job"]
     environment = {"JOB_ID": job["id"], "JOB_ATTEMPT": item["number"], "JOB_ATTEMPT_ID": item["id"], **files}
-    of_step = {"JOB_EXECUTION": job.get("execution"), "JOB_STEP": job.get("step")}
+    of_step = {
+        "JOB_EXECUTION": job.get("execution"), "JOB_STEP": job.get("step"), "TRACEPARENT": job.get("traceparent"),
+    }  # fmt: skip
     environment |= {name: value for name, value in of_step.items() if value is not None}
     payload = json.dumps(job.get("payload"))
     if len(payload) < PAYLOAD_IN_ENVIRONMENT:

@@ -71,6 +71,7 @@ class Job(TypedDict):
     error: Any
     checkpoint: Any
     checkpoint_at: str | None
+    traceparent: str | None
     created_at: str
     available_at: str
     good_until: str | None

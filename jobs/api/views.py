@@ -1,5 +1,6 @@
 """The calls about jobs: what workers and clients say."""
 
+import re
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
 from jobs.api.serializers.jobs import (
     SUBMITTED,
+    TRACEPARENT,
     FailRequest,
     JobAnswer,
     JobFilter,
@@ -46,6 +48,13 @@ KEY = OpenApiParameter(
     {"type": "string", "minLength": 1, "maxLength": 255},
     OpenApiParameter.HEADER,
     description="The same again makes no second one: it answers the first.",
+)
+
+TRACE = OpenApiParameter(
+    "traceparent",
+    {"type": "string"},
+    OpenApiParameter.HEADER,
+    description="The trace in which a job is submitted (W3C): its code finds it as TRACEPARENT.",
 )
 
 
@@ -99,6 +108,7 @@ class Claims(ServerCall):
                 "execution": attempt.execution,
                 "step": attempt.step,
                 "checkpoint": attempt.checkpoint,
+                "traceparent": attempt.traceparent,
             },
         }
 
@@ -144,6 +154,12 @@ class JobCall(RoleCall):
         """Whose jobs alone are reached; None: everybody's."""
         return self.token.pk if self.token.role == Role.CLIENT else None
 
+    def add_trace(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """What was said, with the trace of the header where the body has none. What is no trace is passed over, as
+        the standard wants it of headers."""
+        header = self.request.headers.get("traceparent", "")
+        return {"traceparent": header, **fields} if re.match(TRACEPARENT, header) else fields
+
     def add_idempotency_key(self, fields: dict[str, Any]) -> dict[str, Any]:
         """What was said, with the key of the header where the body has none."""
         header = idempotency_key(self.request)
@@ -162,7 +178,7 @@ class Jobs(JobCall):
         query.is_valid(raise_exception=True)
         return Response(paged(JobPage, query.page(selectors.without_large(selectors.jobs_visible_to(self.owner)))))
 
-    @extend_schema(parameters=[KEY], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
+    @extend_schema(parameters=[KEY, TRACE], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
     def post(self, request: Request) -> Response:
         """Submit a job, or a list of up to 1000, all or none."""
         many = isinstance(request.data, list)
@@ -171,6 +187,7 @@ class Jobs(JobCall):
         body = JobList(data=request.data) if many else SubmissionRequest(data=request.data)
         body.is_valid(raise_exception=True)
         wanted = body.validated_data if many else [self.add_idempotency_key(body.validated_data)]
+        wanted = [self.add_trace(job) for job in wanted]
         submitted = submission.submit_jobs(request_credential(request).submitter, wanted)
         known = selectors.without_large(selectors.jobs_with_attempts()) if many else selectors.jobs_with_attempts()
         stored = known.in_bulk([job for job, _ in submitted])

@@ -56,6 +56,7 @@ class WorkerJob(models.Model):
     resubmission_of = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, help_text="The ended job it repeats."
     )
+    traceparent = models.TextField(null=True, help_text="The trace in which it was submitted, as W3C has it.")
     refused_by = ArrayField(models.UUIDField(), db_default=[], help_text="Servers that may not run it.")
 
     attempt_count = models.IntegerField(db_default=0)

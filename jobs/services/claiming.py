@@ -40,6 +40,7 @@ class ClaimedAttempt:
     execution: UUID | None
     step: str | None
     checkpoint: Any
+    traceparent: str | None
 
 
 def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -> list[ClaimedAttempt]:
@@ -58,7 +59,7 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -
             row.id, row.number, row.job, row.kind, orjson.loads(row.action),
             None if row.payload is None else orjson.loads(row.payload), row.timeout_seconds,
             row.execution, row.step,
-            None if row.checkpoint is None else orjson.loads(row.checkpoint),
+            None if row.checkpoint is None else orjson.loads(row.checkpoint), row.traceparent,
         )
         for row in rows
         if row.id is not None

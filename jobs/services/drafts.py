@@ -10,7 +10,7 @@ from jobs import tags
 from jobs.conf import conf
 from jobs.states import RetryBackoff, Unmatched
 
-NOT_FINGERPRINTED = {"key", "require_worker"}
+NOT_FINGERPRINTED = {"key", "require_worker", "traceparent"}
 """How a job is submitted, not what it is: no part of its fingerprint."""
 
 
@@ -33,6 +33,7 @@ def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
         "retry_backoff": job.get("retry_backoff", RetryBackoff.FIXED),
         "retry_on": job.get("retry_on"),
         "good_until": job.get("good_until"),
+        "traceparent": job.get("traceparent"),
         "available_at": job.get("available_at"),
         "needs": required_tag_sets(job) if job.get("require_worker") else None,
     }

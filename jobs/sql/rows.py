@@ -98,6 +98,7 @@ class GivenAttempt(NamedTuple):
     execution: UUID | None
     step: str | None
     checkpoint: str | None
+    traceparent: str | None
 
 
 class FollowClockRow(NamedTuple):

@@ -167,13 +167,13 @@ end)
 
 -- rule: job_columns
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
-        retry_delay_seconds, retry_backoff, retry_on, good_until
+        retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent
 
 -- rule: job_columns_in_json
 -- the fields of `job_columns` as they come in JSON
 name text, action jsonb, payload jsonb, tags text[], required_tags text[], priority int, timeout_seconds float8,
         on_worker_lost text, unmatched text, max_retries int, retry_delay_seconds float8, retry_backoff text,
-        retry_on text[], good_until timestamptz, available_at timestamptz, needs jsonb
+        retry_on text[], good_until timestamptz, traceparent text, available_at timestamptz, needs jsonb
 
 -- rule: reported_jobs
 -- the jobs whose attempts are reported on

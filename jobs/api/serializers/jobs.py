@@ -25,6 +25,9 @@ from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.states import Flag, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
 
+TRACEPARENT = r"\A00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
+"""Version 00 of W3C's Trace Context."""
+
 
 class JobRequest(StrictSerializer):
     name = TextField(required=False, max_length=200, help_text="What people call it; else its action names it.")
@@ -48,6 +51,10 @@ class JobRequest(StrictSerializer):
     )  # fmt: skip
     require_worker = YesNoField(required=False, help_text="Refuse it (503) when no worker is eligible just now.")
     key = TextField(required=False, help_text="The same key again returns the same job.")
+    traceparent = serializers.RegexField(
+        TRACEPARENT, required=False, allow_null=True,
+        help_text="The trace in which it is submitted; otherwise that of the header `traceparent`.",
+    )  # fmt: skip
 
     def validate(self, job: dict[str, Any]) -> dict[str, Any]:
         until, since = job.get("good_until"), job.get("available_at")
@@ -131,7 +138,7 @@ class JobAnswer(serializers.ModelSerializer):
             "timeout_seconds",
             "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
             "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
-            "child", "key",
+            "child", "key", "traceparent",
             "output", "error", "checkpoint", "checkpoint_at", "created_at", "available_at", "good_until", "finished_at",
             "attempts", "timeline", "late_reports", "left_out",
         )  # fmt: skip

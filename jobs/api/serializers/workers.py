@@ -144,6 +144,7 @@ class ClaimedJob(serializers.Serializer):
     execution = serializers.UUIDField(allow_null=True)
     step = serializers.CharField(allow_null=True)
     checkpoint = AnyField(help_text="What the code of an earlier attempt kept last; null: nothing.")
+    traceparent = serializers.CharField(allow_null=True, help_text="The trace in which it was submitted, if any.")
 
 
 class ClaimedAttempt(serializers.Serializer):
