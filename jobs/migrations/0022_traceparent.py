@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ('jobs', '0018_ended_jobs'),
+        ('jobs', '0021_names'),
     ]
 
     operations = [
