@@ -29,19 +29,19 @@ repeated_claim as (
        and s.token_version = %(version)s and s.state not in {{RETIRED}}
 ),
 capacity as (
-    select least(%(limit)s, worker.max_concurrent - {{held_attempts(worker)}}) as jobs
+    select least(%(limit)s, {{free_capacity(worker)}}) as jobs
       from worker where not exists (select from repeated_claim)
 ),
 {{pending_tag_sets}},
 picked_jobs as (
     select waiting_jobs.id as job_id
       from worker
-      join tag_sets on tag_sets.tags <@ worker.tags
+      join tag_sets on {{has_required_tags(worker, tag_sets)}}
      cross join lateral (
            select j.id, j.priority, j.available_at
              from jobs_workerjob j
-            where j.state = 'PENDING' and j.required_tags = tag_sets.tags and {{may_be_claimed(j)}}
-              and not worker.id = any(j.refused_by)
+            where j.state = 'PENDING' and j.required_tags = tag_sets.required_tags and {{may_be_claimed(j)}}
+              and not {{has_refused(worker, j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             order by j.priority desc, j.available_at, j.id
             limit coalesce((select greatest(jobs, 0) from capacity), 0)

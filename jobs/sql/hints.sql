@@ -5,17 +5,17 @@
 -- returns: tags text[], refused_by uuid[], jobs uuid[]
 -- row: ClaimableJobs
 with recursive {{pending_tag_sets}}
-select tag_sets.tags, waiting_jobs.refused_by, array_agg(waiting_jobs.id) as jobs
+select tag_sets.required_tags as tags, waiting_jobs.refused_by, array_agg(waiting_jobs.id) as jobs
   from tag_sets
  cross join lateral (
        select j.id, j.refused_by
          from jobs_workerjob j
-        where j.state = 'PENDING' and j.required_tags = tag_sets.tags and {{may_be_claimed(j)}}
+        where j.state = 'PENDING' and j.required_tags = tag_sets.required_tags and {{may_be_claimed(j)}}
         order by j.priority desc, j.available_at, j.id
         limit %(most)s
        ) waiting_jobs
- where tag_sets.tags <> array['']
- group by tag_sets.tags, waiting_jobs.refused_by
+ where tag_sets.required_tags <> array['']
+ group by tag_sets.required_tags, waiting_jobs.refused_by
 
 -- statement: read_server_tags
 -- What a server may be given work for, and whether a job waits that it could have; whether it may have any now, only
@@ -26,7 +26,7 @@ select tag_sets.tags, waiting_jobs.refused_by, array_agg(waiting_jobs.id) as job
 with recursive {{pending_tag_sets}}
 select s.tags, exists (
        select from tag_sets
-         join jobs_workerjob j on j.state = 'PENDING' and j.required_tags = tag_sets.tags
-        where tag_sets.tags <@ s.tags and not s.id = any(j.refused_by) and {{may_be_claimed(j)}}) as has_work
+         join jobs_workerjob j on j.state = 'PENDING' and j.required_tags = tag_sets.required_tags
+        where {{has_required_tags(s, tag_sets)}} and not {{has_refused(s, j)}} and {{may_be_claimed(j)}}) as has_work
   from liveness_server s
  where s.id = %(server)s and s.token_version = %(version)s

@@ -116,12 +116,24 @@ end)
      where r.id = (select e.root_id from jobs_execution e where e.id = j.execution_id)
        for no key update skip locked))
 
+-- rule: has_required_tags(s, j)
+-- server s has all the tags that j requires: a job, or a set of tags in a column of that name
+(j.required_tags <@ s.tags)
+
+-- rule: has_refused(s, j)
+-- server s gave job j back as not allowed
+(s.id = any(j.refused_by))
+
+-- rule: free_capacity(s)
+-- how many more attempts server s may hold
+(s.max_concurrent - {{held_attempts(s)}})
+
 -- rule: obstacle_to_job(s, j)
 -- the first filter that keeps server s from waiting job j (null: none)
 coalesce({{liveness.obstacle_to_work(s)}}, case
-    when not j.required_tags <@ s.tags then 'tags'
-    when s.id = any(j.refused_by) then 'refused'
-    when {{held_attempts(s)}} >= s.max_concurrent then 'capacity'
+    when not {{has_required_tags(s, j)}} then 'tags'
+    when {{has_refused(s, j)}} then 'refused'
+    when {{free_capacity(s)}} <= 0 then 'capacity'
 end)
 
 -- rule: next_change_at(s)
@@ -141,7 +153,7 @@ end)
 (case
     when s.worker_task_restart_strategy = 'NEVER' then s.heard_observed + s.timeout
     when s.state = 'TERMINATING' then {{liveness.given_away_at(s)}}
-    else s.heard_observed + s.timeout + {{liveness.grace_of_attempts(s)}}
+    else {{liveness.given_away_if_silent_at(s)}}
 end)
 
 -- rule: may_be_claimed(j)

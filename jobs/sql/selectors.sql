@@ -60,7 +60,7 @@ select clock_timestamp() as now,
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool
 -- returns: id uuid, flag text
 -- row: FlaggedJob
-with tag_sets (tags) as (
+with tag_sets (required_tags) as (
     select distinct j.required_tags from jobs_workerjob j where j.id = any(%(only)s::uuid[]) and j.state = 'PENDING'
 ),
 {{jobs_without_worker}},

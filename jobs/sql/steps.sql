@@ -135,12 +135,12 @@ select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state,
 
 -- step: pending_tag_sets -> tag_sets
 -- The sets of required tags that pending jobs have: one index probe each, however many jobs wait.
-tag_sets (tags) as (
+tag_sets (required_tags) as (
     (select j.required_tags from jobs_workerjob j where j.state = 'PENDING' order by j.required_tags limit 1)
     union all
     select (select j.required_tags from jobs_workerjob j
-             where j.state = 'PENDING' and j.required_tags > tag_sets.tags order by j.required_tags limit 1)
-      from tag_sets where tag_sets.tags is not null
+             where j.state = 'PENDING' and j.required_tags > tag_sets.required_tags order by j.required_tags limit 1)
+      from tag_sets where tag_sets.required_tags is not null
 )
 
 -- step: jobs_without_worker(tag_sets) -> unmatched_jobs
@@ -148,19 +148,19 @@ tag_sets (tags) as (
 -- A worker that is stale, cordoned, draining or full counts, for it may come back. Judged once per set of tags, of which
 -- `scan_limit` jobs are looked at (null: all), and one by one where a job was refused, which few are.
 tag_sets_without_worker as materialized (
-    select tag_sets.tags from tag_sets
+    select tag_sets.required_tags from tag_sets
      -- What has the empty tag is dispatched by the control plane itself.
-     where tag_sets.tags <> array['']
+     where tag_sets.required_tags <> array['']
        and not exists (
            select from liveness_server s
-            where s.type = 'WORKER' and s.state in {{ALIVE}} and tag_sets.tags <@ s.tags)
+            where s.type = 'WORKER' and s.state in {{ALIVE}} and {{has_required_tags(s, tag_sets)}})
 ),
 unmatched_jobs as (
     select jobs_of_tag_set.*
       from tag_sets_without_worker
      cross join lateral (
            select j.* from jobs_workerjob j
-            where j.state = 'PENDING' and j.required_tags = tag_sets_without_worker.tags
+            where j.state = 'PENDING' and j.required_tags = tag_sets_without_worker.required_tags
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             -- Along job_to_claim, whatever the statistics say.
             order by j.priority desc, j.available_at, j.id
@@ -168,12 +168,12 @@ unmatched_jobs as (
      union all
     select j.*
       from jobs_workerjob j
-     where j.state = 'PENDING' and j.refused_by <> '{}' and j.required_tags not in (select tags from tag_sets_without_worker)
+     where j.state = 'PENDING' and j.refused_by <> '{}' and j.required_tags not in (select required_tags from tag_sets_without_worker)
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
        and not exists (
            select from liveness_server s
-            where s.type = 'WORKER' and s.state in {{ALIVE}} and j.required_tags <@ s.tags
-              and s.id <> all(j.refused_by))
+            where s.type = 'WORKER' and s.state in {{ALIVE}} and {{has_required_tags(s, j)}}
+              and not {{has_refused(s, j)}})
 )
 
 -- step: jobs_to_be_failed(unmatched_jobs) -> to_be_failed
@@ -192,7 +192,7 @@ flagged as (
     select j.id, j.required_tags as tags,
            case
                when j.unmatched = 'fail' and %(unmatched_after)s::float8 is not null then 'waits_after_loss'
-               when j.required_tags in (select tags from tag_sets_without_worker) then 'waits_for_tags'
+               when j.required_tags in (select required_tags from tag_sets_without_worker) then 'waits_for_tags'
                else 'refused_by_all'
            end as flag
       from unmatched_jobs j
@@ -213,7 +213,7 @@ flagged as (
 tags_without_worker as materialized (
     select wanted.need, obstacle.filter
       from (select distinct need from submitted cross join jsonb_array_elements(submitted.needs) n(need)) wanted
-     cross join lateral (select array(select jsonb_array_elements_text(wanted.need)) as tags) needed
+     cross join lateral (select array(select jsonb_array_elements_text(wanted.need)) as required_tags) needed
      cross join lateral (
            select case
                       when bool_or(s.obstacle is null) filter (where s.has_tags) then 'capacity'
@@ -225,11 +225,11 @@ tags_without_worker as materialized (
                       else 'freshness'  -- or nobody is there
                   end as filter
              from (select s.state, {{liveness.obstacle_to_work(s)}} as obstacle, {{liveness.is_fresh(s)}} as is_fresh,
-                          needed.tags <@ s.tags as has_tags
+                          {{has_required_tags(s, needed)}} as has_tags
                      from liveness_server s
                     where s.type = 'WORKER' and s.state in {{ALIVE}}) s
            ) obstacle
      where not exists (
         select from liveness_server s
-         where {{liveness.may_get_work(s)}} and s.max_concurrent > 0 and needed.tags <@ s.tags)
+         where {{liveness.may_get_work(s)}} and s.max_concurrent > 0 and {{has_required_tags(s, needed)}})
 )

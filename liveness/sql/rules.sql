@@ -56,12 +56,18 @@ end)
     when 'NEVER' then 'infinity'::float8 when 'IMMEDIATELY' then 0 else s.termination_grace_period
 end)
 
+-- rule: given_away_if_silent_at(s)
+-- the observed time at which what runs on server s is given to another, if it was alive when it was last heard and is not
+-- heard any more: by this its last heartbeat was answered its fence
+(s.heard_observed + s.timeout + {{grace_of_attempts(s)}})
+
 -- rule: given_away_at(s)
 -- the earliest observed time at which what runs on server s is given to another, if s is not heard any more: the one
 -- home of that rule. Recovery waits for it, and the fence (`fence_after`) ends the code before. A server that ended,
 -- or failed, has stopped its code itself
 (case
     when s.worker_task_restart_strategy = 'NEVER' then 'infinity'::float8
+    when s.state in {{ALIVE}} then {{given_away_if_silent_at(s)}}
     when s.state = 'TERMINATED_GRACEFULLY' or s.state in {{RETIRED}} then s.state_changed_observed
     -- The grace period counts from the state in which it can finish what it holds: from TERMINATING, or from its loss.
     when s.state = 'TERMINATING' then greatest({{lost_if_silent_at(s)}}, s.state_changed_observed + {{grace_of_attempts(s)}})

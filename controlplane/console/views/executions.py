@@ -25,9 +25,9 @@ from jobs.execution_selectors import CountedExecution, Step
 from jobs.states import ExecutionState, JobState
 
 STATES_IN_ORDER = [
-    JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED, JobState.SKIPPED,
-    JobState.RUNNING, JobState.CLAIMED, JobState.PENDING, JobState.BLOCKED,
-]  # fmt: skip
+    *(state for state in JobState if state in states.TERMINAL),
+    *(state for state in reversed(JobState) if state in states.OPEN),
+]
 EXECUTIONS_A_PAGE, STEPS_DRAWN, STEPS_LISTED, EVENTS_SHOWN = 50, 80, 200, 100
 
 
