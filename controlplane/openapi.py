@@ -9,7 +9,7 @@ PROBLEMS = {
     "400": "The request is not valid; `errors` says where.",
     "401": "The token is missing, unknown, expired or revoked.",
     "403": "A token of another role, or another server's; or a session without its CSRF token.",
-    "404": "There is nothing with this id, or nothing of yours.",
+    "404": "There is nothing with this id, or it is not yours.",
     "405": "The call does not exist in this method.",
     "408": "The body did not arrive in time; nothing was changed.",
     "409": "It does not apply now; `code` says why.",

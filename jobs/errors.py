@@ -28,26 +28,26 @@ class TooManyAttempts(Problem):
 
 
 class TooOften(Problem):
-    """More is said of one task than one call may say."""
+    """This call has more records of one task than a call may have."""
 
     status = 400
     code = "too_often"
 
 
 class AlreadyResubmitted(Problem):
-    """This job was submitted again before, as another job. Force it if it is to run once more."""
+    """This job was resubmitted before, as another job. Set `force` to run it once more."""
 
     code = "already_resubmitted"
 
 
 class NotResubmitted(Problem):
-    """This job was not submitted again before: resubmit it."""
+    """This job was not resubmitted before: resubmit it."""
 
     code = "not_resubmitted"
 
 
 class CeleryTask(Problem):
-    """This is a Celery task: it is its broker that gives it out, and its worker that ends it. Cancel it instead."""
+    """This is a Celery task: its broker hands it out, and its worker ends it. Cancel it instead."""
 
     code = "celery_task"
 
@@ -65,26 +65,26 @@ class Maintenance(Problem):
 
 
 class NotRunningYet(Problem):
-    """This server is not RUNNING: its heartbeat has to say so before it claims."""
+    """This server is not RUNNING: a heartbeat must report that state before it claims."""
 
     code = "server_not_running"
 
 
 class CsrfFailed(Problem):
-    """A call with the session of a browser needs its CSRF token."""
+    """A call with a browser session needs its CSRF token."""
 
     status = 403
     code = "csrf_failed"
 
 
 class KeyTaken(Problem):
-    """This key was used before, for a job with other content."""
+    """This key was used before, for a job with different content."""
 
     code = "key_conflict"
 
 
 class JobUnknown(Problem):
-    """No job of yours has this id."""
+    """There is no job with this id, or it is not yours."""
 
     status = 404
     code = "not_found"
@@ -97,7 +97,7 @@ class JobEnded(Problem):
 
 
 class JobWaiting(Problem):
-    """This job waits for a worker already: there is nothing to take it from."""
+    """This job already waits for a worker: no worker has it."""
 
     code = "job_waiting"
 
@@ -115,13 +115,13 @@ class JobNotWaiting(Problem):
 
 
 class NotQuarantined(Problem):
-    """This job is not in quarantine, or not any more."""
+    """This job is not in quarantine, or no longer."""
 
     code = "not_quarantined"
 
 
 class CancelRequested(Problem):
-    """This job is being cancelled: it is not run again before that is done."""
+    """This job is being cancelled: it can be run again only after that."""
 
     code = "cancel_requested"
 
@@ -173,7 +173,7 @@ def refuse_without_worker(rows: Iterable[Submitted]) -> None:
 
 
 class TooManyWaiting(Problem):
-    """Too many jobs of yours wait already: submit more when some have begun."""
+    """Too many of your jobs are waiting: submit more once some of them have started."""
 
     status = 429
     code = "too_many_waiting"
@@ -194,7 +194,7 @@ class TryAgain(Problem):
 
 
 class ExecutionUnknown(Problem):
-    """No execution of yours has this id."""
+    """There is no execution with this id, or it is not yours."""
 
     status = 404
     code = "not_found"
@@ -213,7 +213,7 @@ class ExecutionRunning(Problem):
 
 
 class StepHasChild(Problem):
-    """It is an execution itself: act on that."""
+    """This step is an execution of its own: act on that execution."""
 
     code = "step_has_child"
 
@@ -238,6 +238,6 @@ class TriggerChanged(Problem):
 
 
 class EvaluationInFlight(Problem):
-    """This trigger is being evaluated already."""
+    """This trigger is already being evaluated."""
 
     code = "evaluation_in_flight"

@@ -314,7 +314,7 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         raise JobUnknown
     state, until = rows[0].state, rows[0].waits_until
     if state != JobState.PENDING:
-        raise JobNotWaiting(f"This job is {state}; only of a PENDING one it can be said who may have it.", state=state)
+        raise JobNotWaiting(f"This job is {state}; only a PENDING one has candidates.", state=state)
     eligible: list[dict[str, Any]] = []
     ruled_out: list[dict[str, Any]] = []
     for row in rows:

@@ -30,54 +30,54 @@ class TokenRevoked(TokenRefused):
 
 
 class WrongRole(Problem):
-    """A token of another role is needed for this."""
+    """This call needs a token of another role."""
 
     status = 403
     code = "wrong_role"
 
 
 class TokenBound(Problem):
-    """This token is bound to other servers than this one."""
+    """This token is bound: it may not register a server like this one."""
 
     status = 403
     code = "token_bound"
 
 
 class TooManyServers(Problem):
-    """As many servers of this token are there as it is bound to."""
+    """This token already has as many servers as it may have."""
 
     status = 429
     code = "too_many_servers"
 
 
 class NotYourServer(Problem):
-    """This is another server's call: a server token is good for its own server only."""
+    """A server token is valid for calls about its own server only; this one is about another."""
 
     status = 403
     code = "not_your_server"
 
 
 class ServerUnknown(Problem):
-    """This server is not known (any more): register anew with a new instance id."""
+    """This server is not known, or no longer: register again with a new instance id."""
 
     status = 410
     code = "server_unknown"
 
 
 class ServerNotRunning(Problem):
-    """This server was found dead and its jobs are elsewhere: kill them and exit. It never comes back."""
+    """This server was declared dead and its jobs were given to others: kill them and exit. It never comes back."""
 
     code = "server_not_running"
 
 
 class ServerDisconnected(Problem):
-    """This server was disconnected, for silence or by an operator: claim no more, say TERMINATING, finish, exit."""
+    """This server was disconnected, for silence or by an operator: claim no more, report TERMINATING, finish, exit."""
 
     code = "server_disconnected"
 
 
 class IllegalTransition(Problem):
-    """A server in this state cannot go to that one."""
+    """A server cannot go from its state to the one that was reported."""
 
     code = "illegal_transition"
 
@@ -90,13 +90,13 @@ class NoSuchServer(Problem):
 
 
 class ServerNotAlive(Problem):
-    """This server is not alive: there is no work to keep from it."""
+    """This server is not alive: it gets no work anyway."""
 
     code = "server_not_alive"
 
 
 class AlreadyCordoned(Problem):
-    """An operator has cordoned this server already; uncordon it to give it work again."""
+    """This server is already cordoned by an operator; uncordon it to give it work again."""
 
     code = "already_cordoned"
 
@@ -120,7 +120,7 @@ class NotDraining(Problem):
 
 
 class AlreadyInMaintenance(Problem):
-    """The control plane is in maintenance already; exit it to give out work again."""
+    """The control plane is already in maintenance; end the maintenance to give out work again."""
 
     code = "already_in_maintenance"
 
@@ -132,12 +132,12 @@ class NotInMaintenance(Problem):
 
 
 class BrakeNotEngaged(Problem):
-    """The brake holds no server now: there is nothing to release."""
+    """The brake holds no servers now: there is nothing to release."""
 
     code = "brake_not_engaged"
 
 
 class ChangedSinceSeen(Problem):
-    """This server changed since you looked: look again before you act."""
+    """This server has changed since you looked at it: look again before you act."""
 
     code = "changed_since_seen"

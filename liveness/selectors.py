@@ -215,7 +215,7 @@ def next_transition(server: TimedServer) -> dict[str, Any] | None:
             return None
         if expected.by == "check_to_come":
             return transition_to(ServerState.DISCONNECTED, None, "once liveness checks run again")
-        return transition_to(ServerState.DISCONNECTED, server.overdue_in, "unless it is heard before")
+        return transition_to(ServerState.DISCONNECTED, server.overdue_in, "unless a heartbeat arrives before")
     if server.state == ServerState.TERMINATING and server.lost_in > 0:
         return transition_to(ServerState.NOT_RUNNING, server.lost_in, "unless it ends before, or is heard")
     if not has_work_to_recover(server):

@@ -78,18 +78,28 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_STATUSES,
     )
     add = parser.add_argument
-    add("--url", default=env("CONTROLPLANE_URL"), help="of the control plane (or CONTROLPLANE_URL)")
-    add("--token-file", metavar="FILE", help="holds a token with the role worker (or CONTROLPLANE_TOKEN holds it)")
-    add("--token", help="the same, but whoever may list this machine's processes reads it")
-    add("--name", help="default: the host's name and the process id")
+    add("--url", default=env("CONTROLPLANE_URL"), help="address of the control plane (default: CONTROLPLANE_URL)")
+    add(
+        "--token-file",
+        metavar="FILE",
+        help="file that holds a token of the role worker (default: the variable CONTROLPLANE_TOKEN)",
+    )
+    add("--token", help="the token itself; everybody who may list the processes of this machine can read it")
+    add("--name", help="name of this worker (default: host name and process id)")
     add("--cluster", default="default")
-    add("--tags", default="", metavar="A,B", help="in addition to those of what is allowed")
+    add("--tags", default="", metavar="A,B", help="tags, in addition to those of what it may run")
     add(
         "--allow",
         metavar="KINDS",
-        help="script, callable, callable:GLOB of modules, handler (default: these); docker (or podman), pod",
+        help="kinds: script, callable, callable:GLOB of modules, handler (default: these); docker (or podman), pod",
     )
-    add("--handler", action="append", default=[], metavar="NAME=MODULE:FUNCTION", help="called for jobs of that name")
+    add(
+        "--handler",
+        action="append",
+        default=[],
+        metavar="NAME=MODULE:FUNCTION",
+        help="function to call for jobs with that handler",
+    )
     add(
         "--django", metavar="SETTINGS", help="run the tasks of a Django project, with its settings module and this "
         "environment; where the control plane is among its apps, and TASKS names its backend",
@@ -97,50 +107,68 @@ def build_parser() -> argparse.ArgumentParser:
     add("--queues", default="default", metavar="A,B", help="of --django (default: default)")
     add(
         "--pass-env", default="", metavar="A,B",
-        help="variables that jobs get although they configure a control plane (DATABASE_URL, SECRET_KEY, "
-        "CONTROLPLANE_*, ...); all others they get anyway",
+        help="environment variables that jobs get although they configure a control plane (DATABASE_URL, SECRET_KEY, "
+        "CONTROLPLANE_*, ...); they get all others anyway",
     )  # fmt: skip
     add(
         "--runtimes", default=",".join(runtimes.COMMANDS), metavar="A,B",
         help="what to look for on this machine; what is found is a tag like runtime:node (default: %(default)s)",
     )  # fmt: skip
-    add("--concurrency", type=int, default=os.cpu_count() or 1, metavar="N", help="jobs at once (default: CPUs)")
+    add(
+        "--concurrency",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="how many jobs to run at once (default: number of CPUs)",
+    )
     add(
         "--poll",
         type=float,
         default=1.0,
         metavar="SECONDS",
-        help="between claims that bring nothing, where no hints come",
+        help="seconds between claims that bring nothing, where no hints come",
     )
     add(
         "--probe",
         metavar="COMMAND",
-        help="run by the shell; while it fails this worker is cordoned, with its last line",
+        help="shell command; while it fails this worker is cordoned, with its last line as the reason",
     )
-    add("--task-timeout", type=float, metavar="SECONDS", help="of jobs that name no timeout of their own")
+    add("--task-timeout", type=float, metavar="SECONDS", help="timeout of jobs that have none of their own")
     add(
         "--memory-limit", metavar="SIZE",
-        help="of each task with all that it starts, like 512M or 2G: one that has more is killed, and FAILED with "
-        "OUT_OF_MEMORY (Linux)",
+        help="memory that each task may use with all processes that it starts, like 512M or 2G: one that uses more is "
+        "killed, and FAILED with OUT_OF_MEMORY (Linux)",
     )  # fmt: skip
     add(
         "--max-tasks-per-child", type=int, default=MAX_TASKS_PER_CHILD, metavar="N",
-        help="of callables and handlers so many are forked from one process that has imported their module "
-        f"(default: {MAX_TASKS_PER_CHILD}; 1: each imports it anew; Linux)",
+        help="how many callables and handlers are forked from one process that has imported their module "
+        f"(default: {MAX_TASKS_PER_CHILD}; 1: each imports it again; Linux)",
     )  # fmt: skip
-    add("--probe-interval", type=float, default=30.0, metavar="SECONDS", help="between two probes (default: 30)")
-    add("--probe-timeout", type=float, default=10.0, metavar="SECONDS", help="for one to end (default: 10)")
+    add(
+        "--probe-interval", type=float, default=30.0, metavar="SECONDS", help="seconds between two probes (default: 30)"
+    )
+    add(
+        "--probe-timeout",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="seconds that a probe may take (default: 10)",
+    )
     add("--heartbeat-interval", type=float, metavar="SECONDS")
-    add("--timeout", type=float, metavar="SECONDS", help="of silence, after which this worker is disconnected")
+    add("--timeout", type=float, metavar="SECONDS", help="seconds of silence after which this worker is disconnected")
     add("--grace", type=float, metavar="SECONDS", help="the termination grace period")
     add("--restart-strategy", choices=STRATEGIES)
     add(
         "--state-dir", default=env("CONTROLPLANE_STATE_DIR"), metavar="FOLDER",
-        help="for reports that nobody answered before the end; the next start under the same name sends them "
+        help="folder for reports that were not answered before the end; the next start under the same name sends them "
         "(or CONTROLPLANE_STATE_DIR; default: ~/.local/state/controlplane-agent)",
     )  # fmt: skip
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    add("--check", action="store_true", help="exit 0 if the agent of that name is alive and heard, else 1")
+    add(
+        "--check",
+        action="store_true",
+        help="exit with 0 if the agent of that name is alive and its heartbeats are answered, else with 1",
+    )
     return parser
 
 

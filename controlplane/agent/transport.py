@@ -180,7 +180,9 @@ class TransportThread(threading.Thread):
         self._outbox.record_answer(len(reports), unstored, self._backoff_cap)
         for place, (report, result) in enumerate(zip(reports, results, strict=True)):
             if place in unstored:
-                log.error("Report not stored: saying it again later", attempt=report["attempt"], report=report["event"])
+                log.error(
+                    "Report not stored: sending it again later", attempt=report["attempt"], report=report["event"]
+                )
             else:
                 self._deliver(ReportResult(report, result))
 

@@ -231,7 +231,7 @@ class Worker:
         try:
             step(*arguments)
         except Exception:  # an answer, or a job, that nobody foresaw must not cost the jobs that run
-            log.exception("Not understood", step=step.__name__)
+            log.exception("Unexpected error", step=step.__name__)
 
     def _handle_message(self, message: Any) -> None:
         if isinstance(message, ClaimResult):
@@ -266,7 +266,7 @@ class Worker:
 
     def _handle_refusal(self, refused: Refused) -> None:
         if refused.status == 410:
-            log.warning("This server was purged: registering anew", server=self._server.id)
+            log.warning("This server was purged: registering again", server=self._server.id)
             self._kill_everything()
             self._is_purged, self.exit_status = True, 1
         if refused.code == "server_not_running":
@@ -274,7 +274,7 @@ class Worker:
             self._kill_everything()
             self.exit_status = 1
         elif (refused.code == "server_disconnected" or refused.status in (401, 403)) and not self._ending:
-            log.error("Disconnected: finishing what is ours", code=refused.code, detail=refused.detail)
+            log.error("Disconnected: finishing the jobs that run here", code=refused.code, detail=refused.detail)
             self._start_shutdown(refused.code or "token_refused")
 
     def _enforce_drain(self) -> None:
@@ -304,7 +304,7 @@ class Worker:
     def _force_shutdown(self, reason: str) -> None:
         if not self._forced:
             self._forced, self._grace_until = True, float("inf")
-            log.warning("Killing what is left", jobs=self._attempts.live_count, reason=reason)
+            log.warning("Killing the jobs that are left", jobs=self._attempts.live_count, reason=reason)
             self._attempts.release_attempts(reason, FORCED_PATIENCE)
             self._give_up_at = time.monotonic() + (FORCED_PATIENCE + LAST_WORDS if self._attempts.live_count else 0)
 
@@ -345,7 +345,7 @@ class Worker:
                 failures += 1
                 pause = full_jitter(failures, 1.0)
                 if time.monotonic() + pause >= until:
-                    log.warning("Not heard at the end", why=str(error))
+                    log.warning("Last heartbeat not answered", why=str(error))
                     return False
                 time.sleep(pause)
             except Refused as refused:

@@ -68,7 +68,11 @@ class JobCalls(Session):
                 kept = wait if only else min(wait, LOG_POLL) if last and not polls.progress else 0.0
                 answer = self.call("GET", "/jobs/wait", query={"id": some, "wait": kept}, wait=kept)
                 if answer["unknown"]:
-                    raise Refused(404, "not_found", f"No jobs of yours have these ids: {', '.join(answer['unknown'])}")
+                    raise Refused(
+                        404,
+                        "not_found",
+                        f"There are no jobs with these ids, or they are not yours: {', '.join(answer['unknown'])}",
+                    )
                 polls.progress = polls.progress or bool(answer["items"])
                 for job in answer["items"]:
                     del waiting[job["id"]]

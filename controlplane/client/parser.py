@@ -29,12 +29,14 @@ def is_client_command(word: str) -> bool:
 def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     """The parser, and the names of its commands."""
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    common.add_argument("--url", help="of the control plane (or CONTROLPLANE_URL)")
-    common.add_argument("--token-file", metavar="FILE", help="holds the token (or CONTROLPLANE_TOKEN holds it)")
+    common.add_argument("--url", help="address of the control plane (default: CONTROLPLANE_URL)")
     common.add_argument(
-        "--retry-for", type=float, metavar="SECONDS", help="where there is no usable answer (default: 30)"
+        "--token-file", metavar="FILE", help="file that holds the token (default: the variable CONTROLPLANE_TOKEN)"
     )
-    common.add_argument("--json", action="store_true", help="JSON, of a list a document in each line")
+    common.add_argument(
+        "--retry-for", type=float, metavar="SECONDS", help="how long to try again without a usable answer (default: 30)"
+    )
+    common.add_argument("--json", action="store_true", help="print JSON; of a list, one document in each line")
     parser = argparse.ArgumentParser(
         prog=prog,
         description="A control plane from the command line.",
@@ -55,7 +57,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         add = command(name, run, help)
         for filter in filters:
             add(f"--{filter}")
-        add("--limit", type=whole, default=50, metavar="N", help="so many at most, the latest (default: 50; 0: all)")
+        add("--limit", type=whole, default=50, metavar="N", help="list at most the latest N (default: 50; 0: all)")
 
     listing("servers", commands.list_servers, "servers, latest first", "cluster", "state", "type", "tag", "search")
     command("server", commands.show_server, "one server", "server")
@@ -66,76 +68,86 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     command("execution", commands.show_execution, "one execution, with its steps", "execution")
     listing("triggers", commands.list_triggers, "triggers, latest first")
     command("events", commands.list_events, "what happened to a server and was done to it", "server")
-    command("instance", commands.show_instance, "how it all stands")
-    add = command("top", top.run, "the same, live: what is there, and what gets worse next")
+    command("instance", commands.show_instance, "the state of the whole control plane")
+    add = command("top", top.run, "the same, live, with what gets worse next")
     add("--every", type=float, default=2.0, metavar="SECONDS")
-    add("--times", type=whole, default=0, metavar="N", help="so many times (default: until interrupted)")
+    add("--times", type=whole, default=0, metavar="N", help="refresh N times (default: until interrupted)")
 
     add = command("logs", commands.show_logs, "what the code of a job wrote", "job")
-    add("-f", "--follow", action="store_true", help="until the job has ended")
-    add("--attempt", type=whole, metavar="N", help="of this attempt only")
+    add("-f", "--follow", action="store_true", help="go on until the job has ended")
+    add("--attempt", type=whole, metavar="N", help="lines of this attempt only")
 
     _add_submissions(command)
     for name, help in {
         "cancel": "cancel jobs",
-        "resubmit": "take live jobs from their workers, submit ended ones anew",
+        "resubmit": "take live jobs from their workers, submit ended ones again",
         "fail": "fail jobs for good",
         "cancel-execution": "cancel executions with all their steps",
-        "rerun": "run executions once more",
+        "rerun": "run executions again from their beginning",
         "evaluate": "have triggers evaluated now",
     }.items():
         target = {"cancel-execution": "executions", "rerun": "executions", "evaluate": "triggers"}.get(name, "jobs")
         add = command(name, commands.act, help, target)
-        add("--note", default="", help="why; kept with who and when")
+        add("--note", default="", help="reason, recorded with your name and the time")
         if name == "fail":
-            add("--reason", default="", help="of the job's error; the note unless given")
+            add("--reason", default="", help="message of the job's error (default: the note)")
     for name, help in {
         "cordon": "give servers no new work",
         "uncordon": "give servers work again",
         "drain": "give servers no new work, and time to finish what they hold",
         "undrain": "give drained servers work again",
-        "disconnect": "count servers as lost",
+        "disconnect": "treat servers as lost",
     }.items():
         add = command(name, commands.operate, f"{help} (by id, or name of one that is alive)", "servers")
-        add("--note", required=True, help="why; kept with who and when")
+        add("--note", required=True, help="reason, recorded with your name and the time")
         if name == "drain":
-            add("--deadline", type=float, metavar="SECONDS", help="to finish; the server's grace period by default")
+            add(
+                "--deadline",
+                type=float,
+                metavar="SECONDS",
+                help="seconds that it has to finish (default: its grace period)",
+            )
     add = command("maintenance", commands.maintain, "give nobody new work, or give it out again")
     add("way", choices=("enter", "exit"))
-    add("--note", required=True, help="why; kept with who and when")
+    add("--note", required=True, help="reason, recorded with your name and the time")
     add = command("release-brake", commands.release_brake, "let the servers be disconnected that the brake holds")
-    add("--note", required=True, help="why; kept with who and when")
+    add("--note", required=True, help="reason, recorded with your name and the time")
     return parser, subparsers.choices
 
 
 def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
-    add = command("submit", commands.submit, "submit a job: a command, or what the options say")
-    add("script", nargs=argparse.REMAINDER, metavar="COMMAND", help="one word for /bin/sh, or a program and its words")
+    add = command("submit", commands.submit, "submit a job: a command, or as the options describe")
+    add(
+        "script",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="one text for /bin/sh, or a program and its arguments",
+    )
     add("--callable", metavar="MODULE:FUNCTION")
     add("--handler", metavar="NAME")
-    add("--file", metavar="FILE", help="JSON of a job, or of a list of them; - is standard input")
-    add("--payload", metavar="JSON", help="handed to the code")
-    add("--tag", action="append", dest="tags", metavar="TAG", help="a worker must have; may be given again")
+    add("--file", metavar="FILE", help="file with a job, or a list of jobs, as JSON; - is standard input")
+    add("--payload", metavar="JSON", help="payload that the code gets")
+    add("--tag", action="append", dest="tags", metavar="TAG", help="tag that the worker must have; may be repeated")
     add("--priority", type=int)
-    add("--timeout-seconds", type=float, metavar="SECONDS", help="of each attempt")
-    add("--max-retries", type=whole, metavar="N", help="after errors of its own code")
-    add("--key", help="the same key again answers the same job")
-    add("--unmatched", choices=("fail", "wait"), help="when no alive worker has its tags")
+    add("--timeout-seconds", type=float, metavar="SECONDS", help="timeout of each attempt")
+    add("--max-retries", type=whole, metavar="N", help="how often to retry after an error of its code")
+    add("--key", help="idempotency key: with the same key, no second job is made")
+    add("--unmatched", choices=("fail", "wait"), help="what to do when no worker alive has its tags")
     add("--on-worker-lost", choices=("RESUBMIT", "FAIL"))
-    add("--require-worker", action="store_const", const=True, help="refuse it when no worker is eligible now")
-    add("-f", "--follow", action="store_true", help="print what it writes, and wait for its end")
+    add("--require-worker", action="store_const", const=True, help="refuse the job when no worker may run it now")
+    add("-f", "--follow", action="store_true", help="print its output while it runs, and wait for its end")
     _add_wait(add)
     add = command("execute", commands.execute, "begin an execution")
-    add("file", metavar="FILE", help="its JSON, with name and steps; - is standard input")
-    add("--key", help="the same key again answers the same execution")
+    add("file", metavar="FILE", help="file with the execution as JSON, with name and steps; - is standard input")
+    add("--key", help="idempotency key: with the same key, no second execution is made")
     _add_wait(add)
     add = command("wait", commands.wait, "wait until jobs have ended", "jobs")
-    add("--timeout", type=float, metavar="SECONDS", help="of waiting; exit code 5 then")
+    add("--timeout", type=float, metavar="SECONDS", help="how long to wait; then the exit code is 5")
 
 
 def _add_wait(add: Callable[..., Any]) -> None:
-    add("--wait", action="store_true", help="until it has ended; exit code 1 unless it COMPLETED")
-    add("--timeout", type=float, metavar="SECONDS", help="of waiting; exit code 5 then")
+    add("--wait", action="store_true", help="wait until it has ended; the exit code is 1 unless it is COMPLETED")
+    add("--timeout", type=float, metavar="SECONDS", help="how long to wait; then the exit code is 5")
 
 
 def whole(text: str) -> int:

@@ -55,7 +55,7 @@ class PageSizeField(serializers.IntegerField):
 class PageFilter(StrictSerializer):
     """Which page of a list, latest first. Ids sort by age, so a page stays where it is while more comes."""
 
-    cursor = IdField(required=False, help_text="`next` of the page before.")
+    cursor = IdField(required=False, help_text="`next` of the previous page.")
     limit = PageSizeField()
 
     heavy: ClassVar[Sequence[str]] = ()

@@ -139,7 +139,7 @@ class OddInput:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if request.path.startswith("/api/") or not isinstance(error, exceptions.ValidationError | DataError):
             return None
-        log.warning("Odd input", call=f"{request.method} {request.path}", error=repr(error))
+        log.warning("Invalid input", call=f"{request.method} {request.path}", error=repr(error))
         return HttpResponseBadRequest("Something in this request is no id, or cannot be looked for: check its address.")
 
 

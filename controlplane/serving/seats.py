@@ -42,7 +42,7 @@ class Call(NamedTuple):
 
 
 class TooManyCalls(Problem):
-    """Too many calls of yours are under way at once: others have their share. Try again."""
+    """Too many of your calls are under way at once; others need their share. Try again."""
 
     status = 429
     code = "too_many_calls"

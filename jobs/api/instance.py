@@ -24,13 +24,15 @@ class ServerCount(serializers.Serializer):
     type = serializers.CharField()
     state = serializers.CharField()
     servers = serializers.IntegerField()
-    heard = serializers.IntegerField(help_text="Of these, how many are fresh: heard within STALENESS_MULTIPLIER beats.")
+    heard = serializers.IntegerField(
+        help_text="How many of these are fresh: their last heartbeat is not older than STALENESS_MULTIPLIER intervals."
+    )
 
 
 class ObservedClock(serializers.Serializer):
     reading_seconds = serializers.FloatField(source="observed")
-    lag_seconds = serializers.FloatField(source="observed_lag", help_text="Since it last moved.")
-    moves = serializers.BooleanField(source="witnessed", help_text="Heartbeats could get in at the last check.")
+    lag_seconds = serializers.FloatField(source="observed_lag", help_text="Seconds since it last moved.")
+    moves = serializers.BooleanField(source="witnessed", help_text="Heartbeats could arrive at the last check.")
 
 
 class LastCheck(serializers.Serializer):
@@ -49,7 +51,7 @@ class Attention(serializers.Serializer):
     type = serializers.CharField()
     cluster = serializers.CharField()
     state = serializers.CharField()
-    late = serializers.BooleanField(source="silent", help_text="Alive, and not heard for two intervals.")
+    late = serializers.BooleanField(source="silent", help_text="Alive, and no heartbeat for two intervals.")
     silence_seconds = serializers.FloatField(source="silence")
     held = serializers.IntegerField(help_text="Attempts that it holds.")
     next_transition = serializers.SerializerMethodField()
@@ -70,18 +72,20 @@ class ConcernAnswer(serializers.Serializer):
     )
     tone = serializers.ChoiceField(["bad", "worry", "note"], help_text="note: intended, or only worth knowing.")
     text = serializers.CharField(help_text="For people.")
-    jobs = serializers.IntegerField(allow_null=True, help_text="How many it is about.")
-    servers = serializers.IntegerField(allow_null=True, help_text="How many it is about.")
+    jobs = serializers.IntegerField(allow_null=True, help_text="How many are concerned.")
+    servers = serializers.IntegerField(allow_null=True, help_text="How many are concerned.")
     seconds = serializers.FloatField(
-        allow_null=True, help_text="To what happens next; below nought: since it happened. Null: no moment is known."
+        allow_null=True, help_text="Seconds until what happens next; negative: since it happened. Null: not known."
     )
 
 
 class VerdictAnswer(serializers.Serializer):
     tone = serializers.ChoiceField(["bad", "worry", "well"])
-    text = serializers.CharField(help_text="As the Instance page tells it.")
+    text = serializers.CharField(help_text="As on the Instance page.")
     concerns = ConcernAnswer(many=True)
-    last_incident = ConcernAnswer(source="incident", allow_null=True, help_text="One that is over, of the last 7 days.")
+    last_incident = ConcernAnswer(
+        source="incident", allow_null=True, help_text="The last incident of the past 7 days that is over."
+    )
 
 
 class InstanceAnswer(serializers.Serializer):
@@ -91,19 +95,19 @@ class InstanceAnswer(serializers.Serializer):
     jobs = serializers.DictField(child=serializers.IntegerField(), help_text="How many are in each state.")
     about = serializers.ListField(
         child=serializers.CharField(),
-        help_text="States of jobs that have ended, so many that their number is what the database's statistics say.",
+        help_text="States of ended jobs with so many jobs that their number is an estimate of the database.",
     )
     flagged = serializers.DictField(
         source="flags",
         child=serializers.IntegerField(),
-        help_text="Jobs that stand still until somebody sees to them, by flag.",
+        help_text="Jobs that stand still until somebody acts, by flag.",
     )
     oldest_pending_seconds = serializers.FloatField(source="waiting", allow_null=True)
     observed_clock = ObservedClock(source="*")
     last_check = LastCheck(source="*")
     brakes = BrakeAnswer(many=True)
     maintenance = Maintenance(allow_null=True)
-    attention = Attention(many=True, help_text="Up to 100 servers, what gets worse next first.")
+    attention = Attention(many=True, help_text="Up to 100 servers; those that get worse next come first.")
 
 
 class Instance(RoleCall):

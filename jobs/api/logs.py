@@ -20,16 +20,18 @@ PAGE_LIMIT = 1000
 class LogFilter(StrictSerializer):
     """Which lines, and which page of them."""
 
-    attempt = serializers.IntegerField(required=False, min_value=1, max_value=2**31 - 1, help_text="Its number.")
+    attempt = serializers.IntegerField(
+        required=False, min_value=1, max_value=2**31 - 1, help_text="Number of the attempt."
+    )
     cursor = serializers.IntegerField(
-        default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the page before."
+        default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the previous page."
     )
     limit = serializers.IntegerField(default=PAGE_LIMIT, min_value=1, max_value=PAGE_LIMIT)
 
 
 class LogItem(serializers.Serializer):
     at = TimeField()
-    attempt = serializers.IntegerField(help_text="Its number.")
+    attempt = serializers.IntegerField(help_text="Number of the attempt.")
     stream = serializers.ChoiceField(LogLine.Stream.values)
     line = serializers.CharField()
 
@@ -37,9 +39,7 @@ class LogItem(serializers.Serializer):
 class LogPage(serializers.Serializer):
     items = LogItem(many=True, help_text="Oldest first.")
     next = serializers.CharField(allow_null=True)
-    last = serializers.CharField(
-        help_text="The cursor behind the last item: what is written later is found from there."
-    )
+    last = serializers.CharField(help_text="The cursor behind the last item: use it to read what is written later.")
 
 
 class JobLogs(JobCall):

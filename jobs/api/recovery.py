@@ -28,9 +28,9 @@ class PlaceField(serializers.CharField):
         try:
             place = float(alive), UUID(id)
         except ValueError:
-            raise serializers.ValidationError("This is no `next` of a page before.") from None
+            raise serializers.ValidationError("This is not the `next` of an earlier page.") from None
         if not math.isfinite(place[0]):
-            raise serializers.ValidationError("This is no `next` of a page before.")
+            raise serializers.ValidationError("This is not the `next` of an earlier page.")
         return place
 
 
@@ -48,10 +48,10 @@ class AgeField(serializers.FloatField):
 
 
 class StaleFilter(StrictSerializer):
-    older_than_seconds = AgeField(help_text="Without a sign of life for longer than this; the settings say, unless.")
-    claimed_older_than_seconds = AgeField(help_text="The same, for claimed ones alone.")
-    running_older_than_seconds = AgeField(help_text="The same, for running ones alone.")
-    cursor = PlaceField(required=False, help_text="`next` of the page before.")
+    older_than_seconds = AgeField(help_text="Without a sign of life for longer than this (default: the settings).")
+    claimed_older_than_seconds = AgeField(help_text="The same, for claimed attempts only.")
+    running_older_than_seconds = AgeField(help_text="The same, for running attempts only.")
+    cursor = PlaceField(required=False, help_text="`next` of the previous page.")
     limit = PageSizeField()
 
     def silence_threshold(self, kind: str, usual: float) -> float:

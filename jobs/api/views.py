@@ -164,7 +164,7 @@ class JobCall(RoleCall):
         """What was said, with the key of the header where the body has none."""
         header = idempotency_key(self.request)
         if header is not None and fields.setdefault("key", header) != header:
-            raise serializers.ValidationError({"key": ["The Idempotency-Key header says another key."]})
+            raise serializers.ValidationError({"key": ["The Idempotency-Key header has another key."]})
         return fields
 
 

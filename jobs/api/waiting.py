@@ -73,7 +73,7 @@ class Job(JobCall):
             return not_yet(wait)
         rows = selectors.jobs_with_flags(selectors.jobs_visible_to(self.owner).filter(pk=job))
         if not rows:
-            raise Http404("No job of yours has this id.")
+            raise Http404("There is no job with this id, or it is not yours.")
         response = Response(JobAnswer(rows[0]).data)
         return response if rows[0].state in TERMINAL else mark_not_yet(response, wait)
 

@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                 ('key', models.TextField(null=True)),
                 ('fingerprint', models.BinaryField(help_text='SHA-256 of what was submitted.')),
                 ('definition', models.JSONField(help_text='What was submitted.')),
-                ('inputs', models.JSONField(db_default={}, help_text='The payload of the steps that have none.')),
+                ('inputs', models.JSONField(db_default={}, help_text='Payload of the steps that have none of their own.')),
                 ('state', models.TextField(db_default='RUNNING')),
                 ('open_steps', models.IntegerField(help_text='Steps whose end has not been passed on. Hooks do not count.')),
                 ('passed_on', models.BooleanField(db_default=False, help_text='Its end has ended the step it is the run of.')),
@@ -120,7 +120,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='workerjob',
             name='continue_on_failure',
-            field=models.BooleanField(db_default=False, help_text='What depends on it runs all the same.'),
+            field=models.BooleanField(db_default=False, help_text='Steps that depend on it run even if it fails.'),
         ),
         migrations.AddField(
             model_name='workerjob',

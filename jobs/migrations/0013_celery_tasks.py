@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('server_id', models.UUIDField()),
-                ('counter', models.UUIDField(help_text='Of the process that counts: another one begins at 0.')),
+                ('counter', models.UUIDField(help_text='Id of the process that counts: another process begins at 0.')),
                 ('name', models.TextField()),
                 ('completed', models.BigIntegerField(db_default=0)),
                 ('failed', models.BigIntegerField(db_default=0)),

@@ -27,7 +27,7 @@ class Execution(models.Model):
     key = models.TextField(null=True)
     fingerprint = models.BinaryField(help_text="SHA-256 of what was submitted.")
     definition = models.JSONField(help_text="What was submitted.")
-    inputs = models.JSONField(db_default={}, help_text="The payload of the steps that have none.")
+    inputs = models.JSONField(db_default={}, help_text="Payload of the steps that have none of their own.")
 
     state = models.TextField(db_default=ExecutionState.RUNNING.value)
     open_steps = models.IntegerField(help_text="Steps whose end has not been passed on. Hooks do not count.")

@@ -36,7 +36,9 @@ class WorkerJob(models.Model):
     step = models.TextField(null=True, help_text="Its key in its execution.")
     position = models.IntegerField(null=True, help_text="Its place in the definition; hooks come last.")
     is_hook = models.BooleanField(db_default=False, help_text="It runs only when its execution has failed.")
-    continue_on_failure = models.BooleanField(db_default=False, help_text="What depends on it runs all the same.")
+    continue_on_failure = models.BooleanField(
+        db_default=False, help_text="Steps that depend on it run even if it fails."
+    )
     waits_for = models.IntegerField(db_default=0, help_text="Steps that it depends on and whose end it has not heard.")
     passed_on = models.BooleanField(db_default=False, help_text="Its end has moved its execution, or its trigger, on.")
 

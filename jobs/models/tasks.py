@@ -10,7 +10,7 @@ class TaskTally(models.Model):
     """
 
     server_id = models.UUIDField()
-    counter = models.UUIDField(help_text="Of the process that counts: another one begins at 0.")
+    counter = models.UUIDField(help_text="Id of the process that counts: another process begins at 0.")
     name = models.TextField()
     completed = models.BigIntegerField(db_default=0)
     failed = models.BigIntegerField(db_default=0)

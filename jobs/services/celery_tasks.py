@@ -124,6 +124,6 @@ def refuse_server(token: ServerToken, rows: list[Any]) -> None:
     if not rows:
         raise ServerUnknown
     if rows[0].token_version != token.version:
-        raise TokenRevoked("This server token was revoked: register anew.")
+        raise TokenRevoked("This server token was revoked: register again.")
     if rows[0].state in states.RETIRED:
         raise ServerNotRunning

@@ -117,7 +117,7 @@ def refuse_claim(token: ServerToken, obstacle: str | None) -> Never:
     if server is None:
         raise ServerUnknown
     if server.token_version != token.version:
-        raise TokenRevoked("This server token was revoked: register anew.")
+        raise TokenRevoked("This server token was revoked: register again.")
     match obstacle:
         case "type":
             raise NotAWorker(f"Only a server of type WORKER claims jobs; this one is a {server.type}.")

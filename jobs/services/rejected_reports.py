@@ -32,7 +32,7 @@ def judge_rejected_reports(token: ServerToken, refused: list[Report]) -> list[Re
     if server is None:
         raise ServerUnknown
     if server.token_version != token.version:
-        raise TokenRevoked("This server token was revoked: register anew.")
+        raise TokenRevoked("This server token was revoked: register again.")
     last = LogLine.objects.filter(attempt=OuterRef("pk")).order_by("-id").values("sequence")[:1]
     own = Attempt.objects.select_related("job").filter(server=server, pk__in=[report.attempt for report in refused])
     own = own.annotate(log_sequence=Subquery(last))

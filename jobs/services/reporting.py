@@ -136,7 +136,7 @@ def build_result(report: Report, outcome: Any) -> Result:
     if isinstance(outcome, Result):
         return outcome
     if outcome == NOT_STORED:
-        detail = "The control plane could not store this report; it is to be said again."
+        detail = "The control plane could not store this report; send it again."
         return Result(report.attempt, accepted=False, replayed=False, state=None, code=NOT_STORED, detail=detail)
     if report.event == Event.STARTED and outcome != AttemptState.RUNNING:
         detail = "The execution that it is a step of is being cancelled, or has ended: nothing of it begins any more."

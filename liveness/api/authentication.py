@@ -20,7 +20,9 @@ class Credential:
     def api_token(self) -> ApiToken:
         """Raises TokenRefused, TokenExpired, TokenRevoked."""
         if self.text.startswith(tokens.SERVER_PREFIX):
-            raise WrongRole("A server token is good for its own server's calls only; this needs an API token.")
+            raise WrongRole(
+                "A server token is valid for calls about its own server only; this call needs an API token."
+            )
         return tokens.find_token(self.text)
 
     @property

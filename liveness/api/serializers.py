@@ -198,7 +198,7 @@ class EventFilter(StrictSerializer):
     """Which page of events, oldest first."""
 
     cursor = serializers.IntegerField(
-        default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the page before."
+        default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the previous page."
     )
     limit = PageSizeField()
 

@@ -25,7 +25,11 @@ class OperatorCommand(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            *self.note_options, dest="note", type=note_argument, default="", help="why; kept with who and when"
+            *self.note_options,
+            dest="note",
+            type=note_argument,
+            default="",
+            help="reason, recorded with your name and the time",
         )
 
     @property
@@ -69,7 +73,7 @@ class ServerCommand(OperatorCommand):
         except ValueError:
             servers = list(Server.objects.alive().filter(name=id_or_name).order_by("pk"))
         if not servers:
-            raise CommandError(f"No server has the id {id_or_name}, and none that is alive this name.")
+            raise CommandError(f"No server has the id {id_or_name}, and no server alive has that name.")
         if len(servers) > 1:
             ids = ", ".join(str(one.pk) for one in servers)
             raise CommandError(

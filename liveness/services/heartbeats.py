@@ -140,7 +140,7 @@ def lock_server(token: ServerToken) -> Server:
     if server is None:
         raise ServerUnknown
     if server.token_version != token.version:
-        raise TokenRevoked("This server token was revoked: register anew.")
+        raise TokenRevoked("This server token was revoked: register again.")
     return server
 
 

@@ -55,7 +55,7 @@ class Presence:
             if refusal.code not in CODES_TO_REGISTER_ANEW or state != ServerState.RUNNING:
                 raise
             # It holds no jobs, so nothing is lost with its old id; and it lives, so it must not stay dead.
-            log.warning(f"{self.name} was given up: it registers anew", was=str(self.server.id), code=refusal.code)
+            log.warning(f"{self.name} was given up: it registers again", was=str(self.server.id), code=refusal.code)
             self.server, self.instance_id = None, uuid4()
             self.register()
             self.send_heartbeat(state)

@@ -160,7 +160,7 @@ def refuse_revoked(token: ServerToken) -> None:
     if version is None:
         raise ServerUnknown
     if version != token.version:
-        raise TokenRevoked("This server token was revoked: register anew.")
+        raise TokenRevoked("This server token was revoked: register again.")
 
 
 @lru_cache(maxsize=4096)  # a server says the same for as long as it lives

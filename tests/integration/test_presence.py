@@ -180,7 +180,7 @@ def test_one_that_was_found_dead_is_a_new_server_with_its_next_beat(db, settings
         one.beat()
     assert stored(one).pk != first.pk
     assert stored(one).state == "RUNNING"
-    (line,) = [line for line in logs if "registers anew" in line["event"]]
+    (line,) = [line for line in logs if "registers again" in line["event"]]
     assert (line["log_level"], line["was"]) == ("warning", str(first.pk))
     if end not in ("revoked", "purged"):
         assert Server.objects.get(pk=first.pk).state == end

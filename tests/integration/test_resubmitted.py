@@ -71,7 +71,7 @@ def test_a_bulk_resubmission_leaves_out_what_was_resubmitted_and_one_job_is_forc
     api("operator").post(f"/jobs/{first}/resubmit", {})
     for path in (f"jobs/resubmit/?pick={first}&pick={second}", "jobs/resubmit/?all=1&state=FAILED"):
         page = boss.get(f"/admin/instance/{path}").content.decode()
-        assert "Resubmit: 1 job" in page and "submitted again before" in page
+        assert "Resubmit: 1 job" in page and "resubmitted before" in page
     assert "jobs/resubmit_again/" not in boss.get(f"/admin/instance/jobs/{second}/").content.decode()
     assert f"jobs/resubmit_again/?pick={first}" in boss.get(f"/admin/instance/jobs/{first}/").content.decode()
     body = {"seen": f"{first} FAILED", "note": "once more", "key": "k"}

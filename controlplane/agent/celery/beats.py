@@ -193,7 +193,7 @@ class Beats(threading.Thread):
             except Unreachable as error:
                 failures += 1
                 if time.monotonic() >= until:
-                    log.warning("Not heard at the end", why=str(error))
+                    log.warning("Last heartbeat not answered", why=str(error))
                     return False
                 time.sleep(full_jitter(failures, 1.0))
 

@@ -58,7 +58,7 @@ JOB_ACTIONS = {
 
 RESUBMIT_AGAIN_ACTION = {
     "resubmit_again": OperatorAction(
-        "resubmit_again", "Resubmit again", "It was submitted again before, as another job. Now it is again: both run.",
+        "resubmit_again", "Resubmit again", "It was resubmitted before, as another job. Resubmitted again, both run.",
         "jobs.resubmit_workerjob", partial(resubmit_job, force=True), guards.ensure_may_resubmit_job_again,
         ResubmitForm, is_grave=True,
     ),

@@ -72,7 +72,7 @@ class TriggerForm(forms.ModelForm):
         help_texts: ClassVar = {
             "cron": "Like */5 * * * *. Either this or an interval.",
             "timezone": "Of the cron expression, like Europe/Zurich.",
-            "missed": "What becomes of slots that passed while nobody evaluated.",
+            "missed": "What happens to slots that passed while nobody evaluated the trigger.",
             "action": 'Its output, like {"fire": true, "inputs": {}}, says whether the execution starts.',
             "tags": "Separated by commas.",
             "execution": 'Like {"name": "x", "steps": [{"key": "a", "action": {"type": "script", "command": "date"}}]}',

@@ -14,7 +14,7 @@ class Command(BaseCommand):
     help = "List the statements of the control plane; with NAME print one as PostgreSQL gets it."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", nargs="?", help="of a statement, a step or a rule, like recover_attempts")
+        parser.add_argument("name", nargs="?", help="name of a statement, a step or a rule, like recover_attempts")
         parser.add_argument("--explain", action="store_true", help="plan the statement on the database as it is now")
 
     def handle(self, *args: Any, name: str | None, explain: bool, **options: Any) -> None:

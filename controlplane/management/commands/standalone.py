@@ -34,10 +34,16 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="to listen on (default: this machine only)")
+        parser.add_argument(
+            "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)"
+        )
         parser.add_argument("--port", type=whole_number(1, 65535), default=8000, metavar="1-65535")
         parser.add_argument(
-            "--workers", type=whole_number(0, 99), default=2, metavar="N", help="how many (default 2; 0: none)"
+            "--workers",
+            type=whole_number(0, 99),
+            default=2,
+            metavar="N",
+            help="number of workers (default: 2; 0: none)",
         )
         # Taken from the command line before there are settings, by controlplane.embedded.data_dir.
         parser.add_argument(OPTION, metavar="DIR", help=f"database, key, tokens (default: {find_data_dir()})")

@@ -85,7 +85,7 @@ class CallableAction(StrictSerializer):
 
 class HandlerAction(StrictSerializer):
     type = serializers.ChoiceField(["handler"])
-    name = TextField(max_length=92, help_text="Of those that workers registered; `handler:NAME` is a tag of theirs.")
+    name = TextField(max_length=92, help_text="A handler that workers registered: they have the tag `handler:NAME`.")
 
 
 class CeleryAction(StrictSerializer):
@@ -153,5 +153,5 @@ class ActionField(serializers.DictField):
         actions = self.known_actions()
         kind = data.get("type")
         if not isinstance(kind, str) or kind not in actions:
-            raise serializers.ValidationError({"type": [f"One of {', '.join(actions)} is needed here."]})
+            raise serializers.ValidationError({"type": [f"Must be one of {', '.join(actions)}."]})
         return dict(shared_serializer(actions[kind]).run_validation(data))

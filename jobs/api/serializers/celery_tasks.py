@@ -26,15 +26,15 @@ class TaskError(StrictSerializer):
 
 
 class Task(StrictSerializer):
-    attempt = IdField(help_text="Chosen by the worker for each delivery; the same again is the same attempt.")
-    id = TextField(help_text="Of the task.")
-    name = TextField(help_text="Of the task.")
+    attempt = IdField(help_text="Chosen by the worker for each delivery; the same id again means the same attempt.")
+    id = TextField(help_text="Id of the task.")
+    name = TextField(help_text="Name of the task.")
     state = serializers.ChoiceField(list(TaskState))
     queue = TextField(default="", allow_blank=True)
     eta = TextField(required=False, allow_null=True, max_length=64)
     retries = WholeField(default=0, min_value=0, max_value=2**31 - 1)
-    held_seconds = SecondsField(default=0, help_text="Since it was received.")
-    running_seconds = SecondsField(required=False, allow_null=True, help_text="Since its code began.")
+    held_seconds = SecondsField(default=0, help_text="Seconds since it was received.")
+    running_seconds = SecondsField(required=False, allow_null=True, help_text="Seconds since its code started.")
     args = TextField(required=False, allow_null=True, max_length=1000, allow_blank=True)
     result = TextField(required=False, allow_null=True, max_length=2000, allow_blank=True)
     error = TaskError(required=False, allow_null=True)
@@ -56,12 +56,12 @@ class TaskSums(StrictSerializer):
     failed = WholeField(default=0, min_value=0, max_value=COUNT_LIMIT)
     retried = WholeField(default=0, min_value=0, max_value=COUNT_LIMIT)
     lost = WholeField(default=0, min_value=0, max_value=COUNT_LIMIT)
-    seconds = NumberField(default=0, min_value=0, help_text="That their code ran.")
+    seconds = NumberField(default=0, min_value=0, help_text="Seconds that their code ran in all.")
 
 
 class TasksRequest(StrictSerializer):
     tasks = serializers.ListField(child=Task(), max_length=BATCH_LIMIT, required=False)
-    counter = IdField(required=False, help_text="Of the process that counts: another one begins at 0.")
+    counter = IdField(required=False, help_text="Id of the process that counts: another process begins at 0.")
     tally = serializers.ListField(
         child=TaskSums(),
         max_length=NAMES_LIMIT,
@@ -71,7 +71,7 @@ class TasksRequest(StrictSerializer):
 
     def validate_tally(self, tally: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if len({sums["name"] for sums in tally}) < len(tally):
-            raise serializers.ValidationError("Each name once.")
+            raise serializers.ValidationError("Each name may occur only once.")
         return tally
 
     def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -88,5 +88,5 @@ class TasksAnswer(serializers.Serializer):
     cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts whose tasks are to be revoked.")
     late = serializers.ListField(
         child=serializers.UUIDField(),
-        help_text="Attempts of which this came too late: they have ended.",
+        help_text="Attempts whose record came too late: they have ended.",
     )

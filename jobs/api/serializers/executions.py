@@ -50,9 +50,9 @@ class KeyField(TextField):
 
 
 class HookRequest(JobRequest):
-    key = KeyField(help_text="Its name in the execution, once in it.")
+    key = KeyField(help_text="Its name, unique in the execution.")
     payload = serializers.DictField(  # type: ignore[assignment]
-        required=False, help_text="Handed to the code, with what failed."
+        required=False, help_text="Payload that the code gets, with what failed."
     )
     require_worker = None  # type: ignore[assignment]
 
@@ -84,11 +84,14 @@ class TaskRequest(JobRequest):
 
 
 class StepRequest(TaskRequest):
-    key = KeyField(help_text="Its name in the execution, once in it.")
+    key = KeyField(help_text="Its name, unique in the execution.")
     depends_on = serializers.ListField(
-        child=TextField(), required=False, max_length=graph.STEPS_LIMIT, help_text="Keys of steps that end before."
+        child=TextField(),
+        required=False,
+        max_length=graph.STEPS_LIMIT,
+        help_text="Keys of the steps that must end first.",
     )
-    continue_on_failure = YesNoField(required=False, help_text="What depends on it runs all the same.")
+    continue_on_failure = YesNoField(required=False, help_text="Steps that depend on it run even if it fails.")
     require_worker = None  # type: ignore[assignment]
 
 
@@ -129,11 +132,11 @@ class ChildAction(Definition):
 
 
 class ExecutionRequest(Definition):
-    inputs = serializers.DictField(required=False, help_text="The payload of the steps that have none.")
+    inputs = serializers.DictField(required=False, help_text="Payload of the steps that have none of their own.")
     require_worker = YesNoField(
-        required=False, help_text="Refuse it (503) when for one of its steps no worker is eligible just now."
+        required=False, help_text="Refuse it (503) when no worker may run one of its steps now."
     )
-    key = TextField(required=False, help_text="The same key again returns the same execution.")
+    key = TextField(required=False, help_text="Idempotency key: the same key again returns the same execution.")
 
     def validate(self, definition: dict[str, Any]) -> dict[str, Any]:
         definition = super().validate(definition)
@@ -178,7 +181,7 @@ class StepAnswer(serializers.ModelSerializer):
     action = serializers.DictField()
     depends_on = serializers.ListField(child=serializers.CharField())
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
-    server = ServerName(allow_null=True, help_text="Which has it just now.")
+    server = ServerName(allow_null=True, help_text="The server that has it now.")
     output = AnyField()
     error = AnyField()
     left_out = serializers.ListField(
@@ -260,6 +263,4 @@ class EventItem(serializers.ModelSerializer):
 class EventPage(serializers.Serializer):
     items = EventItem(many=True, help_text="Oldest first.")
     next = serializers.CharField(allow_null=True)
-    last = serializers.CharField(
-        help_text="The cursor behind the last item: what is written later is found from there."
-    )
+    last = serializers.CharField(help_text="The cursor behind the last item: use it to read what is written later.")

@@ -32,25 +32,27 @@ TRACEPARENT = r"\A00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
 class JobRequest(StrictSerializer):
     name = TextField(required=False, max_length=200, help_text="What people call it; else its action names it.")
     action = ActionField()
-    payload = AnyField(required=False, help_text="Handed to the code.")
-    tags = TagList(required=False, help_text="A worker must have them all, and those of the action.")
+    payload = AnyField(required=False, help_text="Payload that the code gets.")
+    tags = TagList(required=False, help_text="Tags that a worker must have, all of them, besides those of the action.")
     priority = PriorityField(required=False, help_text="Higher first.")
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
-    available_at = TimeField(required=False, help_text="Not to be claimed before.")
-    good_until = TimeField(required=False, allow_null=True, help_text="EXPIRED if it still waits then.")
+    available_at = TimeField(required=False, help_text="It is not claimed before this time.")
+    good_until = TimeField(required=False, allow_null=True, help_text="If it still waits at this time, it is EXPIRED.")
     on_worker_lost = serializers.ChoiceField(OnWorkerLost.choices(), required=False)
     unmatched = serializers.ChoiceField(
-        Unmatched.choices(), required=False, help_text="When no alive worker has its tags."
+        Unmatched.choices(), required=False, help_text="What to do when no worker alive has its tags."
     )
-    max_retries = WholeField(required=False, min_value=0, max_value=1000, help_text="After errors of its own code.")
+    max_retries = WholeField(
+        required=False, min_value=0, max_value=1000, help_text="How often it is retried after an error of its code."
+    )
     retry_delay_seconds = SecondsField(required=False)
     retry_backoff = serializers.ChoiceField(RetryBackoff.choices(), required=False)
     retry_on = serializers.ListField(
         child=FreeTextField(), max_length=100, required=False, allow_null=True,
-        help_text="Codes of errors; null: every error of its own code.",
+        help_text="Error codes after which it is retried; null: every error of its code.",
     )  # fmt: skip
-    require_worker = YesNoField(required=False, help_text="Refuse it (503) when no worker is eligible just now.")
-    key = TextField(required=False, help_text="The same key again returns the same job.")
+    require_worker = YesNoField(required=False, help_text="Refuse it (503) when no worker may run it now.")
+    key = TextField(required=False, help_text="Idempotency key: the same key again returns the same job.")
     traceparent = serializers.RegexField(
         TRACEPARENT, required=False, allow_null=True,
         help_text="The trace in which it is submitted; otherwise that of the header `traceparent`.",
@@ -117,7 +119,7 @@ class JobAnswer(serializers.ModelSerializer):
     late_reports = LateReportAnswer(many=True)
     flags = serializers.ListField(
         child=serializers.ChoiceField(Flag.choices()),
-        help_text="Why it stands still until somebody sees to it: held_by_lost_server (RUNNING on a server that is"
+        help_text="Why it stands still until somebody acts: held_by_lost_server (RUNNING on a server that is"
         " lost, under NEVER), waits_for_tags (no alive worker has its tags), refused_by_all (every alive worker that"
         " has them gave it back as not allowed), waits_after_loss (a worker that had it is gone; it waits for more).",
     )
@@ -128,7 +130,7 @@ class JobAnswer(serializers.ModelSerializer):
         " job alone has them whole.",
     )
     execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")
-    resubmitted_as = serializers.UUIDField(allow_null=True, help_text="The last job that it was submitted again as.")
+    resubmitted_as = serializers.UUIDField(allow_null=True, help_text="The latest job that it was resubmitted as.")
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
 
     class Meta:
@@ -167,7 +169,9 @@ class JobFilter(PageFilter):
     state = serializers.ChoiceField(JobState.choices(), required=False)
     kind = serializers.ChoiceField(JobKind.choices(), required=False)
     key = TextField(required=False)
-    tag = TextField(required=False, max_length=100, help_text="One that a worker must have, its action's too.")
+    tag = TextField(
+        required=False, max_length=100, help_text="A tag that a worker must have, including those of the action."
+    )
 
     def page(self, rows: QuerySet[WorkerJob], floor: UUID | None = None) -> dict[str, Any]:
         filters = self.validated_data
@@ -193,17 +197,19 @@ class NoteRequest(StrictSerializer):
 
 
 class ResubmitRequest(NoteRequest):
-    keep_checkpoint = YesNoField(default=True, help_text="False: its next attempt finds none.")
-    force = YesNoField(default=False, help_text="Also if it was submitted again before.")
+    keep_checkpoint = YesNoField(
+        default=True, help_text="False: drop the checkpoint, so that the next attempt starts from the beginning."
+    )
+    force = YesNoField(default=False, help_text="Even if it was resubmitted before.")
 
 
 class FailRequest(NoteRequest):
-    reason = NoteField(required=False, allow_blank=True, help_text="Of the job's error; the note unless given.")
+    reason = NoteField(required=False, allow_blank=True, help_text="Message of the job's error (default: the note).")
 
 
 class Candidate(serializers.Serializer):
     server = ServerName()
-    load = serializers.FloatField(help_text="What it holds / max_concurrent.")
+    load = serializers.FloatField(help_text="Attempts that it holds, divided by max_concurrent.")
 
 
 class RuledOut(serializers.Serializer):
@@ -223,7 +229,7 @@ class WaitingFor(serializers.Serializer):
 class PlacementAnswer(serializers.Serializer):
     eligible = Candidate(many=True, help_text="The least loaded first.")
     ruled_out = RuledOut(many=True)
-    waiting_for = WaitingFor(allow_null=True, help_text="No server may have it before.")
+    waiting_for = WaitingFor(allow_null=True, help_text="No server gets it before that.")
 
 
 def one_or_many_schema(name: str, one: Any, many: Any) -> PolymorphicProxySerializer:

@@ -55,7 +55,7 @@ class ZoneField(TextField):
 class Template(Definition):
     """The execution that a trigger starts: whole, also where a trigger is changed, and as it can be stored."""
 
-    inputs = serializers.DictField(required=False, help_text="Where the evaluation says none.")
+    inputs = serializers.DictField(required=False, help_text="Inputs of the execution when the evaluation gives none.")
 
     def run_validation(self, data: object = empty) -> Any:
         if self.parent is None or data is empty:
@@ -72,20 +72,23 @@ class TriggerRequest(StrictSerializer):
     name = TextField()
     cron = CronField(required=False, allow_null=True)
     interval_seconds = SecondsField(required=False, allow_null=True, min_value=1)
-    timezone = ZoneField(required=False, help_text="Of the cron expression; UTC unless said.")
+    timezone = ZoneField(required=False, help_text="Time zone of the cron expression (default: UTC).")
     action = ActionField(help_text='Its output, like {"fire": true, "inputs": {}}, says whether the execution starts.')
     payload = AnyField(required=False)
     tags = TagList(required=False)
-    priority = PriorityField(required=False, help_text="Of its evaluations: higher first.")
+    priority = PriorityField(required=False, help_text="Priority of its evaluations; higher first.")
     timeout_seconds = SecondsField(
-        required=False, min_value=0.001, help_text="Of each try of an evaluation; 5 minutes."
+        required=False, min_value=0.001, help_text="Timeout of each try of an evaluation (default: 5 minutes)."
     )
     max_retries = WholeField(
-        required=False, min_value=0, max_value=1000, help_text="After errors of an evaluation's own code; 1."
+        required=False,
+        min_value=0,
+        max_value=1000,
+        help_text="How often an evaluation is retried after an error of its code (default: 1).",
     )
     enabled = YesNoField(required=False)
     missed = serializers.ChoiceField(
-        list(Missed), required=False, help_text="What becomes of slots that passed while nobody evaluated."
+        list(Missed), required=False, help_text="What happens to slots that passed while nobody evaluated the trigger."
     )
     execution = Template()
     note = NoteField(write_only=True)
@@ -112,7 +115,7 @@ class TriggerAnswer(serializers.ModelSerializer):
     action = serializers.DictField()
     payload = AnyField()
     execution = serializers.DictField()
-    slots = SlotAnswer(many=True, source="last_slots", help_text="The last of them, latest first.")
+    slots = SlotAnswer(many=True, source="last_slots", help_text="The latest slots, latest first.")
 
     class Meta:
         model = Trigger

@@ -48,7 +48,7 @@ class HeartbeatRequest(StrictSerializer):
         required=False,
         max_length=100_000,
         help_text="Of the attempts that an answer named as `lost`, those of which nothing runs any more: their jobs go "
-        "on elsewhere then. Left out: what it was told of before, and does not list, has been stopped.",
+        "on elsewhere then. Left out: attempts that were named before and are not listed have been stopped.",
     )
     holders = serializers.ListField(
         child=IdField(),
@@ -86,11 +86,13 @@ class HeartbeatRequest(StrictSerializer):
 class HeartbeatAnswer(serializers.Serializer):
     state = serializers.CharField()
     heartbeat_interval_seconds = serializers.FloatField()
-    fence_after_seconds = serializers.FloatField(allow_null=True, help_text="Unheard for so long, stop the jobs' code.")
+    fence_after_seconds = serializers.FloatField(
+        allow_null=True, help_text="Stop the jobs' code when no heartbeat was answered for this long."
+    )
     cancel = serializers.ListField(child=serializers.UUIDField(), help_text="Attempts to cancel.")
     lost = serializers.ListField(
         child=serializers.UUIDField(),
-        help_text="Attempts that are not the server's any more: stop their code, and say so in `stopped`.",
+        help_text="Attempts that are no longer the server's: stop their code, then list them in `stopped`.",
     )
     cordoned = serializers.BooleanField()
     maintenance = serializers.BooleanField()
@@ -132,7 +134,7 @@ def describe_holders(row: Any) -> dict[str, Any]:
 
 class ClaimRequest(StrictSerializer):
     limit = WholeField(default=1, min_value=0, max_value=10_000)
-    request_id = IdField(required=False, help_text="The same again returns the same attempts.")
+    request_id = IdField(required=False, help_text="The same id again returns the same attempts.")
 
 
 class ClaimedJob(serializers.Serializer):
@@ -143,7 +145,7 @@ class ClaimedJob(serializers.Serializer):
     timeout_seconds = serializers.FloatField(allow_null=True)
     execution = serializers.UUIDField(allow_null=True)
     step = serializers.CharField(allow_null=True)
-    checkpoint = AnyField(help_text="What the code of an earlier attempt kept last; null: nothing.")
+    checkpoint = AnyField(help_text="The latest checkpoint of an earlier attempt; null: none.")
     traceparent = serializers.CharField(allow_null=True, help_text="The trace in which it was submitted, if any.")
 
 

@@ -10,7 +10,7 @@ class Command(BaseCommand):
     help = "Delete what is past its retention: ended executions and jobs, purged servers, events, heartbeats."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="Only say what would be deleted.")
+        parser.add_argument("--dry-run", action="store_true", help="Only print what would be deleted.")
 
     def handle(self, *, dry_run: bool, **options: Any) -> None:
         verb = "would delete" if dry_run else "deleted"

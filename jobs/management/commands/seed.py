@@ -17,11 +17,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--servers", type=int, default=100, help="How many (100).")
         parser.add_argument("--jobs", type=int, default=10_000, help="How many (10000).")
-        parser.add_argument("--force", action="store_true", help="Although there are servers or jobs already.")
+        parser.add_argument("--force", action="store_true", help="Even if there are servers or jobs already.")
 
     def handle(self, *, servers: int, jobs: int, force: bool, **options: Any) -> None:
         if servers < 1 or jobs < 0:
-            raise CommandError("At least one server, and no less than no jobs: --servers 100 --jobs 10000.")
+            raise CommandError("--servers must be at least 1, and --jobs must not be negative.")
         began = time.monotonic()
         columns = [TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
         with Progress(*columns, disable=not self.stdout.isatty()) as progress:
@@ -35,8 +35,10 @@ class Command(BaseCommand):
                 seeding.seed_database(servers, jobs, force=force, report_progress=show_progress)
             except seeding.NotEmpty:
                 raise CommandError(
-                    "There are servers or jobs in this database already. Take an empty one, or say --force."
+                    "There are servers or jobs in this database already. Use an empty one, or pass --force."
                 ) from None
         seeding.vacuum_tables()
         took = time.monotonic() - began
-        self.stdout.write(f"{servers:,} servers and {jobs:,} jobs made up in {took:.0f} s. Nothing runs behind them.")
+        self.stdout.write(
+            f"{servers:,} servers and {jobs:,} jobs made up in {took:.0f} s. No processes run behind them."
+        )

@@ -17,13 +17,22 @@ class Command(OperatorCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--role", required=True, choices=Role.values)
-        parser.add_argument("--expires-in", metavar="30d", help="45s, 5m, 24h, 30d; never unless given")
+        parser.add_argument(
+            "--expires-in", metavar="30d", help="lifetime, like 45s, 5m, 24h or 30d (default: unlimited)"
+        )
         bound = parser.add_argument_group("what alone may register with a token of role worker (default: anything)")
-        bound.add_argument("--types", type=types, metavar="A,B", help=f"of {', '.join(ServerType)}")
-        bound.add_argument("--tags", type=words, metavar="A,B", help="the tags that they may have, script and such too")
-        bound.add_argument("--cluster", type=one_line, metavar="NAME", help="the cluster that they are of")
-        bound.add_argument("--servers", type=number, metavar="N", help="how many of them may be there at once")
-        parser.add_argument("name", type=one_line, help="what the token is for; shown beside its first letters")
+        bound.add_argument(
+            "--types", type=types, metavar="A,B", help=f"types of server that it may register: {', '.join(ServerType)}"
+        )
+        bound.add_argument(
+            "--tags",
+            type=words,
+            metavar="A,B",
+            help="tags that they may have, including those that agents add, like script",
+        )
+        bound.add_argument("--cluster", type=one_line, metavar="NAME", help="cluster that they belong to")
+        bound.add_argument("--servers", type=number, metavar="N", help="how many of them there may be at once")
+        parser.add_argument("name", type=one_line, help="what the token is for; shown beside its first characters")
 
     def handle(self, *, role: str, name: str, expires_in: str | None, note: str, **options: Any) -> None:
         bounds = Bounds(options["types"], options["tags"], options["cluster"], options["servers"])

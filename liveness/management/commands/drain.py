@@ -14,7 +14,7 @@ class Command(ServerCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--deadline", type=duration_argument, metavar="5m", help="45s, 5m, 24h; its grace period by default"
+            "--deadline", type=duration_argument, metavar="5m", help="like 45s, 5m or 24h (default: its grace period)"
         )
 
     def apply_action(self, server: UUID, note: str, **options: Any) -> None:

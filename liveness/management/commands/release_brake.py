@@ -13,7 +13,12 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--type", choices=list(ServerType), type=str.upper, help="all unless given")
+        parser.add_argument(
+            "--type",
+            choices=list(ServerType),
+            type=str.upper,
+            help="release the brake of this type only (default: of all)",
+        )
 
     def handle(self, *, type: str | None, note: str, **options: Any) -> None:
         with self.refusals_as_errors():

@@ -11,16 +11,16 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("prefix", help="the first letters of the token, as shown beside its name")
+        parser.add_argument("prefix", help="first characters of the token, as shown beside its name")
         parser.add_argument(
             "--with-servers",
             action="store_true",
-            help="end the servers that registered with it as well, of a token that was revoked before too",
+            help="also disconnect the servers that registered with it, even if the token was revoked before",
         )
 
     def handle(self, *, prefix: str, with_servers: bool, note: str, **options: Any) -> None:
         if len(prefix) < 8:
-            raise CommandError("Give at least 8 letters, so that no other token is revoked by mistake.")
+            raise CommandError("Give at least 8 characters, so that no other token is revoked by mistake.")
         revoked, ended = tokens.revoke_tokens(prefix, self.actor, note, with_servers=with_servers)
         if not revoked and not ended:
             raise CommandError(f"No valid token begins with {prefix}.")

@@ -65,7 +65,7 @@ def call(plane, agent, tmp_path):
     yield call
     (tmp_path / "go").touch()
     assert eventually(lambda: plane.final(bystander))["event"] == "COMPLETED"
-    assert worker.process.poll() is None and "Not understood" not in worker.log
+    assert worker.process.poll() is None and "Unexpected error" not in worker.log
 
 
 def test_no_result_however_deep_or_strange_costs_the_agent_or_another_job(call):
