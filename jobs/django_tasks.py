@@ -175,5 +175,5 @@ def list_errors(job: Any, attempts: Iterable[Any]) -> Iterator[Any]:
 def build_error(error: Mapping[str, Any] | None, otherwise: type[Exception], why: str) -> Any:
     error = error or {}
     known = error.get("exception") or f"{otherwise.__module__}.{otherwise.__qualname__}"
-    said = f"{error['code']}: {error.get('message', '')}" if "code" in error else why
-    return TaskError(exception_class_path=known, traceback=error.get("traceback") or said)
+    text = f"{error['code']}: {error.get('message', '')}" if "code" in error else why
+    return TaskError(exception_class_path=known, traceback=error.get("traceback") or text)

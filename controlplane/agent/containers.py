@@ -209,11 +209,11 @@ def clear_containers(runners: Sequence[Runner], environment: Mapping[str, str]) 
         except (OSError, subprocess.TimeoutExpired) as error:
             log.warning("Containers that were left could not be looked for", why=str(error))
             continue
-        said = decode_text(done.stderr if done.returncode else done.stdout).strip()
+        output = decode_text(done.stderr if done.returncode else done.stdout).strip()
         if done.returncode:
-            log.warning("Containers that were left could not be removed", why=said[-1000:])
-        elif said and "No resources found" not in said:
-            log.warning("Containers that were left are removed", containers=said[-1000:])
+            log.warning("Containers that were left could not be removed", why=output[-1000:])
+        elif output and "No resources found" not in output:
+            log.warning("Containers that were left are removed", containers=output[-1000:])
 
 
 def _kubernetes_size(size: str | None) -> str | None:

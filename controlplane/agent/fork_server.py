@@ -174,20 +174,20 @@ def exit_quickly(files: list[Any]) -> NoReturn:
 
 def _open_files() -> list[Any]:
     """But for those that `gc.freeze` has hidden."""
-    return [found for found in gc.get_objects() if type(found) in (io.TextIOWrapper, io.BufferedWriter)]
+    return [item for item in gc.get_objects() if type(item) in (io.TextIOWrapper, io.BufferedWriter)]
 
 
 def _unshareable() -> set[tuple[int, int]]:
     """Of our open files those that two processes must not share: all but regular ones and devices."""
-    found = set()
+    files = set()
     for name in os.listdir("/proc/self/fd"):
         try:
             status = os.fstat(int(name))
         except OSError:
             continue  # the listing's own
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISCHR(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            found.add((int(name), status.st_ino))
-    return found
+            files.add((int(name), status.st_ino))
+    return files
 
 
 def _changed_at(file: str) -> int | None:

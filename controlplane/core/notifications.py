@@ -61,12 +61,12 @@ class Announcer:
 
 
 class Listener(threading.Thread):
-    """Calls `heard` in its own thread for each notification, and whenever it has a connection again; it may have missed
-    some. It keeps a connection of its own, outside of the pool."""
+    """Calls `on_notification` in its own thread for each notification, and whenever it has a connection again, for it
+    may have missed some. It keeps a connection of its own, outside of the pool."""
 
-    def __init__(self, channel: str, heard: Callable[[], object]) -> None:
+    def __init__(self, channel: str, on_notification: Callable[[], object]) -> None:
         super().__init__(name=f"listens to {channel}", daemon=True)
-        self._channel, self._heard = channel, heard
+        self._channel, self._on_notification = channel, on_notification
         self._closed = threading.Event()
 
     def run(self) -> None:
@@ -85,7 +85,7 @@ class Listener(threading.Thread):
         own = {"application_name": "controlplane listener", "autocommit": True, "cursor_factory": None}
         with psycopg.connect(**{**options, **own}) as listening:
             listening.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
-            self._heard()
+            self._on_notification()
             while not self._closed.is_set():
                 for _ in listening.notifies(timeout=PATIENCE):
-                    self._heard()
+                    self._on_notification()

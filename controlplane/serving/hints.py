@@ -124,12 +124,12 @@ class WorkHints:
                 await asyncio.sleep(LOOK_INTERVAL)
             await asyncio.sleep(LOOK_PAUSE)
 
-    def _wake(self, found: list[ClaimableJobs]) -> int:
+    def _wake(self, claimable: list[ClaimableJobs]) -> int:
         """Wake a worker for each job for which nobody was woken lately; how many jobs are about to be claimed."""
         now = time.monotonic()
         self._hinted = {job: at for job, at in self._hinted.items() if now - at < CLAIMED_WITHIN}
         hinted = 0
-        for row in found:
+        for row in claimable:
             refused_by = {str(server) for server in row.refused_by}
             waiters = (
                 waiter

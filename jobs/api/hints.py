@@ -37,9 +37,9 @@ class Hints(ServerCall):
         """Whether there may be work for the worker; with `wait`, when there may be. A claim alone says what it gets."""
         query = HintQuery(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        found = hints.read_server_tags(self.server_token)
-        response = Response({"work": found.has_work})
-        if not found.has_work and query.validated_data["wait"]:
+        server_tags = hints.read_server_tags(self.server_token)
+        response = Response({"work": server_tags.has_work})
+        if not server_tags.has_work and query.validated_data["wait"]:
             mark_not_yet(response, query.validated_data["wait"])
-            response[TAGS] = json.dumps(found.tags)
+            response[TAGS] = json.dumps(server_tags.tags)
         return response

@@ -86,11 +86,11 @@ class Heard:
 def listener(transactional_db, monkeypatch):
     monkeypatch.setattr(notifications, "RECONNECT_AFTER", 0.01)
     monkeypatch.setattr(notifications, "PATIENCE", 0.05)
-    heard = Heard()
-    listening = Listener("test_channel", heard)
+    callback = Heard()
+    listening = Listener("test_channel", callback)
     listening.start()
-    eventually(lambda: heard.times, why="it listens")
-    yield heard
+    eventually(lambda: callback.times, why="it listens")
+    yield callback
     listening.close()
     listening.join(10)
     assert not listening.is_alive()

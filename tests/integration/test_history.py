@@ -30,9 +30,9 @@ def ended(window=HOUR):
     return {outcome: count for outcome, count in total.items() if count}
 
 
-def run_jobs(worker, submit, count=1, fails=False, **said):
+def run_jobs(worker, submit, count=1, fails=False, **fields):
     for _ in range(count):
-        submit(**said)
+        submit(**fields)
         attempt = worker.hold()
         worker.report({"attempt": attempt["id"], **(FAILED if fails else {"event": "COMPLETED", "output": None})})
 

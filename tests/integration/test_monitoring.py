@@ -37,15 +37,15 @@ def labels_of(api, worker, submit):
     worker()
     check_liveness()
     answer = Client(headers={"Authorization": f"Bearer {api('viewer').token}"}).get("/metrics").content.decode()
-    found = {}
+    label_names = {}
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", answer, re.MULTILINE):
         ends = {"histogram": ("_bucket", "_count", "_sum"), "gaugehistogram": ("_bucket", "_gcount", "_gsum")}
-        found |= {name + end: {"le"} if end == "_bucket" else set() for end in ends.get(kind, ("",))}
+        label_names |= {name + end: {"le"} if end == "_bucket" else set() for end in ends.get(kind, ("",))}
     for name, labels in re.findall(r"^(controlplane_\w+)(?:\{(.*)\})? ", answer, re.MULTILINE):
-        found[name] |= {label for label, _, _ in LABEL.findall(labels)}
+        label_names[name] |= {label for label, _, _ in LABEL.findall(labels)}
     for name, (labels, _) in COUNTERS.items():
-        found[f"controlplane_{name}_total"] |= set(labels)
-    return found
+        label_names[f"controlplane_{name}_total"] |= set(labels)
+    return label_names
 
 
 def alerts():
@@ -67,10 +67,10 @@ def expressions():
 
 def test_every_series_that_is_asked_for_is_there_with_its_labels_and_their_values(labels_of):
     for where, expression in expressions():
-        found = SELECTOR.findall(expression)
-        assert found, where
-        known = OF_PROMETHEUS.union(*(labels_of.get(name, ()) for name, _ in found))
-        for name, selector in found:
+        selectors = SELECTOR.findall(expression)
+        assert selectors, where
+        known = OF_PROMETHEUS.union(*(labels_of.get(name, ()) for name, _ in selectors))
+        for name, selector in selectors:
             assert name in labels_of, f"{where}: {name}"
             for label, how, value in LABEL.findall(selector):
                 assert label in labels_of[name] | OF_PROMETHEUS, f"{where}: {name}{{{label}}}"
@@ -102,8 +102,8 @@ def test_an_alert_says_how_bad_it_is_and_where_one_reads_what_to_do():
 
 
 def test_thresholds_fit_to_the_settings():
-    found = ((rule["alert"], re.search(r"> ([\d.]+)$", rule["expr"])) for rule in alerts())
-    limits = {name: float(limit[1]) for name, limit in found if limit}
+    thresholds = ((rule["alert"], re.search(r"> ([\d.]+)$", rule["expr"])) for rule in alerts())
+    limits = {name: float(limit[1]) for name, limit in thresholds if limit}
     default = LivenessSettings()
     assert limits["ControlPlaneCheckLate"] >= 3 * default.interval
     assert limits["ControlPlaneObservedTimeStands"] >= 3 * max(default.interval, 2 * default.heartbeat_interval)

@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> int:
     return status
 
 
-def found(condition: str) -> list[str]:
+def select_containers(condition: str) -> list[str]:
     what, _, value = condition.partition("=")
     if what == "name":
         return [file.name for file in CONTAINERS.iterdir() if re.search(value, file.name)]
@@ -44,7 +44,7 @@ def main() -> int:
     if call == "run":
         return run(arguments)
     if call == "ps":
-        sys.stdout.write("".join(f"{name}\n" for name in found(arguments[-1])))
+        sys.stdout.write("".join(f"{name}\n" for name in select_containers(arguments[-1])))
     if call == "rm":
         for name in arguments[1:]:
             (CONTAINERS / name).unlink()

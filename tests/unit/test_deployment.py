@@ -42,17 +42,18 @@ def kubernetes():
     """Each object of the base and of the autoscaler, by its kind and name."""
     folders = [DEPLOY / "kubernetes" / name for name in ("base", "autoscaling")]
     listed = {folder / name for folder in folders for name in documents(folder / "kustomization.yaml")[0]["resources"]}
-    found = [document for path in sorted(listed) if path.is_file() for document in documents(path)]
+    documents_found = [document for path in sorted(listed) if path.is_file() for document in documents(path)]
     return {
-        (document["kind"], document["metadata"]["name"].removeprefix("controlplane-")): document for document in found
+        (document["kind"], document["metadata"]["name"].removeprefix("controlplane-")): document
+        for document in documents_found
     }
 
 
 @pytest.fixture(scope="module")
 def pods(kubernetes):
     return {
-        name: found["spec"]["template"]["spec"]
-        for (kind, name), found in kubernetes.items()
+        name: document["spec"]["template"]["spec"]
+        for (kind, name), document in kubernetes.items()
         if kind in ("Deployment", "Job")
     }
 
@@ -74,14 +75,14 @@ def read_unit(path):
 def commands(compose, pods, units):
     """Every command that anything in deploy/ runs, by where it stands."""
     dockerfile = (DEPLOY / "Dockerfile").read_text()
-    found = {"image": yaml.safe_load(re.search(r"^CMD (\[.*\])$", dockerfile, re.MULTILINE)[1])}
-    found |= {f"compose {name}": s["command"] for name, s in compose.items() if "build" in s and "command" in s}
-    found |= {f"kubernetes {name}": pod["containers"][0]["args"] for name, pod in pods.items()}
+    by_place = {"image": yaml.safe_load(re.search(r"^CMD (\[.*\])$", dockerfile, re.MULTILINE)[1])}
+    by_place |= {f"compose {name}": s["command"] for name, s in compose.items() if "build" in s and "command" in s}
+    by_place |= {f"kubernetes {name}": pod["containers"][0]["args"] for name, pod in pods.items()}
     for name, unit in units.items():
         program, *arguments = shlex.split(unit["ExecStart"].replace("%%", "%"))
         assert Path(program).parent == Path("/opt/controlplane/bin")
-        found[f"systemd {name}"] = [Path(program).name, *arguments]
-    return found
+        by_place[f"systemd {name}"] = [Path(program).name, *arguments]
+    return by_place
 
 
 def every_kustomization():
@@ -260,7 +261,7 @@ def test_every_variable_is_one_that_the_settings_read(kubernetes, compose, units
         for name in ("controlplane/settings.py", "controlplane/agent/options.py", "controlplane/agent/environment.py")
     )
     known = set(re.findall(r'"([A-Z][A-Z_]+)"', text)) | {"POD_NAME"}
-    maps = [found["data"] for (kind, _), found in kubernetes.items() if kind == "ConfigMap"]
+    maps = [document["data"] for (kind, _), document in kubernetes.items() if kind == "ConfigMap"]
     maps += [service["environment"] for service in compose.values() if "build" in service]
     for path in DEPLOY.glob("systemd/*.example"):
         maps.append(dict(line.split("=", 1) for line in path.read_text().splitlines() if not line.startswith("#")))

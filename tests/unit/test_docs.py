@@ -54,8 +54,10 @@ def test_every_command_is_one_of_the_client_or_of_the_management(page):
 
 
 def client_commands():
-    found = [action.choices for action in build_parser("controlplane")._actions if isinstance(action.choices, dict)]
-    return {name for choices in found for name in choices}
+    subcommands = [
+        action.choices for action in build_parser("controlplane")._actions if isinstance(action.choices, dict)
+    ]
+    return {name for choices in subcommands for name in choices}
 
 
 def test_what_is_yaml_on_a_page_can_be_read(page):

@@ -16,8 +16,8 @@ LONG = 60
 class Silent:
     """A listener that hears nothing."""
 
-    def __init__(self, channel, heard):
-        self.heard = heard
+    def __init__(self, channel, on_notification):
+        self.on_notification = on_notification
 
     def start(self):
         pass

@@ -54,13 +54,15 @@ def test_a_script_runs_in_a_container_that_is_named_and_labelled_for_its_attempt
     start(agent)
     final = eventually(lambda: plane.final(attempt))
     assert final["output"] == {"exit_code": 0, "stdout": '{"n": 1}secret words 1\n'}
-    (said,) = calls("run")
+    (arguments,) = calls("run")
     job = next(item["job"] for items in plane.claims.values() for item in items)
-    assert said[said.index("--name") + 1] == f"controlplane-{attempt}"
-    assert {f"controlplane.job={job['id']}", f"controlplane.attempt={attempt}"} <= set(said)
-    assert {"--rm", "--cpus=1.5", "--memory=512M", "--gpus=1", "--workdir=/srv", "--entrypoint=/bin/sh"} <= set(said)
-    assert said[-3:] == ["alpine:3", "-c", action["command"]]
-    assert "GREETING" in said and not any("secret words" in part for part in said), (
+    assert arguments[arguments.index("--name") + 1] == f"controlplane-{attempt}"
+    assert {f"controlplane.job={job['id']}", f"controlplane.attempt={attempt}"} <= set(arguments)
+    assert {"--rm", "--cpus=1.5", "--memory=512M", "--gpus=1", "--workdir=/srv", "--entrypoint=/bin/sh"} <= set(
+        arguments
+    )
+    assert arguments[-3:] == ["alpine:3", "-c", action["command"]]
+    assert "GREETING" in arguments and not any("secret words" in part for part in arguments), (
         "who lists processes reads no values"
     )
     assert containers() == [] and not calls("rm"), "it has ended by itself"

@@ -56,8 +56,8 @@ def warmed(plane, path, payload=None) -> list[dict]:
 
 def napping(file: Path) -> list[int]:
     """What it started, and itself."""
-    found = eventually(lambda: file.exists() and len(pids := file.read_text().split()) == 2 and pids)
-    return [int(pid) for pid in found]
+    words = eventually(lambda: file.exists() and len(pids := file.read_text().split()) == 2 and pids)
+    return [int(pid) for pid in words]
 
 
 def test_a_function_that_is_called_again_is_forked_where_its_module_is_imported(plane, agent, tmp_path):
@@ -88,7 +88,7 @@ def test_what_was_forked_is_killed_like_any_other_and_ends_like_any_other(plane,
     pids = tmp_path / "pids"
     cancelled = call(plane, "calls:nap", str(pids))
     escaped, code = map(
-        int, eventually(lambda: pids.exists() and len(found := pids.read_text().split()) == 2 and found)
+        int, eventually(lambda: pids.exists() and len(words := pids.read_text().split()) == 2 and words)
     )
     plane.heartbeat["cancel"] = [cancelled]
     assert eventually(lambda: plane.final(cancelled))["event"] == "CANCELLED"
@@ -97,7 +97,7 @@ def test_what_was_forked_is_killed_like_any_other_and_ends_like_any_other(plane,
     pids.unlink()
     call(plane, "calls:nap", str(pids))
     escaped, code = map(
-        int, eventually(lambda: pids.exists() and len(found := pids.read_text().split()) == 2 and found)
+        int, eventually(lambda: pids.exists() and len(words := pids.read_text().split()) == 2 and words)
     )
     worker.process.kill()
     eventually(lambda: not any(map(alive, (escaped, code, server))), "all died with the agent")
