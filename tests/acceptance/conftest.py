@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.support.celery_plane import CeleryPlane
+from tests.support.celery_plane import TIMEOUT, CeleryPlane
 from tests.support.processes import Fleet
 
 
@@ -30,8 +30,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture
-def plane() -> Iterator[CeleryPlane]:
-    """The stand-in control plane of Celery workers; a module with a real one has a fixture of this name of its own."""
-    plane = CeleryPlane()
+def plane(request: pytest.FixtureRequest) -> Iterator[CeleryPlane]:
+    """The stand-in control plane of Celery workers; its parameter is its timeout.
+
+    A module with a real one has a fixture of this name of its own.
+    """
+    plane = CeleryPlane(getattr(request, "param", TIMEOUT))
     yield plane
     plane.close()

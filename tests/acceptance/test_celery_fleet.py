@@ -6,11 +6,11 @@ import signal
 import pytest
 import redis
 
-from tests.support.celery_fleet import celery_fleet
+from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet
 from tests.support.processes import eventually, fleet
 from tests.support.services import Redis
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
 def test_it_is_seen_registers_dies_and_leaves_as_it_says_and_its_task_runs_on(tmp_path):
@@ -31,7 +31,7 @@ def test_it_is_seen_registers_dies_and_leaves_as_it_says_and_its_task_runs_on(tm
             [server] = running.call("GET", f"{url}/api/v1/servers?tag=queue:letters", viewer)["items"]
             assert server["tags"] == ["celery", "celery:orders", "queue:letters", "queue:orders"]
             assert server["pid"] == workers.processes["one"].pid and server["max_concurrent"] == 1
-            sent = workers.send("work", "running", 3)
+            sent = workers.send("work", "running", UNTIL_RELEASED)
 
             def job():
                 [item] = running.call("GET", f"{url}/api/v1/jobs?key={sent.id}", viewer)["items"]
@@ -43,6 +43,7 @@ def test_it_is_seen_registers_dies_and_leaves_as_it_says_and_its_task_runs_on(tm
             workers.worker("two")
             workers.begun("running", 2)
             eventually(lambda: states().get("one@host", "NOT_RUNNING") not in ("RUNNING", "DISCONNECTED"), why="ERROR")
+            workers.release("running")
             eventually(lambda: workers.count("end")["running"] == 1, why="the task ends")
             eventually(lambda: job()["state"] == "COMPLETED", why="its job too")
             lost, ended = job()["attempts"]
@@ -91,7 +92,7 @@ def test_with_its_whole_host_lost_the_control_plane_says_so_and_its_task_runs_el
             redis.Redis.from_url(broker.url).flushall()
             workers.worker("one")
             workers.ready("one")
-            sent = workers.send("work", "running", 20)
+            sent = workers.send("work", "running", UNTIL_RELEASED)
             path = f"{url}/api/v1/jobs?key={sent.id}"
             eventually(lambda: running.call("GET", path, viewer)["items"], why="a job", within=60)
             workers.worker("two")
@@ -117,7 +118,7 @@ def test_a_task_that_is_cancelled_here_is_revoked_there(tmp_path):
             redis.Redis.from_url(broker.url).flushall()
             workers.worker("one")
             workers.ready("one")
-            sent = workers.send("work", "running", 600)
+            sent = workers.send("work", "running", UNTIL_RELEASED)
             path = f"{url}/api/v1/jobs?key={sent.id}"
             [job] = eventually(lambda: running.call("GET", path, operator)["items"], why="a job", within=60)
             running.call("POST", f"{url}/api/v1/jobs/{job['id']}/cancel", operator, {"note": "wrong"})

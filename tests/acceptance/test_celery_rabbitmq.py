@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.support.celery_fleet import celery_fleet, ended, last_line, registered
+from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, last_line, registered
 from tests.support.processes import eventually
 from tests.support.services import RabbitMQ, Redis
 
@@ -38,13 +38,14 @@ def test_killed_with_its_group_its_tasks_run_elsewhere_at_once_and_it_says_error
     fleet.worker("victim")
     fleet.ready("victim")
     registered(plane, "victim")
-    fleet.send("work", "running", 12, id="running")
+    fleet.send("work", "running", UNTIL_RELEASED, id="running")
     fleet.send("work", "prefetched", 0)
     fleet.begun("running")
     fleet.worker("living")
     fleet.ready("living")
     fleet.kill("victim")
     fleet.begun("running", 2)
+    fleet.release("running")
     ended(fleet, "running", "prefetched")
     eventually(lambda: plane.server("victim@host")["state"] == "ERROR", why="it said so")
     eventually(lambda: "LOST" in plane.states_of("running"), why="the loss is recorded")
@@ -93,10 +94,12 @@ def test_a_warm_shutdown_ends_what_runs_and_leaves_the_rest_in_the_queue(fleet, 
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
-    fleet.send("work", "running", 2)
+    fleet.send("work", "running", UNTIL_RELEASED)
     fleet.send("work", "prefetched", 0)
     fleet.begun("running")
     os.kill(fleet.processes["one"].pid, signal.SIGTERM)
+    eventually(lambda: "TERMINATING" in plane.states(), why="it says so")
+    fleet.release("running")
     assert fleet.processes["one"].wait(40) == 0
     assert fleet.count("end")["running"] == 1
     assert plane.server("one@host")["state"] == "TERMINATED_GRACEFULLY"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from celery import chain, chord, signature
 
-from tests.support.celery_fleet import celery_fleet, ended, registered
+from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, registered
 from tests.support.processes import ROOT, eventually
 from tests.support.services import Redis
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
 class DurableRedis(Redis):
@@ -81,7 +81,7 @@ def test_restarted_redis_brings_back_what_was_prefetched_and_nothing_that_runs_o
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
-    fleet.send("work", "running", 12)
+    fleet.send("work", "running", UNTIL_RELEASED)
     fleet.begun("running")
     for name in ("a", "b", "c"):
         fleet.send("work", name, 0.1)
@@ -91,6 +91,7 @@ def test_restarted_redis_brings_back_what_was_prefetched_and_nothing_that_runs_o
     redis_server.stop()
     time.sleep(2)  # an outage has a length
     redis_server.start()
+    fleet.release("running")
     ended(fleet, "a", "b", "c", "running", within=60)
     eventually(lambda: fleet.unacked() == 0, why="nothing is left over")
     assert fleet.count("end") == {"running": 1, "a": 1, "b": 1, "c": 1}
@@ -196,18 +197,19 @@ def test_a_warm_shutdown_ends_what_runs_and_leaves_the_rest_in_the_queue(fleet, 
     fleet.worker("one", PREFETCH="30")
     fleet.ready("one")
     registered(plane, "one")
-    fleet.send("work", "running", 2)
+    fleet.send("work", "running", UNTIL_RELEASED)
     for number in range(23):
         fleet.send("work", f"t{number}", 0.01)
     fleet.begun("running")
     eventually(lambda: fleet.unacked() == 24, why="it holds them all")
     process = fleet.processes["one"]
     os.kill(process.pid, signal.SIGTERM)
+    eventually(lambda: "TERMINATING" in plane.states(), why="it says so")
+    fleet.release("running")
     assert process.wait(40) == 0
     ends = fleet.count("end")
     assert ends["running"] == 1
     assert plane.server("one@host")["state"] == "TERMINATED_GRACEFULLY", "said before the process was gone"
-    assert "TERMINATING" in plane.states()
     eventually(lambda: fleet.redis.llen("orders") == 24 - sum(ends.values()), why="the rest is back")
     eventually(lambda: not fleet.redis.exists("controlplane:holders"), why="it left the holders")
     assert fleet.unacked() == 0
@@ -220,7 +222,7 @@ def test_a_cold_shutdown_gives_back_what_ran_without_blaming_it(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
-    fleet.send("work", "running", 30)
+    fleet.send("work", "running", UNTIL_RELEASED)
     fleet.begun("running")
     os.kill(fleet.processes["one"].pid, signal.SIGQUIT)
     fleet.processes["one"].wait(40)
@@ -232,17 +234,18 @@ def test_a_cold_shutdown_gives_back_what_ran_without_blaming_it(fleet, plane):
 def test_beside_unprotected_workers_on_the_same_broker_neither_touches_what_is_the_others(fleet, plane):
     fleet.worker("old", PROTECTED="0", ACKS_LATE="1", PREFETCH="1")
     fleet.ready("old")
-    fleet.send("work", "old", 20)  # longer than a worker takes to start
+    fleet.send("work", "old", UNTIL_RELEASED)
     old = fleet.begun("old")
     fleet.worker("new")
     fleet.ready("new")
     registered(plane, "new")
-    fleet.send("work", "new", 4)
+    fleet.send("work", "new", UNTIL_RELEASED)
     new = fleet.begun("new")
     assert os.getpgid(old.pid) == fleet.processes["old"].pid != os.getpgid(new.pid)
     assert fleet.redis.hlen("unacked") == 1 and fleet.unacked() == 1
     fleet.kill("new")
     fleet.begun("new", 2)
+    fleet.release("old", "new")
     ended(fleet, "old", "new", within=60)
     assert fleet.count("start") == {"old": 1, "new": 2}
 
@@ -252,11 +255,12 @@ def test_cordoned_it_takes_nothing_new_and_goes_on_with_what_it_has(fleet, plane
     fleet.ready("one")
     registered(plane, "one")
     server = plane.server("one@host")
-    fleet.send("work", "before", 2)
+    fleet.send("work", "before", UNTIL_RELEASED)
     fleet.begun("before")
     server["answer"] = {"cordoned": True}
     eventually(lambda: "Cordoned" in fleet.log("one"), why="it is told")
     fleet.send("work", "meanwhile", 0)
+    fleet.release("before")
     ended(fleet, "before")
     beat = server["beats"]
     eventually(lambda: server["beats"] > beat + 3, why="it beats on")

@@ -20,6 +20,8 @@ from celery import Celery
 from tests.support.celery_plane import CeleryPlane
 from tests.support.processes import ROOT, eventually
 
+UNTIL_RELEASED = 600.0  # seconds of `work`: longer than any test
+
 
 @dataclass
 class Entry:
@@ -93,6 +95,11 @@ class CeleryFleet:
 
     def send(self, task: str, *args: Any, id: str | None = None, **options: Any) -> Any:
         return Sent(self.app, self.app.send_task(f"tests.support.celery_app.{task}", args, task_id=id, **options).id)
+
+    def release(self, *names: str) -> None:
+        """Tasks `work` of these names end, those that run and those to come."""
+        for name in names:
+            Path(f"{self.ledger}.{name}").touch()
 
     def start(self, signature: Any) -> Sent:
         """Of a chain or a chord: its last task."""
