@@ -38,7 +38,10 @@ def free(text: str, most: int) -> str:
 
 @dataclass
 class Task:
-    """A delivery of a task; `attempt` is what its worker calls it."""
+    """A delivery of a task; `attempt` is what its worker calls it.
+
+    `is_known`: it was delivered or tried before, so there may be a job of it.
+    """
 
     tag: str
     id: str
@@ -49,6 +52,7 @@ class Task:
     root: str | None = None
     parent: str | None = None
     attempt: str = ""
+    is_known: bool = False
     args: str | None = None
     since: float = 0.0
     state: str = "HELD"
@@ -123,7 +127,7 @@ class Ledger:
     ) -> None:
         if outcome == "DROPPED":
             outcome = "RETURNED"
-        if outcome in ("RETURNED", "REVOKED") and not task.recorded:
+        if not task.recorded and (outcome == "RETURNED" or (outcome == "REVOKED" and not task.is_known)):
             return  # before anything was told of it
         task.state = outcome
         if outcome == "COMPLETED":
@@ -152,7 +156,9 @@ class Ledger:
     def _is_notable(self, task: Task) -> bool:
         if self._level == "servers" or (task.queue and task.queue == self._unrecorded):
             return False
-        if self._level == "everything" or task.recorded or task.state in ("FAILED", "RETRIED", "LOST", "QUARANTINED"):
+        if task.state in ("FAILED", "RETRIED", "LOST", "QUARANTINED") or task.recorded or task.is_known:
+            return True  # else a job would wait for ever for the end of a task that was short the second time
+        if self._level == "everything":
             return True
         return self._clock() - task.since >= NOTABLE_AFTER
 

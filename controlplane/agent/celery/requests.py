@@ -53,8 +53,10 @@ class Protected(Base):
         request, info = self._request_dict, self.delivery_info
         eta = self.eta.isoformat() if self.eta else None
         queue = info.get("routing_key") or ""
-        line = ["+", self.tag, self.id, self.name, queue, eta, request.get("retries") or 0, self.root_id]
-        line += [self.parent_id, self.attempt]
+        is_again = bool(info.get("redelivered") or request.get("redelivered") or request.get("losses"))
+        retries = request.get("retries") or 0
+        line = ["+", self.tag, self.id, self.name, queue, eta, retries, self.root_id]
+        line += [self.parent_id, self.attempt, is_again or retries > 0]
         if self.protection.options.show_arguments:
             line.append(f"{self.argsrepr} {self.kwargsrepr}"[:TEXT])
         return line

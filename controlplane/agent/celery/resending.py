@@ -62,6 +62,7 @@ def send_again(connection: Connection, tasks: Collection[str]) -> list[str]:
                 continue
             for name in ("losses", QUARANTINED):
                 headers.pop(name, None)
+            headers["redelivered"] = True  # so that its end is recorded, however soon it comes
             Producer(channel).publish(
                 message.body,
                 headers=headers,

@@ -160,8 +160,8 @@ def ledger_of(clock, *lines, level="notable"):
     return ledger
 
 
-def received(tag, name="work"):
-    return ["+", tag, f"id-{tag}", name, "orders", None, 0, None, None, f"attempt-{tag}"]
+def received(tag, name="work", *, is_known=False):
+    return ["+", tag, f"id-{tag}", name, "orders", None, 0, None, None, f"attempt-{tag}", is_known]
 
 
 def test_a_short_task_that_completes_is_only_counted(clock):
@@ -191,6 +191,12 @@ def test_what_failed_or_was_retried_is_recorded_however_short(clock, end):
     ledger = ledger_of(clock, received("1"), ["-", "1", end, 0.1, "ValueError: no such order"])
     (task,) = ledger.next_batch()["tasks"]
     assert task["state"] == end and task["error"] == {"code": "ValueError", "message": "no such order"}
+
+
+@pytest.mark.parametrize("end", ["COMPLETED", "REVOKED"])
+def test_what_was_lost_or_retried_before_is_recorded_however_short_it_is_now(clock, end):
+    ledger = ledger_of(clock, received("1", is_known=True), [">", "1", 7], ["-", "1", end, 0.1, None])
+    assert [task["state"] for task in ledger.next_batch()["tasks"]] == [end]
 
 
 def test_nothing_is_recorded_where_only_servers_are_asked_for(clock):
@@ -263,7 +269,7 @@ def test_a_batch_has_a_size_and_of_one_task_few_words_and_nothing_is_lost_of_the
 
 
 def test_what_a_task_is_called_and_says_can_be_stored_whatever_it_is(clock):
-    line = ["+", "1", "id\n\ud800\x00", "n" * 300, "q", None, 0, None, None, "a", "\x1b[2J" * 500]
+    line = ["+", "1", "id\n\ud800\x00", "n" * 300, "q", None, 0, None, None, "a", False, "\x1b[2J" * 500]
     ledger = ledger_of(clock, line, ["-", "1", "FAILED", 0, "E: \x00\ud800", "at\nline"])
     (task,) = ledger.next_batch()["tasks"]
     assert task["id"] == "id\\n?\\x00" and len(task["name"]) == 255 and len(task["args"]) == 1000
