@@ -12,6 +12,8 @@ BINS_PER_DOUBLING = 4
 """Bin `k` holds the durations from 2^(k/4) ms on: a percentile is read from it within 9 per cent."""
 MARGIN = 120
 """Seconds before the last count that are counted again each time: the database's clock may go back by so much."""
+SETTLED = 3600
+"""Seconds for which no transaction of ours is open: those that last are ended by the limits of each role."""
 HOURS_AT_ONCE = 6
 """Of one transaction, where much is to be caught up."""
 FIRST_HOURS = 8 * 24

@@ -28,6 +28,7 @@ class JobOptions(TypedDict, total=False):
     retry_on: list[str] | None
     require_worker: bool
     key: str
+    name: str
     traceparent: str | None
 
 

@@ -26,6 +26,7 @@ from jobs.states import Flag
 from liveness.conf import conf as liveness_conf
 from liveness.selectors import is_check_late
 from liveness.services import timetable
+from liveness.services.operator_events import INSTANCE, record_operator_event
 
 log = structlog.get_logger()
 
@@ -152,11 +153,13 @@ def send_test() -> dict[str, str]:
     return results
 
 
+@retried_atomic
 def mute(rule: str, seconds: float, by: str, note: str = "") -> datetime:
     """Nobody is told of what a rule finds (`all`: of nothing) until then; 0 seconds: they are told again.
 
     What is found meanwhile and is still there at the end is told then.
     """
+    record_operator_event("mute_alerts" if seconds else "unmute_alerts", by, note, INSTANCE)
     return sql.mute_alerts.fetch_only_row(rule=rule, seconds=float(seconds), by=by, note=note).until
 
 

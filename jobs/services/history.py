@@ -31,8 +31,9 @@ def count_once() -> CountedHistory | None:
     if (lock := sql.lock_history.fetch_row()) is None:
         return None
     counted = sql.count_ends.fetch_only_row(
-        now=lock.now, margin=history.MARGIN, hours=history.HOURS_AT_ONCE, first_hours=history.FIRST_HOURS
-    )
+        now=lock.now, margin=history.MARGIN, hours=history.HOURS_AT_ONCE, first_hours=history.FIRST_HOURS,
+        settled=history.SETTLED,
+    )  # fmt: skip
     if counted.is_up_to_date:
         sql.note_present.fetch_rows()
     sql.add_up_hours.fetch_rows(since=counted.since)

@@ -17,7 +17,8 @@ select clock_timestamp() as now from (select id from jobs_historywatermark for n
 -- Who ends a job has its transaction's number (xid) when it reads the moment for it: it holds the job's row by then, and
 -- the margin is for the few microseconds where it does not. So once all transactions have ended that were under way
 -- when it was counted, all that ended before then is to be seen, and a minute is final.
--- takes: now timestamptz, margin float8, hours int, first_hours int
+-- What ended longer ago than any transaction of ours is open (`settled`) is final at once: catching up waits for nobody.
+-- takes: now timestamptz, margin float8, hours int, first_hours int, settled float8
 -- returns: since timestamptz, is_up_to_date bool, rows int
 -- row: CountedHistory
 with moment as materialized (
@@ -144,7 +145,10 @@ written as (
 ),
 marked as (
     update jobs_historywatermark w
-       set closed_until = stretch.closed_until, counted_until = stretch.until,
+       set closed_until = case when stretch.until < stretch.now - make_interval(secs => %(settled)s)
+                               then date_trunc('minute', stretch.until - make_interval(secs => %(margin)s), 'UTC')
+                               else stretch.closed_until end,
+           counted_until = stretch.until,
            counted_xid = (pg_snapshot_xmax(stretch.snapshot))::text::bigint
       from stretch
 )

@@ -81,7 +81,7 @@ def test_a_running_task_is_cancelled_and_neither_resubmitted_nor_failed_from_its
     one.say(report)
     for action in "resubmit", "fail":
         answer = boss.get(f"{PAGES}jobs/{action}/?pick={job()}")
-        assert "its broker that gives it out" in answer.content.decode()
+        assert "its broker hands it out" in answer.content.decode()
     act(boss, f"jobs/cancel/?pick={job()}")
     assert one.beat().json()["cancel"] == [report["attempt"]]
     one.say(then(report, "REVOKED"))

@@ -351,7 +351,7 @@ def test_an_execution_that_has_ended_is_not_touched(begin, do, ended):
         ([], []),
         ([step("_server")], ["_server"]),
         ([step("a/b")], []),
-        ([step("a", action={"type": "celery"})], ["execution"]),
+        ([step("a", action={"type": "ghost"})], ["execution"]),
         ([step("a", colour="red")], ["colour"]),
         ([step("a", require_worker=True)], ["require_worker"]),
         ([step("c", action={"type": "execution", "name": "x", "steps": [step("a", "a")]})], ["'a'"]),

@@ -128,7 +128,7 @@ def test_the_count_of_what_a_filter_matches_is_said_as_far_as_it_was_counted(pag
     submit()
     assert "All ≥ 4 that match" in pages("jobs", "?tag=script")[0][1]
     assert "All ≥ 4 that match" in pages("jobs", "?tag=script&state=PENDING")[0][1]
-    assert "All 5 Cancel" in pages("jobs", "")[0][1]
+    assert "All 5 Resubmit" in pages("jobs", "")[0][1]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -170,7 +170,7 @@ def test_what_is_done_to_all_that_match_reaches_further_than_the_list(admin_clie
 def test_the_quarantine_is_counted_and_searched_only_so_far(pages, submit, worker, looked):
     looked(2)
     one = worker(max_concurrent=9)
-    first, *_ = [submit(on_worker_lost="FAIL", key=key)["id"] for key in "abc"]
+    first, *_ = [submit(on_worker_lost="FAIL", key=key)["id"] for key in "xyz"]
     failed = {"event": "FAILED", "error": {"code": "WORKER_CRASHED", "message": ""}}
     for attempt in one.claim():
         one.start(attempt)
@@ -179,7 +179,7 @@ def test_the_quarantine_is_counted_and_searched_only_so_far(pages, submit, worke
     assert "All 3 " not in pages("quarantine")[0][1]
     assert "All ≥ 2 " in pages("quarantine")[0][1]
     assert "Searched the newest 2 quarantined jobs" in pages("quarantine", "?tag=none")[0][1]
-    assert ids(pages("quarantine", "?q=a")[:1]) == [first]
+    assert ids(pages("quarantine", "?q=x")[:1]) == [first]
 
 
 def test_executions_are_searched_so_far_at_once_and_found_by_key_wherever_they_are(pages, begin, looked):

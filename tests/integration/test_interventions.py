@@ -289,7 +289,7 @@ def test_a_job_that_ended_without_success_becomes_a_new_one_of_its_owner(put, ap
     answer = job.call("resubmit", None if role == "client" else api("operator"))
     new = answer.json()
     assert answer.status_code == 201
-    assert job.read_job() == before
+    assert job.read_job() == {**before, "resubmitted_as": new["id"]}
     assert (new["state"], new["resubmission_of"], new["key"], new["error"]) == ("PENDING", str(job.id), None, None)
     assert {field: new[field] for field in CONTENT} == CONTENT
     assert new["action"] == before["action"] and new["required_tags"] == ["a", "script"]
@@ -298,8 +298,8 @@ def test_a_job_that_ended_without_success_becomes_a_new_one_of_its_owner(put, ap
     assert new["available_at"] >= new["created_at"][:19]
 
 
-def resubmitted(job, key, caller=None):
-    return (caller or job.client).post(f"/jobs/{job.id}/resubmit", {}, **{"Idempotency-Key": key})
+def resubmitted(job, key, caller=None, **body):
+    return (caller or job.client).post(f"/jobs/{job.id}/resubmit", body, **{"Idempotency-Key": key})
 
 
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "EXPIRED"])
@@ -309,7 +309,8 @@ def test_with_the_same_key_a_job_is_submitted_again_once(put, api, state):
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json() == again.json() == resubmitted(job, "k", api("operator")).json()
     assert (first.json()["key"], first.json()["resubmission_of"]) == ("k", str(job.id))
-    assert resubmitted(job, "other").json()["id"] != first.json()["id"]
+    assert refusal(resubmitted(job, "other"))[:2] == (409, "already_resubmitted")
+    assert resubmitted(job, "other", force=True).json()["id"] != first.json()["id"]
     assert WorkerJob.objects.count() == 3
 
 

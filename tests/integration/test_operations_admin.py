@@ -62,13 +62,21 @@ def test_the_admin_shows_what_would_happen_and_does_it_when_confirmed(staff, ope
     assert {entry.change_message for entry in LogEntry.objects.all()} == {f"{SERVER_ACTIONS[name].label}: a new disk"}
 
 
-@pytest.mark.parametrize("note", ["", "x" * 1001])
-def test_the_admin_does_nothing_without_a_note(staff, worker, note):
+@pytest.mark.parametrize(("name", "note"), [("disconnect", ""), ("disconnect", "x" * 1001), ("cordon", "x" * 1001)])
+def test_the_admin_does_nothing_with_too_long_a_note_and_nothing_grave_without_one(staff, worker, name, note):
+    one = worker()
+    client = staff(PERMISSIONS[name])
+    address, _, form = choose(client, name, one)
+    assert "errorlist" in client.post(address, {**form, "note": note}).content.decode()
+    assert not actions() and not LogEntry.objects.exists()
+
+
+def test_what_can_be_undone_needs_no_note(staff, worker):
     one = worker()
     client = staff("cordon_server")
     address, _, form = choose(client, "cordon", one)
-    assert "errorlist" in client.post(address, {**form, "note": note}).content.decode()
-    assert not actions() and not LogEntry.objects.exists()
+    client.post(address, {**form, "note": ""})
+    assert actions(server_id=one.id) == ["cordon"]
 
 
 def test_the_admin_wants_the_csrf_token(staff, worker):

@@ -29,6 +29,8 @@ INSTANCE, ADMIN = "admin/instance/", "admin/liveness/instance/"
 SERVER, JOB, EXECUTION = "servers/<uuid:server>", "jobs/<uuid:job>", "executions/<uuid:execution>"
 TRIGGERS, ONE_TRIGGER = "admin/jobs/trigger/", "admin/jobs/trigger/<path:object_id>/"
 
+AGAIN = f"{INSTANCE}jobs/resubmit_again/"
+
 # Each action with the doors that lead to it: calls, commands and pages, by what they are called elsewhere.
 DOORS = {
     **{
@@ -39,7 +41,9 @@ DOORS = {
     "maintenance_exit": {"POST maintenance/exit", "manage.py maintenance", f"{ADMIN}exit/"},
     "brake_released": {"POST brake/release", "manage.py release_brake", f"{ADMIN}release/"},
     "cancel_job": {f"POST {JOB}/cancel", f"{INSTANCE}jobs/cancel/"},
-    "resubmit_job": {f"POST {JOB}/resubmit", f"{INSTANCE}jobs/resubmit/", f"{INSTANCE}quarantine/resubmit/"},
+    "resubmit_job": {
+        f"POST {JOB}/resubmit", f"{INSTANCE}jobs/resubmit/", f"{INSTANCE}quarantine/resubmit/", AGAIN,
+    },
     "fail_job": {f"POST {JOB}/fail", f"{INSTANCE}jobs/fail/"},
     "dismiss_job": {f"{INSTANCE}quarantine/dismiss/"},
     "cancel_execution": {f"POST {EXECUTION}/cancel", f"{INSTANCE}executions/cancel/"},
@@ -56,6 +60,8 @@ DOORS = {
         "POST recovery/fail-stale-running", "manage.py fail_stale_running", f"{INSTANCE}recovery/fail-stale-running/",
     },
     "after_restore": {"manage.py after_restore"},
+    "mute_alerts": {"manage.py alerts"},
+    "unmute_alerts": {"manage.py alerts"},
     "create_token": {"manage.py create_token"},
     "revoke_token": {"manage.py revoke_token"},
 }  # fmt: skip
@@ -125,7 +131,7 @@ class World:
     def for_maintenance_enter(self, action):
         return SimpleNamespace(type="instance", id="")
 
-    for_after_restore = for_maintenance_enter
+    for_after_restore = for_mute_alerts = for_unmute_alerts = for_maintenance_enter
 
     def for_maintenance_exit(self, action):
         self.operator.post("/maintenance/enter", {"note": "before"})
@@ -182,7 +188,7 @@ class World:
 
     def run(self, command, action, thing):
         words = {
-            "maintenance": [action.partition("_")[2]],
+            "maintenance": [action.partition("_")[2]], "alerts": [action.partition("_")[0]],
             "release_brake": [], "after_restore": [], "create_token": ["--role", "client", "mine"],
             "requeue_stale_claimed": ["--older-than", "10s"], "fail_stale_running": ["--older-than", "10s"],
             "revoke_token": [getattr(thing, "prefix", "")],
@@ -239,6 +245,9 @@ def test_an_action_leaves_the_same_one_event_through_whichever_door(world, actio
     thing = world.arrange(action)
     if door.startswith(f"{INSTANCE}quarantine/resubmit"):
         thing = world.for_job("dismiss_job")
+    if door == AGAIN:
+        thing = world.for_job("dismiss_job")
+        world.operator.post(f"/jobs/{thing.id}/resubmit", {})
     before = ServerEvent.objects.latest("pk").pk if ServerEvent.objects.exists() else 0
     world.go_through(door, action, thing)
     events = [

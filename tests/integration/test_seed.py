@@ -84,14 +84,14 @@ def test_the_first_states_are_guarded_again_afterwards(clock):
 
 def test_where_somebody_is_nothing_is_made_up(worker, capsys):
     worker()
-    with pytest.raises(CommandError, match="Take an empty one, or say --force"):
+    with pytest.raises(CommandError, match="Use an empty one, or pass --force"):
         call_command("seed", servers=5, jobs=10)
     assert Server.objects.count() == 1
     assert WorkerJob.objects.count() == 0
 
 
 def test_no_server_at_all_is_refused(db):
-    with pytest.raises(CommandError, match="At least one server"):
+    with pytest.raises(CommandError, match="must be at least 1"):
         call_command("seed", servers=0, jobs=10)
 
 

@@ -105,4 +105,4 @@ def test_one_is_evaluated_now_by_who_may_and_the_admins_log_has_it(staff, api):
     assert Trigger.objects.get().slots.get().by == "operator:ann"
     assert LogEntry.objects.get().change_message == "Evaluated by hand."
     again = browser.post(CHANGELIST, choice, follow=True)
-    assert "being evaluated already" in again.content.decode()
+    assert "already being evaluated" in again.content.decode()

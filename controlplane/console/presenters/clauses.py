@@ -18,7 +18,10 @@ from jobs.states import Flag
 from jobs.verdict import Clause, Concern, Elapsed, Moment, NamedServer, Part, Remaining, SomeJobs, Verdict
 
 
-def render_clause(parts: Clause, now: datetime) -> SafeString:
+def render_clause(parts: Clause, now: datetime, *, links_servers: bool = True) -> SafeString:
+    """`links_servers`: who reads it may view servers."""
+    if not links_servers:
+        parts = tuple(part.name if isinstance(part, NamedServer) else part for part in parts)
     return format_html_join("", "{}", ((render_part(part, now),) for part in parts))
 
 
@@ -41,18 +44,18 @@ def render_part(part: Part, now: datetime) -> SafeString:
             return conditional_escape(part)
 
 
-def present_verdict(verdict: Verdict, now: datetime) -> dict[str, Any]:
+def present_verdict(verdict: Verdict, now: datetime, *, links_servers: bool) -> dict[str, Any]:
     """The verdict as the first page shows it: in sentences; what stands still apart, with what it waits for."""
+
+    def render(concern: Concern) -> SafeString:
+        return format_html("{}.", render_clause(concern.parts, now, links_servers=links_servers))
+
     stuck = [concern for concern in verdict.concerns if concern.kind in set(Flag)]
     others = [concern for concern in verdict.concerns if concern not in stuck]
     return {
         "tone": verdict.tone,
-        "sentences": [verdict.head, *(render_concern(concern, now) for concern in others if concern.tone != "note")],
-        "notes": [render_concern(concern, now) for concern in others if concern.tone == "note"],
-        "stuck": [{"flag": concern.kind, "text": render_concern(concern, now)} for concern in stuck],
-        "incident": verdict.incident and render_concern(verdict.incident, now),
+        "sentences": [verdict.head, *(render(concern) for concern in others if concern.tone != "note")],
+        "notes": [render(concern) for concern in others if concern.tone == "note"],
+        "stuck": [{"flag": concern.kind, "text": render(concern)} for concern in stuck],
+        "incident": verdict.incident and render(verdict.incident),
     }
-
-
-def render_concern(concern: Concern, now: datetime) -> SafeString:
-    return format_html("{}.", render_clause(concern.parts, now))

@@ -1,6 +1,6 @@
 """What becomes of a job that a server has: when, and what follows from that."""
 
-from django.utils.html import format_html
+from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 
 from controlplane.console.presenters.clauses import render_clause
@@ -15,9 +15,14 @@ from liveness import states
 from liveness.selectors import TimedServer
 
 
-def describe_job_outlook(job: DetailedJob, attempt: Attempt, server: TimedServer) -> list[SafeString]:
-    """What happens next to a job whose attempt this server has, as `servers_with_timing()` has it; a sentence each."""
-    name = link_to_server(server)
+def describe_job_outlook(
+    job: DetailedJob, attempt: Attempt, server: TimedServer, *, links_it: bool
+) -> list[SafeString]:
+    """What happens next to a job whose attempt this server has, as `servers_with_timing()` has it; a sentence each.
+
+    `links_it`: who looks may view servers.
+    """
+    name = link_to_server(server) if links_it else conditional_escape(server.name)
     sentences = []
     if job.cancel_requested_at:
         sentences.append(format_html("CANCELLED when {} confirms it, unless it completes first.", name))

@@ -28,7 +28,7 @@ from controlplane.console.selectors.filters import JobFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page, format_at_least
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts
-from controlplane.console.views.page import render_page, require_reader
+from controlplane.console.views.page import render_page, require_reader, sees
 from controlplane.core.durations import describe_duration, describe_exactly
 from jobs import selectors, server_selectors
 from jobs.conf import conf
@@ -111,7 +111,9 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "kept": details.checkpoint_at and time_since(details.checkpoint_at, details.now),
         "losses": count_losses(details),
         "server_state": server_state,
-        "outlook": describe_job_outlook(details, holder, server) if holder and server else [],
+        "outlook": describe_job_outlook(details, holder, server, links_it=sees(request, "server"))
+        if holder and server
+        else [],
         "chart": build_lanes(details, superseded, doubt_about(details.state, server_state)),
         "timeline": present_timeline(details),
         "errors": present_errors(details),

@@ -43,7 +43,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     built = verdict.build_verdict(figures, by_type, servers, tells_of_jobs="job" in sees)
     shown = {
         "title": "Instance",
-        "verdict": present_verdict(built, figures["now"]) if known else NOTHING_YET,
+        "verdict": present_verdict(built, figures["now"], links_servers="server" in sees) if known else NOTHING_YET,
         "check": present_check(figures["check_age"], figures["now"]),
         "by_state": present_job_counts(figures),
         "waiting": None if figures["waiting"] is None else seconds_since(figures["waiting"], figures["now"]),
