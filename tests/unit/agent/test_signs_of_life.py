@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from controlplane.agent import process_view
@@ -53,18 +55,24 @@ def test_a_beat_that_may_bring_its_server_back_lists_code_that_hangs_as_well(hea
     assert [item["attempt"] for item in server.bodies[-1]["running"]] == ["r", "s"]
 
 
+PARENT = """
+import os, sys
+print(os.posix_spawn("/bin/sleep", ["sleep", "1000"], {}), flush=True)
+sys.stdin.read()
+"""
+
+
 def test_a_process_is_seen_alive_stopped_and_as_a_zombie():
-    began = process_view.look_below(os.getpid()).states
-    assert began == "", "no other child runs here"
-    pid = os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})
-    try:
-        eventually(lambda: process_view.look_below(os.getpid()).states == "S")
-        assert process_view.look_below(os.getpid()).may_run
-        os.kill(pid, signal.SIGSTOP)
-        eventually(lambda: not process_view.look_below(os.getpid()).may_run)
-        assert str(process_view.look_below(os.getpid())).startswith("1 stopped")
-    finally:
-        os.kill(pid, signal.SIGKILL)
-    eventually(lambda: process_view.look_below(os.getpid()).states == "Z")
-    assert str(process_view.look_below(os.getpid())).startswith("1 zombie")
-    os.waitpid(pid, 0)
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        pid = int(parent.stdout.readline())
+        look = lambda: process_view.look_below(parent.pid)  # noqa: E731
+        try:
+            eventually(lambda: look().states == "S")
+            assert look().may_run
+            os.kill(pid, signal.SIGSTOP)
+            eventually(lambda: not look().may_run)
+            assert str(look()).startswith("1 stopped")
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        eventually(lambda: look().states == "Z")
+        assert str(look()).startswith("1 zombie")
