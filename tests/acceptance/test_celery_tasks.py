@@ -336,7 +336,8 @@ def test_tasks_are_recorded_by_what_became_of_them_and_the_rest_is_counted(fleet
     eventually(lambda: plane.states_of(failed.id) == ["FAILED"], why="the failure is recorded")
     error = plane.tasks[failed.id][0]["error"]
     assert (error["code"], error["message"]) == ("ValueError", "no such order") and "in fail" in error["traceback"]
-    eventually(lambda: plane.states_of("flaky") == ["RETRIED", "RETRIED", "COMPLETED"], why="its tries are recorded")
+    eventually(lambda: plane.states_of("flaky")[-1:] == ["COMPLETED"], why="its end is recorded, though it was short")
+    assert plane.states_of("flaky").count("RETRIED") == 2
     eventually(
         lambda: plane.tally.get("tests.support.celery_app.nothing", {}).get("completed") == 20,
         why="the rest is counted",

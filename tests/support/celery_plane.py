@@ -39,7 +39,7 @@ class CeleryPlane(ControlPlane):
             return [record["state"] for record in self.tasks.get(task, [])]
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        call = path.rpartition("/")[2]
+        call = path.rpartition("/")[2].partition("?")[0]
         with self.lock:
             self.calls.append((call, body))
             if call in self.script and (scripted := self.script[call](body)) is not None:

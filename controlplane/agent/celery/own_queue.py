@@ -41,12 +41,13 @@ class OwnQueue:
         protection.app.amqp.queues[self.name] = self.queue  # a task that is retried finds it by its name
 
     def consume(self, consumer: Any) -> None:
-        """At each connection. What waited for its turn comes again, if it is still ours."""
+        """At each connection. What waited for its turn comes again, if it is still ours.
+
+        Celery's loop begins to consume all queues at once: a message that came sooner would meet nobody to take it.
+        """
         self._waiting.clear()
-        tasks = consumer.task_consumer
-        if not tasks.consuming_from(self.name):
-            tasks.add_queue(self.queue)
-            tasks.consume()
+        if not consumer.task_consumer.consuming_from(self.name):
+            consumer.task_consumer.add_queue(self.queue)
 
     def has(self, request: Any) -> bool:
         return bool(request.delivery_info.get("routing_key") == self.name)
