@@ -108,7 +108,7 @@ class WorkerJobBackend(BaseTaskBackend):
             job = WorkerJob.objects.get(pk=UUID(str(result_id)), action=ACTION, payload__backend=self.alias)
         except (ValueError, WorkerJob.DoesNotExist):
             raise TaskResultDoesNotExist(result_id) from None
-        said: dict[str, Any] = job.payload or {}
+        payload: dict[str, Any] = job.payload or {}
         run = list(job.attempts.filter(started_at__isnull=False).order_by("number"))
         result: TaskResult = TaskResult(
             task=self.find_task(job),
@@ -120,8 +120,8 @@ class WorkerJobBackend(BaseTaskBackend):
             started_at=run[0].started_at if run else None,
             last_attempted_at=run[-1].started_at if run else None,
             finished_at=job.finished_at,
-            args=said["args"],
-            kwargs=said["kwargs"],
+            args=payload["args"],
+            kwargs=payload["kwargs"],
             backend=self.alias,
             errors=list(list_errors(job, run)),
             worker_ids=[str(attempt.server_id) for attempt in run],
@@ -159,16 +159,16 @@ class WorkerJobBackend(BaseTaskBackend):
 
 def list_errors(job: Any, attempts: Iterable[Any]) -> Iterator[Any]:
     """One for each attempt that ended without success, and one for what ended the task besides."""
-    told = []
+    listed_errors = []
     for attempt in attempts:
         if attempt.finished_at is not None and attempt.state != AttemptState.COMPLETED:
-            told.append(attempt.error)
+            listed_errors.append(attempt.error)
             is_lost = attempt.state == AttemptState.RESUBMITTED
             yield build_error(
                 attempt.error, WorkerLost if is_lost else TaskFailed, f"{attempt.state}: {attempt.reason}"
             )
     is_over = job.finished_at is not None and job.state != JobState.COMPLETED
-    if is_over and (job.error not in told if job.error else not told):
+    if is_over and (job.error not in listed_errors if job.error else not listed_errors):
         yield build_error(job.error, TaskFailed, f"The job is {job.state}.")
 
 

@@ -23,7 +23,7 @@ SHOWN_OF_A_KIND = 3
 FAILURES_NOTICED = 3
 LONG_WAIT, TOO_LONG_WAIT = 60, 600
 """Seconds that the oldest waiting job waits before it is told, and before it is a worry."""
-INCIDENT_TOLD = 7 * 86400
+INCIDENT_SHOWN_FOR = 7 * 86400
 """Seconds for which the last incident is told."""
 
 
@@ -360,7 +360,7 @@ def intended_concerns(by_type: list[dict[str, Any]]) -> Iterable[Concern]:
 def describe_incident(incident: dict[str, Any], now: datetime) -> Concern | None:
     """When servers were lost last, and what became of their jobs. None: too long ago."""
     at = datetime.fromtimestamp(incident["at"], UTC)
-    if (now - at).total_seconds() > INCIDENT_TOLD:
+    if (now - at).total_seconds() > INCIDENT_SHOWN_FOR:
         return None
     number, jobs = incident["servers"], incident["jobs"]
     who: Clause = (f"{number} servers lost",)

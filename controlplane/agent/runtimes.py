@@ -37,19 +37,19 @@ def find_runtimes(names: Iterable[str], environment: Mapping[str, str]) -> dict[
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
             )
-    found = {}
+    versions = {}
     for name, process in asked.items():
         try:
-            said, _ = process.communicate(timeout=PATIENCE)
+            output, _ = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             continue
         if process.returncode == 0:
-            text = said.decode(errors="replace").strip()
+            text = output.decode(errors="replace").strip()
             version = VERSION.search(text)
-            found[name] = version[0] if version else text.partition("\n")[0][:100]
-    return found
+            versions[name] = version[0] if version else text.partition("\n")[0][:100]
+    return versions
 
 
 def missing_runtimes(names: Iterable[str]) -> list[str]:

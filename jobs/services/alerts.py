@@ -30,7 +30,7 @@ from liveness.services.operator_events import INSTANCE, record_operator_event
 
 log = structlog.get_logger()
 
-LOSS_TOLD_FOR = 300
+RECENT_LOSS_SECONDS = 300
 """Seconds that a lost server is told of, however soon it was retired."""
 GIVEN_UP_AFTER = 86400
 KEPT = 90 * 86400
@@ -57,7 +57,7 @@ def run_alerts() -> None:
 def find_conditions(figures: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What the rules that are switched on find: each with its rule, subject, summary and details."""
     rules, incidents = alerts_conf(), figures["incidents"]
-    for fact in sql.read_alert_facts.fetch_rows(lately=float(LOSS_TOLD_FOR)):
+    for fact in sql.read_alert_facts.fetch_rows(lately=float(RECENT_LOSS_SECONDS)):
         if getattr(rules, fact.rule):
             names = ", ".join(fact.names) + (" …" if fact.servers > len(fact.names) else "")
             summary = (
@@ -147,8 +147,8 @@ def send_test() -> dict[str, str]:
     }
     results = {}
     for channel in list_channels():
-        written = AlertMessage.objects.create(event="test", channel=channel, payload=payload)
-        leased = sql.lease_message.fetch_row(only=written.pk)
+        message = AlertMessage.objects.create(event="test", channel=channel, payload=payload)
+        leased = sql.lease_message.fetch_row(only=message.pk)
         results[channel] = (send_leased(leased) if leased else "Another process sends it.") or ""
     return results
 

@@ -1,8 +1,10 @@
 """The wheel, built once in a run, and installed into virtual environments of its own."""
 
+import atexit
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +33,7 @@ def build() -> Path:
             pytest.fail(missing)
         pytest.skip(missing)
     folder = Path(tempfile.mkdtemp(prefix="controlplane-wheel-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder), cwd=ROOT)
     return next(folder.glob("*.whl"))
 

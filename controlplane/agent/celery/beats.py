@@ -60,7 +60,7 @@ class Beats(threading.Thread):
         self._records = True
         self._recording = threading.Lock()
         self.consumes = True
-        self.is_heard = False  # as RUNNING: before, nothing is claimed
+        self.is_running = False  # as RUNNING: before, nothing is claimed
         self.server: RegisteredServer | None = None
         self.heart: Beating | None = None
         self.drain_at: float | None = None  # wall clock
@@ -132,7 +132,7 @@ class Beats(threading.Thread):
         if self.claims:
             self.claims.cancel(list(map(str, answer.get("cancel") or ())))
             self.claims.lose(list(map(str, answer.get("lost") or ())))
-        self.is_heard = True
+        self.is_running = True
         drain, maintenance = answer.get("drain"), bool(answer.get("maintenance"))
         deadline = (drain or {}).get("deadline")
         self.drain_at = datetime.fromisoformat(deadline).timestamp() - self._client.clock_offset if deadline else None

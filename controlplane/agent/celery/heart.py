@@ -142,7 +142,7 @@ class Heart:
     def _look_at_claims(self) -> None:
         if self.claims:
             running = self.ledger.counts()["running"]
-            takes = self.beats.is_heard and bool(self._progress.get("takes"))
+            takes = self.beats.is_running and bool(self._progress.get("takes"))
             self.claims.look(running, takes=takes, open_=self.beats.consumes)
 
     def _read_stream(self) -> None:

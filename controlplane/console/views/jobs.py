@@ -135,7 +135,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "texts": [
             (name, format_json(value), count_left_out(value))
             for name, value in (
-                ("Error", without_what_is_told(details.error)),
+                ("Error", leave_out_shown_fields(details.error)),
                 ("Output", details.output), ("Checkpoint", details.checkpoint),
                 ("Action", details.action), ("Payload", details.payload),
             )
@@ -169,7 +169,7 @@ def describe_times(job: DetailedJob) -> str:
 
 
 ERRORS_SHOWN = 10
-TOLD = ("code", "message", "exception", "traceback")
+SHOWN_FIELDS = ("code", "message", "exception", "traceback")
 
 
 def present_errors(job: DetailedJob) -> list[dict[str, Any]]:
@@ -187,9 +187,9 @@ def present_errors(job: DetailedJob) -> list[dict[str, Any]]:
     ]
 
 
-def without_what_is_told(error: dict[str, Any] | None) -> dict[str, Any] | None:
+def leave_out_shown_fields(error: dict[str, Any] | None) -> dict[str, Any] | None:
     """What an error says beside what the page shows of it as text."""
-    return {name: value for name, value in (error or {}).items() if name not in TOLD} or None
+    return {name: value for name, value in (error or {}).items() if name not in SHOWN_FIELDS} or None
 
 
 def present_operator_events(row: Any) -> list[tuple[Any, str]]:
