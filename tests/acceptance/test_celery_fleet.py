@@ -72,12 +72,12 @@ def test_a_task_that_kills_its_worker_is_in_quarantine_and_an_operator_has_it_se
             workers.worker("one")
             workers.ready("one")
             poison = workers.send("poison", False, id="poison")
-            eventually(lambda: [job["state"] for job in jobs()] == ["FAILED"], why="it is in quarantine", within=40)
+            eventually(lambda: [job["state"] for job in jobs()] == ["FAILED"], why="it is in quarantine")
             [job] = jobs()
             assert job["error"]["code"] == "RESUBMISSIONS_EXHAUSTED" and poison.state == "FAILURE"
             running.call("POST", f"{url}/api/v1/jobs/{job['id']}/resubmit", operator, {"note": "mended"})
-            eventually(lambda: workers.count("start")["poison"] == 2, why="it runs again", within=40)
-            eventually(lambda: len(jobs()) == 2, why="it is another job", within=40)
+            eventually(lambda: workers.count("start")["poison"] == 2, why="it runs again")
+            eventually(lambda: len(jobs()) == 2, why="it is another job")
             assert jobs()[0]["resubmission_of"] == job["id"]
 
 
@@ -94,11 +94,11 @@ def test_with_its_whole_host_lost_the_control_plane_says_so_and_its_task_runs_el
             workers.ready("one")
             sent = workers.send("work", "running", UNTIL_RELEASED)
             path = f"{url}/api/v1/jobs?key={sent.id}"
-            eventually(lambda: running.call("GET", path, viewer)["items"], why="a job", within=60)
+            eventually(lambda: running.call("GET", path, viewer)["items"], why="a job")
             workers.worker("two")
             workers.ready("two")
             workers.kill("one", heart=True)
-            workers.begun("running", 2, within=60)
+            workers.begun("running", 2)
             assert workers.unacked() == 1
 
             def attempts():
@@ -106,7 +106,7 @@ def test_with_its_whole_host_lost_the_control_plane_says_so_and_its_task_runs_el
                 return [(attempt["state"], attempt["server"]["name"]) for attempt in job["attempts"]]
 
             expected = [("RESUBMITTED", "one@host"), ("RUNNING", "two@host")]
-            eventually(lambda: attempts() == expected, why="the other has it", within=60)
+            eventually(lambda: attempts() == expected, why="the other has it")
 
 
 def test_a_task_that_is_cancelled_here_is_revoked_there(tmp_path):
@@ -120,9 +120,9 @@ def test_a_task_that_is_cancelled_here_is_revoked_there(tmp_path):
             workers.ready("one")
             sent = workers.send("work", "running", UNTIL_RELEASED)
             path = f"{url}/api/v1/jobs?key={sent.id}"
-            [job] = eventually(lambda: running.call("GET", path, operator)["items"], why="a job", within=60)
+            [job] = eventually(lambda: running.call("GET", path, operator)["items"], why="a job")
             running.call("POST", f"{url}/api/v1/jobs/{job['id']}/cancel", operator, {"note": "wrong"})
-            eventually(lambda: sent.state == "REVOKED", why="it is revoked", within=60)
+            eventually(lambda: sent.state == "REVOKED", why="it is revoked")
             now = lambda: running.call("GET", path, operator)["items"][0]["state"]  # noqa: E731
-            eventually(lambda: now() == "CANCELLED", why="its job ends", within=60)
+            eventually(lambda: now() == "CANCELLED", why="its job ends")
             eventually(lambda: workers.unacked() == 0, why="nothing is left over")

@@ -35,7 +35,7 @@ def submit(plane, task, *args, timeout=None, **kwargs):
 
 def report(plane, attempt):
     """How it ended."""
-    return eventually(lambda: plane.final(attempt), within=60, why=f"{attempt} ends")
+    return eventually(lambda: plane.final(attempt), why=f"{attempt} ends")
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
@@ -172,7 +172,7 @@ def test_silent_for_its_timeout_it_stops_a_job_though_tasks_go_on(fleet, plane):
     fleet.begun("task")
     process = fleet.begun("job").pid
     plane.down = True
-    eventually(lambda: not os.path.exists(f"/proc/{process}"), within=30, why="its code is ended")
-    eventually(lambda: fleet.count("end")["task"] == 1, within=30, why="the task ends")
+    eventually(lambda: not os.path.exists(f"/proc/{process}"), why="its code is ended")
+    eventually(lambda: fleet.count("end")["task"] == 1, why="the task ends")
     plane.down = False
     assert report(plane, job) == {"attempt": job, "event": "RELEASED", "reason": "fenced"}

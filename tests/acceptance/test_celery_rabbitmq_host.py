@@ -37,7 +37,7 @@ def test_frozen_with_its_heart_until_it_is_lost_nothing_is_lost_and_thawed_it_st
     os.kill(heart, signal.SIGSTOP)
     fleet.kill("victim", signal.SIGSTOP)
     frozen_at = last_line(fleet, "running", first.pid)
-    second = fleet.begun("running", 2, within=90)
+    second = fleet.begun("running", 2)
     eventually(lambda: plane.server("victim@host")["state"] == "DISCONNECTED", why="it is lost")
     assert second.at - frozen_at < 120, "Celery's own setting"
     fleet.kill("victim", signal.SIGCONT)
@@ -56,14 +56,12 @@ def test_what_is_in_quarantine_is_sent_again_to_its_queue_and_the_rest_stays(fle
     fleet.ready("one")
     for task in ("poison", "other"):
         fleet.send("poison", False, id=task)
-        eventually(
-            lambda task=task: plane.states_of(task)[-1:] == ["QUARANTINED"], why="it is in quarantine", within=60
-        )
+        eventually(lambda task=task: plane.states_of(task)[-1:] == ["QUARANTINED"], why="it is in quarantine")
     plane.server("one@host")["answer"] = {"send": ["poison", "unknown"]}
-    eventually(lambda: "SENT" in plane.states_of("poison"), why="it was sent", within=60)
+    eventually(lambda: "SENT" in plane.states_of("poison"), why="it was sent")
     plane.server("one@host")["answer"] = {}
-    eventually(lambda: fleet.count("start")["poison"] >= 3, why="it runs again", within=60)
-    eventually(lambda: plane.states_of("poison")[-1] == "QUARANTINED", why="and comes back", within=60)
+    eventually(lambda: fleet.count("start")["poison"] >= 3, why="it runs again")
+    eventually(lambda: plane.states_of("poison")[-1] == "QUARANTINED", why="and comes back")
     assert plane.states_of("other")[-1] == "QUARANTINED" and "SENT" not in plane.states_of("other")
     with fleet.app.connection_for_read() as connection:
         channel = connection.default_channel

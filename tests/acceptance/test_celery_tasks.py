@@ -92,7 +92,7 @@ def test_restarted_redis_brings_back_what_was_prefetched_and_nothing_that_runs_o
     time.sleep(2)  # an outage has a length
     redis_server.start()
     fleet.release("running")
-    ended(fleet, "a", "b", "c", "running", within=60)
+    ended(fleet, "a", "b", "c", "running")
     eventually(lambda: fleet.unacked() == 0, why="nothing is left over")
     assert fleet.count("end") == {"running": 1, "a": 1, "b": 1, "c": 1}
     assert fleet.count("start")["running"] == 1
@@ -113,7 +113,7 @@ def test_connections_that_are_cut_lose_nothing_that_was_received(fleet, plane):
         # A message that Redis has popped for a connection that is cut is nobody's: not while any is under way.
         eventually(lambda: not fleet.redis.llen("orders"), why="they are received again")
         time.sleep(0.2)
-    ended(fleet, *names, within=60)
+    ended(fleet, *names)
     assert sum(fleet.count("end").values()) <= 40 + 2 * 4
     eventually(lambda: fleet.unacked() == 0, why="nothing is left over")
 
@@ -149,7 +149,7 @@ def test_a_task_that_kills_only_its_child_is_stopped_the_same_way(fleet, plane):
     fleet.ready("one")
     poison = fleet.send("poison", False, id="poison")
     fleet.send("work", "by", 0.1)
-    eventually(lambda: poison.state == "FAILURE", why="it failed", within=60)
+    eventually(lambda: poison.state == "FAILURE", why="it failed")
     ended(fleet, "by")
     assert fleet.count("start") == {"poison": 4, "by": 1}
     assert fleet.processes["one"].poll() is None
@@ -247,7 +247,7 @@ def test_beside_unprotected_workers_on_the_same_broker_neither_touches_what_is_t
     fleet.release("old")  # which is free then to take the other
     fleet.begun("new", 2)
     fleet.release("new")
-    ended(fleet, "old", "new", within=60)
+    ended(fleet, "old", "new")
     assert fleet.count("start") == {"old": 1, "new": 2}
 
 

@@ -37,7 +37,7 @@ def ended(fleet: Fleet, task: str, id: str) -> dict:
             [[state]] = connection.execute("select state from jobs_workerjob where id = %s", [id]).fetchall()
         return state if state in ("COMPLETED", "FAILED") else ""
 
-    eventually(state, within=60, why=f"{task} has ended")
+    eventually(state, why=f"{task} has ended")
     return ask(fleet, task, "get_result", id)
 
 
@@ -48,7 +48,7 @@ def test_the_task_of_a_killed_worker_runs_again_and_says_so(tmp_path):
         for name in ("worker-1", "worker-2"):
             one.agent(name, url, "--django", SETTINGS)
         id = ask(one, "die_once", "enqueue", str(tmp_path))["id"]
-        eventually((tmp_path / "attempt-1").exists, within=60, why="the task runs")
+        eventually((tmp_path / "attempt-1").exists, why="the task runs")
         with one.connected() as connection:
             [[holder]] = connection.execute(
                 "select s.name from jobs_attempt a join liveness_server s on s.id = a.server_id where job_id = %s", [id]

@@ -100,7 +100,7 @@ def test_a_cancelled_job_ends_with_its_whole_process_group_and_its_worker_says_s
     one.call("POST", "/cancel")
     ended = one.ended()
     assert (ended["state"], [attempt["state"] for attempt in ended["attempts"]]) == ("CANCELLED", ["CANCELLED"])
-    eventually(lambda: is_gone(parent), within=5, why="nothing of it runs")
+    eventually(lambda: is_gone(parent), why="nothing of it runs")
     assert one.ended_by() == "server"
 
 

@@ -62,7 +62,7 @@ class Standalone:
     def output(self) -> str:
         return "".join(self.lines)
 
-    def wait_for(self, pattern: str, within: float = 60) -> re.Match[str]:
+    def wait_for(self, pattern: str, within: float = 120) -> re.Match[str]:
         match = eventually(
             lambda: re.search(pattern, self.output) or (self.process.poll() is not None and self.output),
             within=within,
@@ -79,7 +79,7 @@ class Standalone:
         self.known_processes |= {process.pid: process for process in descendants}
         return list(self.known_processes.values())
 
-    def end(self, signum: int = signal.SIGINT, within: float = 15) -> int:
+    def end(self, signum: int = signal.SIGINT, within: float = 60) -> int:
         self.process.send_signal(signum)
         status = self.process.wait(within)
         self.reader.join(5)
@@ -117,7 +117,7 @@ def start(data_dir: Path) -> Iterator[object]:
     yield start
     for one in started:
         if one.process.poll() is None:
-            one.end(signal.SIGTERM, within=30)
+            one.end(signal.SIGTERM)
     postgres.PostgresServer(data_dir).stop()
 
 
@@ -134,7 +134,7 @@ def running(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def registered(one: Standalone, workers: int) -> None:
-    eventually(lambda: one.output.count("Worker registered with ID") >= workers, within=60, why=one.output)
+    eventually(lambda: one.output.count("Worker registered with ID") >= workers, why=one.output)
 
 
 @pytest.mark.first_run
@@ -153,7 +153,7 @@ def test_the_first_run_keeps_its_secrets_and_leaves_nothing_behind_and_the_next_
     stylesheet = re.search(rb'href="(/static/[^"]+\.css[^"]*)"', login.data)
     assert first.get(stylesheet[1].decode()).status == 200
     assert first.get("/readyz").status == 200
-    eventually(lambda: first.get("/healthz").status == 200, within=30, why="a liveness check has run")
+    eventually(lambda: first.get("/healthz").status == 200, why="a liveness check has run")
     processes = first.processes()
     assert len(processes) > 6
     token = (data_dir / "tokens" / "worker").read_text()
@@ -280,9 +280,7 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(star
     database = postgres.PostgresServer(one.data_dir).pid()
     one.process.kill()
     one.process.wait(10)
-    eventually(
-        lambda: all(process.name() == "postgres" for process in running(processes)), within=15, why="the parts ended"
-    )
+    eventually(lambda: all(process.name() == "postgres" for process in running(processes)), why="the parts ended")
     second = start("--workers", "1", port=one.port)
     registered(second, 1)
     assert postgres.PostgresServer(one.data_dir).pid() == database
@@ -292,15 +290,15 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(star
 
 def test_the_demo_kills_a_worker_and_tells_how_its_job_is_completed_and_its_trigger_ends_with_it(start, data_dir):
     one = start("--demo")
-    one.wait_for(r"demo +\| ACCIDENT: kill -9 of worker-\d", within=60)
+    one.wait_for(r"demo +\| ACCIDENT: kill -9 of worker-\d")
     for state in ("DISCONNECTED", "NOT_RUNNING", "INACTIVE"):
-        one.wait_for(rf"demo +\| worker-\d is {state}", within=30)
+        one.wait_for(rf"demo +\| worker-\d is {state}")
     one.wait_for(r"Attempt 1 is RESUBMITTED")
-    one.wait_for(r"The job is COMPLETED, in attempt 2", within=60)
+    one.wait_for(r"The job is COMPLETED, in attempt 2")
     with postgres.running_server(data_dir) as url, psycopg.connect(url, autocommit=True) as database:
         fired = "select count(*) from jobs_triggerslot where outcome = 'FIRED'"
         failed = "select count(*) from jobs_execution where state = 'FAILED' and parent_step_id is null"
         for some in (fired, failed):
-            eventually(lambda some=some: database.execute(some).fetchone()[0], within=60, why=some)
+            eventually(lambda some=some: database.execute(some).fetchone()[0], why=some)
         assert one.end() == 0, one.output
         assert database.execute("select enabled from jobs_trigger").fetchall() == [(False,)]

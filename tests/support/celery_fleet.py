@@ -113,7 +113,7 @@ class CeleryFleet:
     def count(self, what: str) -> Counter[str]:
         return Counter(entry.name for entry in self.entries(what))
 
-    def begun(self, name: str, times: int = 1, within: float = 40) -> Entry:
+    def begun(self, name: str, times: int = 1, within: float = 120) -> Entry:
         """The start of that name for the nth time."""
         eventually(lambda: self.count("start")[name] >= times, within=within, why=f"{name} begins {times} times")
         return [entry for entry in self.entries("start") if entry.name == name][times - 1]
@@ -166,7 +166,7 @@ def registered(plane: CeleryPlane, *names: str) -> None:
         eventually(lambda name=name: plane.beats_of(name) > 1, why=f"{name} beats")
 
 
-def ended(fleet: CeleryFleet, *names: str, within: float = 60) -> None:
+def ended(fleet: CeleryFleet, *names: str, within: float = 120) -> None:
     """Waits until the tasks of these names have ended."""
     eventually(lambda: all(fleet.count("end")[name] for name in names), within=within, why=f"{names} end")
 

@@ -37,7 +37,7 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def eventually(what: Callable[[], T], *, within: float = 30, why: str = "") -> T:
+def eventually(what: Callable[[], T], *, within: float = 120, why: str = "") -> T:
     """The first true answer of `what`. Fails after `within` seconds with the last one."""
     deadline = time.monotonic() + within
     while True:

@@ -130,7 +130,7 @@ def acks_late_of(conf, **options):
     def task():
         pass
 
-    return app.task(task, name="t", **options).acks_late
+    return app.task(task, name="t", shared=False, **options).acks_late
 
 
 def test_a_task_that_says_nothing_of_acknowledging_is_told_from_one_that_says_no():
