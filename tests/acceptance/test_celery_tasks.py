@@ -325,6 +325,7 @@ def test_tasks_are_recorded_by_what_became_of_them_and_the_rest_is_counted(fleet
     fleet.ready("one")
     for _ in range(20):
         fleet.send("nothing")
+    fleet.send("once")
     failed, long = fleet.send("fail"), fleet.send("work", "long", 2.5)
     fleet.send("flaky", "flaky", id="flaky")
     ended(fleet, "long", "flaky")
@@ -333,6 +334,7 @@ def test_tasks_are_recorded_by_what_became_of_them_and_the_rest_is_counted(fleet
     record = plane.tasks[long.id][-1]
     assert (record["name"], record["queue"]) == ("tests.support.celery_app.work", "orders")
     assert record["root"] == long.id and record["running_seconds"] is not None and "'long'" in record["args"]
+    assert "long" in record["result"]
     eventually(lambda: plane.states_of(failed.id) == ["FAILED"], why="the failure is recorded")
     error = plane.tasks[failed.id][0]["error"]
     assert (error["code"], error["message"]) == ("ValueError", "no such order") and "in fail" in error["traceback"]
@@ -341,5 +343,9 @@ def test_tasks_are_recorded_by_what_became_of_them_and_the_rest_is_counted(fleet
     eventually(
         lambda: plane.tally.get("tests.support.celery_app.nothing", {}).get("completed") == 20,
         why="the rest is counted",
+    )
+    eventually(
+        lambda: plane.tally.get("tests.support.celery_app.once", {}).get("completed") == 1,
+        why="what was acknowledged early ends as well",
     )
     assert not any(task["name"].endswith("nothing") for tasks in plane.tasks.values() for task in tasks)

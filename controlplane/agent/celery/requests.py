@@ -6,6 +6,8 @@ import os
 import sys
 import time
 import uuid
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionWithTraceback  # type: ignore[attr-defined]
@@ -45,6 +47,8 @@ class Protected(Base):
         self.tag = str(self._message.delivery_tag)
         self.is_job = bool(self.protection.jobs and self.protection.jobs.has(self))
         self.attempt = self.id if self.is_job else _attempt_id()
+        # Celery makes a subclass for each task, whose `on_success` calls no other's: that of the instance goes before.
+        self.on_success = partial(self._succeed, self.on_success)  # type: ignore[has-type]
         self.protection.open.add(self.tag)
         self.protection.tell(*self.line())
 
@@ -72,12 +76,13 @@ class Protected(Base):
             self.protection.tell(">", self.tag, pid)
         super().on_accepted(pid, time_accepted)
 
-    def on_success(self, failed__retval__runtime: Any, **kwargs: Any) -> None:
-        failed, result, _ = failed__retval__runtime
+    def _succeed(self, on_success: Callable[..., None], outcome: tuple[bool, Any, float], **kwargs: Any) -> None:
+        failed, result, _ = outcome
         if not failed and self.protection.options.show_arguments:
             self._text = str(result)[:TEXT]
-        super().on_success(failed__retval__runtime, **kwargs)
-        self.tell_end("COMPLETED")
+        on_success(outcome, **kwargs)
+        if not failed:
+            self.tell_end("COMPLETED")
 
     def on_retry(self, exc_info: Any) -> None:
         self._outcome, self._text = "RETRIED", _text(exc_info)
