@@ -326,11 +326,12 @@ def test_tasks_are_recorded_by_what_became_of_them_and_the_rest_is_counted(fleet
     for _ in range(20):
         fleet.send("nothing")
     fleet.send("once")
-    failed, long = fleet.send("fail"), fleet.send("work", "long", 2.5)
+    failed, long = fleet.send("fail"), fleet.send("work", "long", UNTIL_RELEASED)
     fleet.send("flaky", "flaky", id="flaky")
+    eventually(lambda: "RUNNING" in plane.states_of(long.id), why="it is held for long, and recorded")
+    fleet.release("long")
     ended(fleet, "long", "flaky")
     eventually(lambda: "COMPLETED" in plane.states_of(long.id), why="its end is recorded")
-    assert "RUNNING" in plane.states_of(long.id)
     record = plane.tasks[long.id][-1]
     assert (record["name"], record["queue"]) == ("tests.support.celery_app.work", "orders")
     assert record["root"] == long.id and record["running_seconds"] is not None and "'long'" in record["args"]
