@@ -39,14 +39,14 @@ def test_frozen_with_its_heart_until_it_is_lost_nothing_is_lost_and_thawed_it_st
     frozen_at = last_line(fleet, "running", first.pid)
     second = fleet.begun("running", 2, within=200)  # RabbitMQ's heartbeats, not ours
     eventually(lambda: plane.server("victim@host")["state"] == "DISCONNECTED", why="it is lost")
-    assert second.at > frozen_at
+    assert 0 < second.at - frozen_at < 120, "Celery's own setting"
     fleet.kill("victim", signal.SIGCONT)
     os.kill(heart, signal.SIGCONT)
     assert fleet.processes["victim"].wait(120) != 0
     fleet.release("running")
     ended(fleet, "running", "prefetched")
     late = [entry for entry in fleet.entries() if entry.pid == first.pid and entry.at > second.at]
-    assert len(late) < 50, "the zombie stopped with the fence's next look, not with its task"
+    assert len(late) <= 4, "the zombie stopped within the fence's look of 0.2 s"
     assert fleet.count("end") == {"running": 1, "prefetched": 1}
     eventually(lambda: (running.state, waiting.state) == ("SUCCESS", "SUCCESS"), why="both have their result")
 
