@@ -3,7 +3,8 @@ the control plane has heard that their code begins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from celery.exceptions import TaskRevokedError
@@ -114,7 +115,7 @@ class OwnQueue:
         request.is_given()
         try:
             # Not the one that Celery makes for each task, which knows its pool.
-            pool: Any = _Keeping(worker.pool, self.folder.path / request.id, request)
+            pool: Any = _Keeping(worker.pool, self.folder.path / request.id)
             worker_request.Request.execute_using_pool(request, pool)
         except TaskRevokedError:
             if release := getattr(worker, "_quick_release", None):
@@ -124,12 +125,8 @@ class OwnQueue:
 class _Keeping:
     """A pool whose processes keep what a job returns."""
 
-    def __init__(self, pool: Any, path: Any, request: Any) -> None:
-        self._pool, self._path, self._request = pool, str(path), request
+    def __init__(self, pool: Any, path: Path) -> None:
+        self._pool, self._path = pool, str(path)
 
-    def apply_async(self, trace: Any, args: tuple[Any, ...], callback: Callable[[Any], None], **options: Any) -> Any:
-        def ended(result: Any) -> None:
-            callback(result)
-            self._request.tell_end("COMPLETED")
-
-        return self._pool.apply_async(trace_job, args=(self._path, *args), callback=ended, **options)
+    def apply_async(self, trace: Any, args: tuple[Any, ...], **options: Any) -> Any:
+        return self._pool.apply_async(trace_job, args=(self._path, *args), **options)

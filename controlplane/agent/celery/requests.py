@@ -7,11 +7,11 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionWithTraceback  # type: ignore[attr-defined]
 from billiard.exceptions import WorkerLostError
+from celery.exceptions import Ignore
 from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.state import task_ready
@@ -42,13 +42,16 @@ class Protected(Base):
     _traceback: str | None = None
     _is_reported = False
 
+    def __init_subclass__(cls) -> None:
+        # Celery makes a subclass for each task, whose `on_success` calls no other's: ours goes around it.
+        super().__init_subclass__()
+        cls.on_success = _with_end(cls.on_success)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.tag = str(self._message.delivery_tag)
         self.is_job = bool(self.protection.jobs and self.protection.jobs.has(self))
         self.attempt = self.id if self.is_job else _attempt_id()
-        # Celery makes a subclass for each task, whose `on_success` calls no other's: that of the instance goes before.
-        self.on_success = partial(self._succeed, self.on_success)  # type: ignore[has-type]
         self.protection.open.add(self.tag)
         self.protection.tell(*self.line())
 
@@ -76,14 +79,6 @@ class Protected(Base):
             self.protection.tell(">", self.tag, pid)
         super().on_accepted(pid, time_accepted)
 
-    def _succeed(self, on_success: Callable[..., None], outcome: tuple[bool, Any, float], **kwargs: Any) -> None:
-        failed, result, _ = outcome
-        if not failed and self.protection.options.show_arguments:
-            self._text = str(result)[:TEXT]
-        on_success(outcome, **kwargs)
-        if not failed:
-            self.tell_end("COMPLETED")
-
     def on_retry(self, exc_info: Any) -> None:
         self._outcome, self._text = "RETRIED", _text(exc_info)
         super().on_retry(exc_info)
@@ -106,7 +101,7 @@ class Protected(Base):
             self._traceback = str(exc_info.traceback or "")[-TRACEBACK:]
         super().on_failure(exc_info, send_failed_event, return_ok)
         if self.acknowledged:
-            self.tell_end("FAILED")
+            self.tell_end("COMPLETED" if isinstance(exception, Ignore) else "FAILED")
 
     def _announce_revoked(self, *args: Any, **kwargs: Any) -> None:
         self._outcome = self._outcome or "REVOKED"
@@ -168,6 +163,20 @@ class Protected(Base):
             text = quarantine_text(self.name, returned.losses, reason)
             self.protection.fail(self.task, self.id, self._context, text, self.store_errors)
             self.protection.tell("reported", self.id)
+
+
+def _with_end(on_success: Callable[..., None]) -> Callable[..., None]:
+    """It, and then the end of what succeeded is reported."""
+
+    def hook(self: Protected, outcome: tuple[bool, Any, float], **kwargs: Any) -> None:
+        failed, result, _ = outcome
+        if not failed and self.protection.options.show_arguments:
+            self._text = str(result)[:TEXT]
+        on_success(self, outcome, **kwargs)
+        if not failed:
+            self.tell_end("COMPLETED")
+
+    return hook
 
 
 def _attempt_id() -> str:
