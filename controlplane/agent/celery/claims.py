@@ -189,7 +189,7 @@ class Claims:
         """The worker has ended, with the code of the tags in `running` (None: of any): the control plane sees their
         loss. The others are given back without blame. Waits until that is answered, for a while."""
         with self._lock:
-            for claim in self._claims.values():
+            for claim in list(self._claims.values()):
                 if claim.stage is Stage.ENDED:
                     continue
                 if claim.stops_until is not None:

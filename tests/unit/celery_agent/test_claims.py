@@ -228,3 +228,13 @@ def test_a_heart_that_begins_is_told_what_runs_and_how_it_may(heart):
     heart.clock.now += 5
     heart.look()
     assert heart.ordered("revoke") == ["a"]
+
+
+def test_at_the_end_of_its_worker_what_was_given_away_is_forgotten_and_what_was_cancelled_is_said(heart):
+    heart.begin("given away")
+    heart.begin("cancelled")
+    heart.claims.lose(["given away"])
+    heart.claims.cancel(["cancelled"])
+    heart.claims.finish(None)
+    assert heart.last == {"attempt": "cancelled", "event": "CANCELLED"}
+    assert heart.reports == ["STARTED", "STARTED", "CANCELLED"]
