@@ -186,7 +186,7 @@ def server_concerns(by_type: list[dict[str, Any]], servers: Iterable[TimedServer
 def kind_of_concern(server: TimedServer) -> str:
     if server.state in states.ALIVE:
         return "silent"
-    return "lost" if server.state in liveness.LOST else "ending"
+    return "lost" if server.state in states.LOST else "ending"
 
 
 def next_change(server: TimedServer) -> float | None:

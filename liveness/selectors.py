@@ -36,7 +36,6 @@ from liveness.sql import BUCKETS, sql
 from liveness.sql.rows import ServerFacets
 from liveness.states import ServerState, Subject
 
-LOST = [ServerState.DISCONNECTED, ServerState.ERROR]
 UNCHECKED_AFTER = 2
 """Intervals without a liveness check after which no server's silence counts: observed time has stood still by then."""
 
@@ -244,8 +243,8 @@ def server_counts_by_type() -> "QuerySet[Any, Any]":
             well=Count("pk", filter=well),
             takes_work=Count("pk", filter=Q(may_get_work=True)),
             silent_ones=Count("pk", filter=Q(state__in=states.ALIVE, silent=True)),
-            lost=Count("pk", filter=Q(state__in=LOST)),
-            ending=Count("pk", filter=~Q(state__in=[*states.ALIVE, *LOST])),
+            lost=Count("pk", filter=Q(state__in=states.LOST)),
+            ending=Count("pk", filter=~Q(state__in=states.ALIVE | states.LOST)),
             cordoned=Count("pk", filter=Q(state__in=states.ALIVE, drain_deadline=None, cordoned_by__isnull=False)),
             draining=Count("pk", filter=Q(state__in=states.ALIVE, drain_deadline__isnull=False)),
         )

@@ -87,6 +87,8 @@ ALIVE = {_.CREATED, _.RUNNING, _.MAINTENANCE}
 """It is expected to heartbeat. The server moves on, or the liveness check when it falls silent."""
 STOPPED = {_.ERROR, _.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
 """A server that reports one of these has stopped the code of its jobs. The liveness check moves on."""
+LOST = {_.DISCONNECTED, _.ERROR}
+"""It fell silent, was given up, or failed: its end is an incident. The liveness check moves on."""
 TERMINATED = {_.TERMINATED_GRACEFULLY, _.TERMINATED_FORCED}
 """The ends that a server reports itself. The liveness check moves on."""
 RETIRED = {_.NOT_RUNNING, _.INACTIVE}

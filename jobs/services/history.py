@@ -2,8 +2,8 @@
 
 Those who end jobs do nothing for it: what ended is found by an index. It is counted again until it cannot change any
 more, and each count replaces the one before. So nothing is counted twice, and nothing is missed: not what a transaction
-commits late that ended its jobs a while ago, for a minute is final only once every transaction has ended that was
-under way when it was counted.
+commits late that ended its jobs a while ago, for a minute is final only once it has been counted after the end of every
+transaction that was under way at the count before.
 """
 
 from controlplane.core.transactions import retried_atomic
@@ -15,23 +15,22 @@ from jobs.sql.rows import CountedHistory
 
 def count_history() -> int:
     """Count up to now, in several transactions where much is to be caught up; how many rows changed."""
-    changed, since = 0, None
-    while True:
-        counted = count_once()
-        changed += counted.rows if counted else 0
-        # What nobody can finish counting yet, since a transaction is still under way, is for the next time.
-        if counted is None or counted.is_up_to_date or counted.since == since:
-            return changed
-        since = counted.since
+    changed = 0
+    while counted := count_once():
+        changed += counted.rows
+        if counted.is_up_to_date:
+            break
+    return changed
 
 
 @retried_atomic
 def count_once() -> CountedHistory | None:
     """One stretch, with its watermark: both are there after a crash, or neither. None: somebody else is at it."""
+    now = sql.read_end_of_count.fetch_only_row().now
     if (lock := sql.lock_history.fetch_row()) is None:
         return None
     counted = sql.count_ends.fetch_only_row(
-        now=lock.now, margin=history.MARGIN, hours=history.HOURS_AT_ONCE, first_hours=history.FIRST_HOURS,
+        now=now, xid=lock.xid, margin=history.MARGIN, hours=history.HOURS_AT_ONCE, first_hours=history.FIRST_HOURS,
         settled=history.SETTLED,
     )  # fmt: skip
     if counted.is_up_to_date:

@@ -5,10 +5,10 @@
 -- returns: rule text, cluster text, servers bigint, names text[]
 -- row: AlertFact
 with lost as (
-    select s.id from liveness_server s where s.state in ('DISCONNECTED', 'ERROR')
+    select s.id from liveness_server s where s.state in {{LOST}}
     union
     select e.server_id from liveness_serverevent e
-     where e.to_state = 'DISCONNECTED' and e.action = '' and e.at > clock_timestamp() - make_interval(secs => %(lately)s)
+     where {{liveness.is_loss(e)}} and e.at > clock_timestamp() - make_interval(secs => %(lately)s)
 )
 select 'server_lost' as rule, s.cluster, count(*) as servers, (array_agg(s.name order by s.name))[1:10] as names
   from lost join liveness_server s using (id) group by s.cluster

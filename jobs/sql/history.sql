@@ -1,47 +1,53 @@
--- statement: lock_history
--- Hold the watermark; the moment up to which to count, or nothing where somebody else counts. The snapshot of
--- `count_ends` is taken after it.
+-- statement: read_end_of_count
+-- The moment up to which to count: read before the transaction that counts has its number (`lock_history`).
 -- returns: now timestamptz
+-- row: EndOfCount
+select clock_timestamp() as now
+
+-- statement: lock_history
+-- Hold the watermark; the number of this transaction, or nothing where somebody else counts. The snapshot of `count_ends`
+-- is taken after it.
+-- returns: xid bigint
 -- row: HistoryLock
 with first_watermark as (
     insert into jobs_historywatermark (id) select 1 where not exists (select from jobs_historywatermark)
         on conflict do nothing
  returning id
 )
-select clock_timestamp() as now from first_watermark
+select pg_current_xact_id()::text::bigint as xid from first_watermark
  union all
-select clock_timestamp() as now from (select id from jobs_historywatermark for no key update skip locked) watermark
+select pg_current_xact_id()::text::bigint as xid
+  from (select id from jobs_historywatermark for no key update skip locked) watermark
 
 -- statement: count_ends
 -- Count what ended since the last minute that is final, in place of what was counted of it before.
 -- Who ends a job has its transaction's number (xid) when it reads the moment for it: it holds the job's row by then, and
--- the margin is for the few microseconds where it does not. So once all transactions have ended that were under way
--- when it was counted, all that ended before then is to be seen, and a minute is final.
--- What ended longer ago than any transaction of ours is open (`settled`) is final at once: catching up waits for nobody.
--- takes: now timestamptz, margin float8, hours int, first_hours int, settled float8
+-- the margin is for the few microseconds where it does not. The count has its number after it has read `now`. So once
+-- all transactions with lower numbers have ended, the next count sees all that ended before then; after it, that is final.
+-- What ended longer ago than any transaction of ours is open (`settled`) is final at once: catching up waits for nobody,
+-- `hours` at a time.
+-- takes: now timestamptz, xid bigint, margin float8, hours int, first_hours int, settled float8
 -- returns: since timestamptz, is_up_to_date bool, rows int
 -- row: CountedHistory
 with moment as materialized (
-    select %(now)s::timestamptz as now, snapshot,
-           case when w.counted_xid < (pg_snapshot_xmax(snapshot))::text::bigint + 1
-                 and not exists (select from pg_snapshot_xip(snapshot) x where x::text::bigint < w.counted_xid)
-                -- Final, but for a margin within which the database's clock may go back.
-                then date_trunc('minute', w.counted_until - make_interval(secs => %(margin)s), 'UTC')
-                else w.closed_until end as closed_until,
-           w.counted_until
-      from jobs_historywatermark w cross join (select pg_current_snapshot() as snapshot) s
+    select %(now)s::timestamptz as now, w.counted_until,
+           -- A clock that was set back by more: what ends from then on lies before what is final.
+           least(w.closed_until, case when %(now)s < w.counted_until
+                                      then date_trunc('minute', %(now)s - interval '10 minutes', 'UTC') end) as closed_until,
+           %(now)s >= w.counted_until
+           and w.counted_xid <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint as sees_all_counted
+      from jobs_historywatermark w
 ),
 stretch_begin as materialized (
     select moment.*,
-           coalesce(
-               -- A clock that was set back by more: what ends from then on lies before what is final.
-               least(closed_until, case when now < counted_until
-                                        then date_trunc('minute', now - interval '10 minutes', 'UTC') end),
-               date_trunc('hour', now, 'UTC') - make_interval(hours => %(first_hours)s)) as since
+           coalesce(closed_until, date_trunc('hour', now, 'UTC') - make_interval(hours => %(first_hours)s)) as since
       from moment
 ),
 stretch as materialized (
-    select stretch_begin.*, least(now, since + make_interval(hours => %(hours)s)) as until from stretch_begin
+    select stretch_begin.*,
+           case when now > since + make_interval(hours => %(hours)s, secs => %(settled)s)
+                then since + make_interval(hours => %(hours)s) else now end as until
+      from stretch_begin
 ),
 ended as materialized (
     select date_trunc('minute', j.finished_at, 'UTC') as at, j.state, j.required_tags, {{action_name(j)}} as action,
@@ -103,7 +109,7 @@ runs as (
 losses as (
     select date_trunc('minute', e.at, 'UTC') as at, '' as dimension, '' as key, count(*) as lost
       from stretch join liveness_serverevent e on e.at >= stretch.since and e.at <= stretch.until
-     where e.to_state in ('DISCONNECTED', 'ERROR') and e.action = '' group by 1
+     where {{liveness.is_loss(e)}} group by 1
 ),
 moves as (
     select date_trunc('minute', a.finished_at, 'UTC') as at, '' as dimension, '' as key, count(*) as moved
@@ -145,11 +151,15 @@ written as (
 ),
 marked as (
     update jobs_historywatermark w
-       set closed_until = case when stretch.until < stretch.now - make_interval(secs => %(settled)s)
+       -- But for a margin within which the database's clock may go back.
+       set closed_until = case when stretch.until < stretch.now
                                then date_trunc('minute', stretch.until - make_interval(secs => %(margin)s), 'UTC')
+                               when stretch.sees_all_counted
+                               then greatest(stretch.since, date_trunc(
+                                        'minute', stretch.counted_until - make_interval(secs => %(margin)s), 'UTC'))
                                else stretch.closed_until end,
            counted_until = stretch.until,
-           counted_xid = (pg_snapshot_xmax(stretch.snapshot))::text::bigint
+           counted_xid = %(xid)s::bigint
       from stretch
 )
 select since, until = now as is_up_to_date,

@@ -188,8 +188,12 @@ class ServerTags(NamedTuple):
     has_work: bool
 
 
-class HistoryLock(NamedTuple):
+class EndOfCount(NamedTuple):
     now: datetime
+
+
+class HistoryLock(NamedTuple):
+    xid: int
 
 
 class CountedHistory(NamedTuple):

@@ -102,7 +102,7 @@ coalesce({{liveness.lost_at(s)}} <= clock.reading, false)
 -- servers `s` that need attention first, those that leave next; at the end those that have ended
 (case
     when s.state = 'INACTIVE' then 3
-    when s.state in ('DISCONNECTED', 'ERROR') then 0
+    when s.state in {{LOST}} then 0
     when s.state not in {{ALIVE}} then 1
     when s.silent then 0
     else 2

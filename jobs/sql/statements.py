@@ -47,6 +47,7 @@ class JobsStatements(Statements):
     end_forgotten_attempts: Statement[rows.EndedAttempts]
     list_claimable_jobs: Statement[rows.ClaimableJobs]
     read_server_tags: Statement[rows.ServerTags]
+    read_end_of_count: Statement[rows.EndOfCount]
     lock_history: Statement[rows.HistoryLock]
     count_ends: Statement[rows.CountedHistory]
     note_present: Statement[rows.NotedPresent]

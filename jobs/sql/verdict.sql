@@ -1,18 +1,18 @@
 -- statement: read_incidents
 -- What went wrong lately: how many jobs FAILED within five minutes and in the hour before them (each counted up to
--- `counted`), how many are in quarantine, and the last incident: the servers that were DISCONNECTED within five minutes
--- of the last of them, and what became of the jobs that they held.
+-- `counted`), how many are in quarantine, and the last incident: the servers that were lost within five minutes of the
+-- last of them, and what became of the jobs that they held.
 -- takes: counted bigint
 -- returns: failed_lately bigint, failed_before bigint, quarantined bigint, incident jsonb|null
 -- row: Incidents
 with last_loss as materialized (
     select e.at from liveness_serverevent e
-     where e.to_state = 'DISCONNECTED' and e.action = '' order by e.at desc limit 1
+     where {{liveness.is_loss(e)}} order by e.at desc limit 1
 ),
 lost_servers as materialized (
     select e.server_id as id, e.server_name as name, e.at
       from liveness_serverevent e, last_loss
-     where e.to_state = 'DISCONNECTED' and e.action = '' and e.at >= last_loss.at - interval '5 minutes'
+     where {{liveness.is_loss(e)}} and e.at >= last_loss.at - interval '5 minutes'
      order by e.at desc limit 100
 ),
 -- Of each server the last attempts alone: what it held when it was lost is among them.

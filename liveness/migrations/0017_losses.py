@@ -13,7 +13,9 @@ class Migration(migrations.Migration):
         BuildIndex(
             model_name="serverevent",
             index=models.Index(
-                fields=["at"], name="serverevent_of_loss", condition=models.Q(to_state="DISCONNECTED", action="")
+                fields=["at"],
+                name="serverevent_of_loss",
+                condition=models.Q(to_state__in=["DISCONNECTED", "ERROR"], action=""),
             ),
         ),
     ]

@@ -10,7 +10,7 @@ from controlplane.core.model_fields import (
     RefusingTrigger,
     check_one_of,
 )
-from liveness.states import Mover, Subject
+from liveness.states import LOST, Mover, Subject
 
 
 class ServerEvent(models.Model):
@@ -39,7 +39,7 @@ class ServerEvent(models.Model):
                 name="serverevent_of_subject",
                 condition=~Q(subject_type=Subject.SERVER),
             ),
-            models.Index(fields=["at"], name="serverevent_of_loss", condition=Q(to_state="DISCONNECTED", action="")),
+            models.Index(fields=["at"], name="serverevent_of_loss", condition=Q(to_state__in=LOST, action="")),
             # Events outlive servers: in the activity they are found by name.
             models.Index(fields=["server_name"], name="serverevent_by_name"),
         ]

@@ -12,6 +12,7 @@ define_states(
     RETIRED=states.RETIRED,
     ENDED=states.ENDED,
     TO_RECOVER=states.TO_RECOVER,
+    LOST=states.LOST,
     STOPPED=states.STOPPED,
 )
 

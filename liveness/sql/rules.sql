@@ -138,3 +138,7 @@ end)
 -- rule: is_own(s)
 -- server s is a process of the control plane itself; all others registered with a token, whatever type they say
 (coalesce(s.token_id = (select t.id from liveness_apitoken t where t.digest = %(own_digest)s), false))
+
+-- rule: is_loss(e)
+-- event e is the loss of a server, not the action of an operator that led to it
+(e.to_state in {{LOST}} and e.action = '')

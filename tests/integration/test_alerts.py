@@ -17,7 +17,9 @@ from jobs.checks import check_alerts
 from jobs.models import AlertMessage, Incident, WorkerJob
 from jobs.services import alerts
 from jobs.services.alerts import run_alerts
+from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Clock, Server
+from liveness.states import RETIRED
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr"
 ONLY = {rule.upper(): False for rule in ("server_lost", "brake", "check_overdue", "quarantine", "no_matching_worker")}
@@ -235,6 +237,17 @@ def test_lost_servers_are_one_incident_for_each_cluster(rules, receiver, passing
     passing(20)
     summaries = sorted(json.loads(request.body)["data"]["summary"] for request in receiver.got)
     assert summaries == ["1 server of cluster south lost: c", "2 servers of cluster north lost: a, b"]
+
+
+def test_a_server_that_failed_is_a_loss_however_soon_it_was_retired(rules, receiver, passing, worker, clock):
+    rules(SERVER_LOST=True)
+    worker(name="a").beat(state="ERROR")
+    other = worker(name="b")
+    for _ in range(3):
+        clock.advance(10), other.beat(), check_liveness()
+    assert Server.objects.get(name="a").state in RETIRED
+    passing(20)
+    assert told(receiver) == ["incident.opened"]
 
 
 def test_each_rule_finds_what_it_is_for(rules, receiver, passing, worker, submit, clock):

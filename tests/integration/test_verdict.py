@@ -190,6 +190,18 @@ def test_the_last_incident_is_remembered_with_what_became_of_its_jobs(told, read
     assert told()["last_incident"] is None
 
 
+def test_a_server_that_failed_is_an_incident_as_one_that_fell_silent(told, worker, submit, clock):
+    submit()
+    lost, heir = worker(name="worker-1", config=IMMEDIATELY), worker(name="worker-2")
+    lost.hold(), lost.beat(state="ERROR")
+    for _ in range(3):
+        clock.advance(10), heir.beat(), check_liveness()
+    heir.complete(heir.hold())
+    assert re.fullmatch(
+        r"Last incident .* UTC: worker-1 lost, 1 job moved, all completed", told()["last_incident"]["text"]
+    )
+
+
 def test_a_silence_that_nobody_judges_has_no_countdown(told, read, worker, clock):
     server = worker(name="worker-1")
     check_liveness()
