@@ -55,7 +55,7 @@ def test_with_only_its_main_process_frozen_the_children_stop_before_the_task_beg
     fleet.worker("victim")
     fleet.ready("victim")
     registered(plane, "victim")
-    fleet.send("work", "running", 60)
+    fleet.send("work", "running", UNTIL_RELEASED)
     first = fleet.begun("running")
     fleet.worker("living")
     fleet.ready("living")

@@ -100,8 +100,8 @@ def test_a_cancelled_job_ends_with_its_whole_process_group_and_its_worker_says_s
     one.call("POST", "/cancel")
     ended = one.ended()
     assert (ended["state"], [attempt["state"] for attempt in ended["attempts"]]) == ("CANCELLED", ["CANCELLED"])
-    eventually(lambda: is_gone(parent), why="nothing of it runs")
     assert one.ended_by() == "server"
+    assert is_gone(parent), "nothing of it runs once its worker says so"
 
 
 def test_a_cancelled_job_of_a_frozen_worker_is_cancelled_for_it_and_thawed_it_ends_the_code(running, job):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -40,6 +41,7 @@ class Standalone:
         tmp.mkdir(exist_ok=True)
         env["TMPDIR"] = str(tmp)
         command = [python, "manage.py", "standalone", "--port", str(self.port), "--data-dir", str(data_dir)]
+        began_at = time.monotonic()
         self.process = subprocess.Popen(
             [*command, *options],
             cwd=ROOT,
@@ -50,13 +52,22 @@ class Standalone:
             start_new_session=True,
         )
         self.lines: list[str] = []
-        self.reader = threading.Thread(target=self.read, args=(self.process.stdout,))
+        self.starting_took = 0.0  # seconds until it said where to look
+        self.reader = threading.Thread(target=self.read, args=(self.process.stdout, began_at))
         self.reader.start()
         self.known_processes: dict[int, psutil.Process] = {}
 
-    def read(self, output: IO[str]) -> None:
+    def read(self, output: IO[str], began_at: float) -> None:
         with output:
-            self.lines.extend(iter(output.readline, ""))
+            for line in iter(output.readline, ""):
+                self.lines.append(line)
+                if "Open http" in line:
+                    self.starting_took = time.monotonic() - began_at
+
+    @property
+    def ends_within(self) -> float:
+        """Seconds: sooner than it starts, where that takes this machine longer."""
+        return max(15.0, self.starting_took)
 
     @property
     def output(self) -> str:
@@ -79,9 +90,9 @@ class Standalone:
         self.known_processes |= {process.pid: process for process in descendants}
         return list(self.known_processes.values())
 
-    def end(self, signum: int = signal.SIGINT, within: float = 60) -> int:
+    def end(self, signum: int = signal.SIGINT, within: float | None = None) -> int:
         self.process.send_signal(signum)
-        status = self.process.wait(within)
+        status = self.process.wait(within or self.ends_within)
         self.reader.join(5)
         return status
 
@@ -117,7 +128,7 @@ def start(data_dir: Path) -> Iterator[object]:
     yield start
     for one in started:
         if one.process.poll() is None:
-            one.end(signal.SIGTERM)
+            one.end(signal.SIGTERM, within=60)
     postgres.PostgresServer(data_dir).stop()
 
 
@@ -280,7 +291,11 @@ def test_a_kill_of_the_supervisor_ends_the_parts_and_the_next_start_goes_on(star
     database = postgres.PostgresServer(one.data_dir).pid()
     one.process.kill()
     one.process.wait(10)
-    eventually(lambda: all(process.name() == "postgres" for process in running(processes)), why="the parts ended")
+    eventually(
+        lambda: all(process.name() == "postgres" for process in running(processes)),
+        within=one.ends_within,
+        why="the parts ended",
+    )
     second = start("--workers", "1", port=one.port)
     registered(second, 1)
     assert postgres.PostgresServer(one.data_dir).pid() == database
