@@ -4,11 +4,14 @@ One that fails shows the logs of its processes.
 """
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.support.celery_fleet import CeleryFleet, celery_fleet
 from tests.support.celery_plane import TIMEOUT, CeleryPlane
 from tests.support.processes import Fleet
+from tests.support.services import Redis
 
 
 @pytest.hookimpl(trylast=True)
@@ -38,3 +41,17 @@ def plane(request: pytest.FixtureRequest) -> Iterator[CeleryPlane]:
     plane = CeleryPlane(getattr(request, "param", TIMEOUT))
     yield plane
     plane.close()
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    with Redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, redis_server: Redis, plane: CeleryPlane) -> Iterator[CeleryFleet]:
+    """Workers of a protected application, on Redis and beside the stand-in."""
+    with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
+        fleet.redis.flushall()
+        yield fleet

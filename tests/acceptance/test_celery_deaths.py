@@ -11,23 +11,9 @@ import pytest
 from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, last_line, registered
 from tests.support.celery_plane import TIMEOUT, CeleryPlane
 from tests.support.processes import eventually
-from tests.support.services import Redis
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 LONG_TIMEOUT = 60.0  # of a control plane that a slow machine gives no reason to doubt anybody
-
-
-@pytest.fixture(scope="module")
-def redis_server(tmp_path_factory):
-    with Redis(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-def fleet(tmp_path, redis_server, plane):
-    with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
-        fleet.redis.flushall()
-        yield fleet
 
 
 @pytest.mark.parametrize("plane", [LONG_TIMEOUT], indirect=True)
@@ -41,13 +27,14 @@ def test_killed_with_its_whole_group_its_tasks_run_elsewhere_within_moments(flee
     fleet.begun("running")
     eventually(lambda: fleet.unacked() == 3 or pool == "solo", why="the others are prefetched")
     registered(plane, "victim")
+    began_at = time.time()
     fleet.worker("living", pool=pool)
     fleet.ready("living")
     killed_at = time.time()
     fleet.kill("victim")
     second = fleet.begun("running", 2)
-    # Before its timeout, which starts no sooner than at its death.
-    assert second.at - killed_at < LONG_TIMEOUT
+    # Sooner than a worker starts, where that takes this machine long; far before any timeout.
+    assert second.at - killed_at < max(TIMEOUT, killed_at - began_at)
     fleet.release("running")
     ended(fleet, *names)
     eventually(lambda: fleet.unacked() == 0, why="all is acknowledged")
@@ -170,16 +157,20 @@ def test_with_the_control_plane_and_the_broker_away_its_code_stops_and_runs_agai
 
 @pytest.mark.parametrize("plane", [LONG_TIMEOUT], indirect=True)
 def test_a_heart_that_dies_is_replaced_and_its_worker_never_notices(fleet, plane):
+    began_at = time.monotonic()
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
+    took = time.monotonic() - began_at
     fleet.send("work", "running", UNTIL_RELEASED)
     fleet.begun("running")
     heart = fleet.heart_of("one")
     os.kill(heart, signal.SIGKILL)
+    died_at, known = time.monotonic(), plane.server("one@host")["beats"]
     eventually(lambda: "starting another" in fleet.log("one"), why="another heart")
-    known = plane.server("one@host")["beats"]
     eventually(lambda: plane.server("one@host")["beats"] > known + 2, why="the same server beats on")
+    # Sooner than a worker starts and beats, where that takes this machine long.
+    assert time.monotonic() - died_at < max(TIMEOUT, took)
     fleet.release("running")
     ended(fleet, "running")
     assert len(plane.servers) == 1 and fleet.count("start") == {"running": 1}

@@ -6,24 +6,10 @@ import signal
 
 import pytest
 
-from tests.support.celery_fleet import celery_fleet, registered
+from tests.support.celery_fleet import registered
 from tests.support.processes import eventually
-from tests.support.services import Redis
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
-
-
-@pytest.fixture(scope="module")
-def redis_server(tmp_path_factory):
-    with Redis(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-def fleet(tmp_path, redis_server, plane):
-    with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
-        fleet.redis.flushall()
-        yield fleet
 
 
 def submit(plane, task, *args, timeout=None, **kwargs):

@@ -11,49 +11,17 @@ from pathlib import Path
 import pytest
 from celery import chain, chord, signature
 
-from tests.support.celery_fleet import UNTIL_RELEASED, celery_fleet, ended, registered
+from tests.support.celery_fleet import UNTIL_RELEASED, ended, registered
 from tests.support.processes import ROOT, eventually
 from tests.support.services import Redis
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 
-class DurableRedis(Redis):
-    """Keeps what it has over a restart."""
-
-    def start(self):
-        log = self.folder / "redis.log"
-        command = [
-            self.program,
-            "--port",
-            str(self.port),
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-        ]
-        with log.open("wb") as output:
-            self.server = subprocess.Popen(
-                [*command, "--appendfsync", "always", "--dir", str(self.folder), "--bind", "127.0.0.1"],
-                stdout=output,
-                stderr=output,
-            )
-        eventually(lambda: "Ready to accept connections" in log.read_text(), why="Redis is ready")
-
-
 @pytest.fixture(scope="module")
 def redis_server(tmp_path_factory):
-    with DurableRedis(tmp_path_factory.mktemp("redis")) as server:
+    with Redis(tmp_path_factory.mktemp("redis"), is_durable=True) as server:
         yield server
-
-
-@pytest.fixture
-def fleet(tmp_path, redis_server, plane):
-    with celery_fleet(tmp_path, redis_server.url, plane.url) as fleet:
-        fleet.redis.flushall()
-        yield fleet
 
 
 def work(*arguments, **options):
@@ -183,7 +151,7 @@ def test_chain_chord_eta_and_retries_go_on_after_the_worker_was_killed(fleet, pl
 def test_a_revoked_task_is_stopped_and_stays_so(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
-    running = fleet.send("work", "running", 60)
+    running = fleet.send("work", "running", UNTIL_RELEASED)
     waiting = fleet.send("work", "waiting", 0)
     fleet.begun("running")
     fleet.app.control.revoke(waiting.id)
@@ -274,7 +242,7 @@ def test_at_the_deadline_of_a_drain_what_is_left_runs_elsewhere(fleet, plane):
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
-    fleet.send("work", "running", 60)
+    fleet.send("work", "running", UNTIL_RELEASED)
     fleet.begun("running")
     deadline = datetime.now(UTC) + timedelta(seconds=2)
     plane.server("one@host")["answer"] = {"drain": {"deadline": deadline.isoformat()}}
@@ -289,7 +257,7 @@ def test_disconnected_by_an_operator_its_code_stops_and_its_tasks_run_elsewhere(
     fleet.worker("one")
     fleet.ready("one")
     registered(plane, "one")
-    fleet.send("work", "running", 60)
+    fleet.send("work", "running", UNTIL_RELEASED)
     first = fleet.begun("running")
     plane.server("one@host")["state"] = "DISCONNECTED"
     fleet.processes["one"].wait(40)

@@ -26,16 +26,17 @@ def program(name: str, *places: Path) -> str:
 
 
 class Redis:
-    """A Redis of its own, which may be stopped and started; its queues are lost each time."""
+    """A Redis of its own, which may be stopped and started; its queues are lost each time, unless it is durable."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_durable: bool = False) -> None:
         self.folder, self.port = folder, free_port()
+        self.options = ["--appendonly", "yes", "--appendfsync", "always"] if is_durable else []
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.program = program("redis-server")
 
     def start(self) -> None:
         log = self.folder / "redis.log"
-        command = [self.program, "--port", str(self.port), "--save", "", "--dir", str(self.folder)]
+        command = [self.program, "--port", str(self.port), "--save", "", "--dir", str(self.folder), *self.options]
         with log.open("wb") as output:
             self.server = subprocess.Popen([*command, "--bind", "127.0.0.1"], stdout=output, stderr=output)
         eventually(lambda: "Ready to accept connections" in log.read_text(), why="Redis is ready")
