@@ -15,7 +15,6 @@ from controlplane.agent.checkpoint_file import CheckpointFile
 from controlplane.agent.child_process import ChildExit
 from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.logs import AttemptLog
-from controlplane.agent.outbox import Report
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.progress_file import ProgressFile
 from controlplane.agent.reported_file import ReportedFile
@@ -97,16 +96,6 @@ def explain_kill(report: dict[str, Any], child_exit: ChildExit, kernel_kills: me
     if is_killed and kernel_kills.has_killed():
         report["error"]["message"] += ", when the kernel had run out of memory"
     return report
-
-
-def shrink_report(report: Report, result: dict[str, Any]) -> dict[str, Any] | None:
-    """What to say instead of a report that was refused for its size; None: it was not, or it was short already."""
-    match result.get("code"):
-        case "output_too_large":
-            return failure_report("OUTPUT_TOO_LARGE", str(result.get("detail") or "the output is too large"))
-        case "error_too_large" if report["error"]["traceback"] or len(report["error"]["message"]) > MESSAGE_LIMIT:
-            return failure_report(report["error"]["code"], report["error"]["message"][:MESSAGE_LIMIT])
-    return None
 
 
 def log_fields(attempt: Attempt) -> dict[str, str]:

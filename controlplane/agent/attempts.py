@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from controlplane.agent import memory
-from controlplane.agent.attempt import Attempt, AttemptStage, explain_kill, log_fields, report_for, shrink_report
+from controlplane.agent.attempt import Attempt, AttemptStage, explain_kill, log_fields, report_for
 from controlplane.agent.child_process import ChildExit
 from controlplane.agent.fence import Fence
 from controlplane.agent.heart import HeldAttempts
@@ -22,23 +22,12 @@ from controlplane.agent.outcomes import failure_report
 from controlplane.agent.policy import ActionPolicy
 from controlplane.agent.pulse import PULSE_INTERVAL
 from controlplane.agent.supervisor import Supervisor
+from controlplane.agent.verdicts import FINAL_EVENTS, KILL_PATIENCE, log_refusal, shrink_report, timeout_report
 
 log = structlog.get_logger()
-
-
 MEMORY_LOOK_INTERVAL = 0.5  # seconds
-
-
 SIGN_LOOK_INTERVAL = 1.0  # seconds
-
-
 SILENT_AFTER = 5 * PULSE_INTERVAL  # without a sign of life: no runner heartbeat lists it until there is one again
-
-
-KILL_PATIENCE = 2.0  # seconds from SIGTERM to SIGKILL
-
-
-FINAL_EVENTS = ("COMPLETED", "FAILED", "CANCELLED", "RELEASED")
 
 
 class AttemptTracker:
@@ -110,10 +99,7 @@ class AttemptTracker:
         attempt = self._attempts.get(report["attempt"])
         accepted = bool(result.get("accepted"))
         if not accepted and report["event"] not in ("LOG", "PROGRESS"):
-            log.warning(
-                "Report refused", attempt=report["attempt"], report=report["event"],
-                code=result.get("code"), state=result.get("state"),
-            )  # fmt: skip
+            log_refusal(report, result)
         if attempt is None:
             return
         if source := attempt.sources.get(report["event"]):
@@ -208,8 +194,7 @@ class AttemptTracker:
         for attempt in self._attempts.values():
             if attempt.stage is AttemptStage.RUNNING and attempt.times_out_at and now >= attempt.times_out_at:
                 log.warning("Job exceeded its timeout", **log_fields(attempt), timeout=attempt.timeout)
-                message = f"exceeded its timeout of {attempt.timeout:g} s"
-                self._stop_attempt(attempt, failure_report("STEP_TIMEOUT", message), KILL_PATIENCE)
+                self._stop_attempt(attempt, timeout_report(attempt.timeout), KILL_PATIENCE)
 
     def watch_signs_of_life(self) -> None:
         """See whose code hangs or was stopped, once in a while.
@@ -283,9 +268,8 @@ class AttemptTracker:
 
     def _stop_attempt(self, attempt: Attempt, verdict: dict[str, Any], patience: float) -> None:
         if attempt.stage is AttemptStage.STARTING:
-            self._outbox.withdraw_reports(
-                attempt.id
-            )  # a STARTED in flight is heard before the verdict, which is in order
+            # One that is in flight arrives before the verdict, which is in order.
+            self._outbox.withdraw_reports(attempt.id)
             self._end_attempt(attempt, verdict)
         elif attempt.stage is AttemptStage.RUNNING:
             # What had ended by itself keeps its own result: the control plane decides whether it comes too late.

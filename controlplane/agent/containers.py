@@ -23,16 +23,10 @@ import structlog
 
 from controlplane.agent.child_process import ChildCommand, ChildExit
 from controlplane.agent.environment import with_modules
+from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT
 from controlplane.agent.logs import decode_text
 from controlplane.agent.outcomes import failure_report
-from controlplane.agent.runners import (
-    PAYLOAD_IN_ENVIRONMENT,
-    Action,
-    CannotStart,
-    Runner,
-    ScriptRunner,
-    job_environment,
-)
+from controlplane.agent.runners import Action, CannotStart, Runner, ScriptRunner, job_environment
 
 log = structlog.get_logger()
 IMAGE = re.compile(r"[A-Za-z0-9][\w.\-/:@]*")

@@ -19,5 +19,9 @@ REPORT_LINES_LIMIT = 1000
 """Lines of one report."""
 LINES_KEPT = 10_000
 """Lines of an attempt; one more tells that there were more."""
+RESULT_KEPT = 1024 * 1024
+"""Bytes of what code hands back that are read; who has more to say than that says too much."""
+PAYLOAD_IN_ENVIRONMENT = 64 * 1024
+"""Characters of a payload as JSON; a larger one is not in the environment, or the headers, of its code."""
 FENCE_MARGIN = 0.2
 """Of its timeout: so much sooner than its jobs may be given away a silent server stops their code."""

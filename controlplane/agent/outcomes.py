@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from controlplane.agent.limits import BODY_DEPTH_LIMIT, SIZE_LIMIT
+from controlplane.agent.limits import BODY_DEPTH_LIMIT, RESULT_KEPT, SIZE_LIMIT
 from controlplane.agent.logs import decode_text
 
 DEPTH_LIMIT = BODY_DEPTH_LIMIT - 10  # levels of an output: the report is around it
@@ -30,11 +30,11 @@ def parse(data: str | bytes, depth: int = DEPTH_LIMIT) -> Any:
     raise TooDeep
 
 
-def report_of(result: bytes, limit: int) -> dict[str, Any] | None:
-    """The report of what the child of a callable handed back, of which at most `limit` bytes count; None: nothing."""
+def report_of(result: bytes) -> dict[str, Any] | None:
+    """The report of what the child of a callable handed back; None: nothing."""
     if not result:
         return None
-    if len(result) > limit:
+    if len(result) > RESULT_KEPT:
         return failure_report("OUTPUT_TOO_LARGE", f"the output is larger than {SIZE_LIMIT} bytes of JSON")
     try:
         answer = parse(result, DEPTH_LIMIT + 1)

@@ -14,11 +14,9 @@ from typing import Any, ClassVar
 
 from controlplane.agent.child_process import ChildCommand, ChildExit
 from controlplane.agent.environment import with_modules
+from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT
 from controlplane.agent.logs import decode_text
 from controlplane.agent.outcomes import failure_report, report_of
-from controlplane.agent.supervisor import RESULT_KEPT
-
-PAYLOAD_IN_ENVIRONMENT = 64 * 1024
 
 Action = dict[str, Any]
 
@@ -162,7 +160,7 @@ class CallableRunner(Runner):
     def build_report(self, child_exit: ChildExit) -> dict[str, Any]:
         no_result = "the process ended before the function returned"
         return (
-            report_of(child_exit.result, RESULT_KEPT)
+            report_of(child_exit.result)
             or failure_of(child_exit)
             or failure_report("NO_RESULT", no_result, decode_text(child_exit.stderr))
         )

@@ -21,6 +21,7 @@ import structlog
 from controlplane.agent import process_view, reaper
 from controlplane.agent.child_process import CHUNK, ChildCommand, ChildExit, ChildProcess, InputFeed, OutputTail
 from controlplane.agent.fork_servers import ForkedProcess, ForkServer, ForkServers
+from controlplane.agent.limits import RESULT_KEPT
 
 OutputHandler = Callable[[str, bytes], None]  # with STDOUT or STDERR
 
@@ -35,9 +36,6 @@ STDERR_KEPT = 4 * 1024
 
 
 PULSE_KEPT = 1  # bytes, which say that there were any
-
-
-RESULT_KEPT = 1024 * 1024  # bytes; whoever has more to say than that says too much
 
 
 AGAIN = 1.0  # seconds between two tries to kill what does not end

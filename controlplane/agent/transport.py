@@ -219,3 +219,18 @@ class TransportThread(threading.Thread):
         self._deliver(ClaimResult(items))
         if self._hints is not None:
             self._hints.record_claim(len(items), is_more_wanted=is_in_vain and self._requested_slots > 0)
+
+
+def start_transport(
+    server: RegisteredServer,
+    outbox: Outbox,
+    poll: float,
+    deliver: Callable[[ClaimResult | ReportResult], None],
+    refused: Callable[[], None],
+) -> TransportThread:
+    """One that claims, with the thread that waits for hints."""
+    hints = HintThread(server, lambda: transport.claim_now(), lambda: transport.act_now())
+    transport = TransportThread(server, outbox, poll, deliver, refused, hints)
+    transport.start()
+    hints.start()
+    return transport

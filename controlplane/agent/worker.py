@@ -21,20 +21,20 @@ import psutil
 import structlog
 
 from controlplane.agent import leftovers, probe, status_file
-from controlplane.agent.attempts import KILL_PATIENCE, AttemptTracker
+from controlplane.agent.attempts import AttemptTracker
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.containers import clear_containers
 from controlplane.agent.fence import Fence
 from controlplane.agent.folder import Folder
 from controlplane.agent.heart import HeartbeatThread
-from controlplane.agent.hints import HintThread
 from controlplane.agent.options import Options
 from controlplane.agent.outbox import Outbox
 from controlplane.agent.registration import RegisteredServer, register_server
 from controlplane.agent.runtimes import RuntimeWatch
 from controlplane.agent.supervisor import Supervisor
-from controlplane.agent.transport import ClaimResult, ReportResult, TransportThread
+from controlplane.agent.transport import ClaimResult, ReportResult, start_transport
+from controlplane.agent.verdicts import KILL_PATIENCE
 from controlplane.agent.wakeup import InterruptedBySignal, Wakeup
 
 log = structlog.get_logger()
@@ -130,14 +130,11 @@ class Worker:
             on_fenced=self._kill_for_fence,
             cordon=self._cordon,
         )
-        hints = HintThread(server, lambda: self._transport.claim_now(), lambda: self._transport.act_now())
-        self._transport = TransportThread(
-            server, self._outbox, self._options.poll, self._put_in_inbox, self._heart.act_now, hints
-        )
         psutil.cpu_percent()  # the first reading is always 0
         self._heart.start()
-        self._transport.start()
-        hints.start()
+        self._transport = start_transport(
+            server, self._outbox, self._options.poll, self._put_in_inbox, self._heart.act_now
+        )
 
     # In other threads
 

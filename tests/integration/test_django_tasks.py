@@ -16,7 +16,6 @@ from rest_framework.serializers import ValidationError
 from controlplane.agent.callable_child import run_callable
 from controlplane.agent.outcomes import report_of
 from controlplane.agent.policy import DJANGO_FUNCTION, ActionPolicy
-from controlplane.agent.supervisor import RESULT_KEPT
 from jobs import django_task_runner, django_tasks
 from jobs.django_task_runner import task_backends
 from jobs.django_tasks import InvalidTask, TaskResultDoesNotExist, TaskResultStatus
@@ -47,7 +46,7 @@ def work(db, worker, monkeypatch):
         monkeypatch.setenv("JOB_ID", str(attempt["job"]["id"]))
         assert attempt["job"]["action"] == {"type": "handler", "name": "django-task"}
         result = run_callable(DJANGO_FUNCTION, attempt["job"]["payload"])
-        (said,) = one.report({"attempt": attempt["id"], **report_of(result.encode(), RESULT_KEPT)})
+        (said,) = one.report({"attempt": attempt["id"], **report_of(result.encode())})
         assert said["accepted"], said
 
     def work():

@@ -1,6 +1,6 @@
 """Lists of states that are not derived, since agents and clients are installed without the apps, agree with them."""
 
-from controlplane.agent import attempts
+from controlplane.agent import verdicts
 from controlplane.agent.celery import ledger
 from controlplane.client import output
 from jobs import states
@@ -18,7 +18,7 @@ def test_the_command_line_tells_by_their_colours_jobs_that_have_ended_from_those
 
 
 def test_the_agent_ends_an_attempt_with_the_events_that_end_it():
-    assert set(attempts.FINAL_EVENTS) == reports.ENDS
+    assert set(verdicts.FINAL_EVENTS) == reports.ENDS
 
 
 def test_the_workers_of_celery_say_states_that_there_are():

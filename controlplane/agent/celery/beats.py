@@ -81,6 +81,7 @@ class Beats(threading.Thread):
             log.info(f"Worker registered with ID: {server.id}", name=self._hello["name"])
             self._fence.renew_deadline(server.registered_at, server.fence_after)
             self.heart = Beating(self, server, state=self._state)
+            self.is_running = False
             if self.claims:
                 self.claims.serve(server, self.heart.act_now)
             self.heart.run()

@@ -4,7 +4,6 @@ it begin once the control plane has heard so, and reports its end."""
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
 import signal
 import threading
@@ -15,20 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import structlog
 
-from controlplane.agent.attempt import shrink_report
-from controlplane.agent.attempts import FINAL_EVENTS, KILL_PATIENCE
+from controlplane.agent.celery.claim import Claim, Stage, message_of, read_result
 from controlplane.agent.celery.fence import TwoWitnesses
+from controlplane.agent.celery.remains import is_child
 from controlplane.agent.heart import HeldAttempts
-from controlplane.agent.hints import HintThread
 from controlplane.agent.outbox import Outbox
-from controlplane.agent.outcomes import failure_report, report_of
+from controlplane.agent.outcomes import failure_report
 from controlplane.agent.registration import RegisteredServer
-from controlplane.agent.runners import PAYLOAD_IN_ENVIRONMENT
-from controlplane.agent.supervisor import RESULT_KEPT
-from controlplane.agent.transport import ClaimResult, ReportResult, TransportThread
+from controlplane.agent.transport import ClaimResult, ReportResult, TransportThread, start_transport
+from controlplane.agent.verdicts import FINAL_EVENTS, KILL_PATIENCE, log_refusal, shrink_report, timeout_report
 
 log = structlog.get_logger()
 POLL = 1.0  # seconds between claims that bring nothing, where no hints say when there is work
@@ -37,30 +33,6 @@ LAST_REPORTS = 5.0  # seconds to be answered at the end
 COMES_AGAIN = ("RETRIED", "RETURNED", "LOST")  # ends of a delivery that are none of the job
 
 Order = Callable[[dict[str, Any]], None]
-
-
-class Stage(enum.Enum):
-    SENT = "SENT"  # on its way through the queue: CLAIMED for the control plane
-    STARTING = "STARTING"  # its turn has come, STARTED is not answered
-    RUNNING = "RUNNING"
-    ENDED = "ENDED"  # reported, and not answered yet
-
-
-@dataclass
-class Claim:
-    """An attempt, which is a task of the same id."""
-
-    id: str
-    timeout: float | None
-    since: float
-    stage: Stage = Stage.SENT
-    tag: str | None = None  # of the message that this worker has; None: it is on its way
-    pid: int | None = None
-    has_begun: bool = False  # its code, some time
-    times_out_at: float | None = None
-    stops_until: float | None = None  # its code is being ended, by then with SIGKILL
-    verdict: dict[str, Any] | None = None  # what is reported then; None: nothing, for it is not ours any more
-    is_revoked: bool = False
 
 
 @dataclass
@@ -89,11 +61,7 @@ class Claims:
         """Claim as this server, and report to it."""
         if self._transport:
             self._transport.close()
-        hints = HintThread(server, lambda: transport.claim_now(), lambda: transport.act_now())
-        transport = TransportThread(server, self.outbox, POLL, self.hear, refused, hints)
-        transport.start()
-        hints.start()
-        self._transport = transport
+        self._transport = start_transport(server, self.outbox, POLL, self.hear, refused)
 
     def hear(self, message: ClaimResult | ReportResult) -> None:
         with self._lock:
@@ -116,7 +84,7 @@ class Claims:
             return HeldAttempts(
                 claimed=[claim.id for claim in claims if claim.stage not in started],
                 running=[{"attempt": claim.id, "pid": claim.pid} for claim in begun],
-                stopped=sorted(id for id in self._lost & set(self._known) if id not in self._claims),
+                stopped=sorted(id for id in self._lost.intersection(self._known) if id not in self._claims),
             )
 
     def cancel(self, ids: Collection[str]) -> None:
@@ -175,8 +143,7 @@ class Claims:
                     self._release(claim, "not_received" if open_ else "cordoned")
                 elif claim.times_out_at and now >= claim.times_out_at and claim.stops_until is None:
                     log.warning("Job exceeded its timeout", attempt=claim.id, timeout=claim.timeout)
-                    problem = failure_report("STEP_TIMEOUT", f"exceeded its timeout of {claim.timeout:g} s")
-                    self._stop(claim, problem, KILL_PATIENCE)
+                    self._stop(claim, timeout_report(claim.timeout), KILL_PATIENCE)
                 if claim.stops_until is not None and claim.stage is Stage.RUNNING:
                     self._finish_stopping(claim, now)
             waiting = sum(claim.stage is not Stage.ENDED and not claim.has_begun for claim in self._claims.values())
@@ -211,16 +178,11 @@ class Claims:
         id, job = str(item["id"]), item["job"]
         if id in self._claims:
             return  # a repeated claim brings the same attempts
-        claim, action = self._adopt(id), job["action"]
+        claim = self._adopt(id)
         claim.timeout = job.get("timeout_seconds")
-        if self._closed or action.get("type") != "celery":
+        if self._closed or job["action"].get("type") != "celery":
             return self._release(claim, self._closed or "not_allowed")
-        about = {name: job.get(name) for name in ("id", "execution", "step")} | {"attempt": item["number"]}
-        if len(str(payload := job.get("payload"))) < PAYLOAD_IN_ENVIRONMENT:
-            about["payload"] = payload
-        called = {"args": action.get("args") or [], "kwargs": action.get("kwargs") or {}}
-        sent = {"attempt": id, "task": action["task"], "timeout": claim.timeout, "about": about}
-        self.order({"order": "send", "job": sent | called})
+        self.order({"order": "send", "job": message_of(item)})
 
     def _adopt(self, id: str) -> Claim:
         """The claim of that id; of one that is not known, an earlier heart's or one that was given away, the control
@@ -259,19 +221,7 @@ class Claims:
         elif not begun:
             self._release(claim, "dropped")
         else:
-            self._end(claim, self._result(claim, outcome, text))
-
-    def _result(self, claim: Claim, outcome: str, text: str | None) -> dict[str, Any]:
-        if outcome == "REVOKED":
-            return failure_report("REVOKED", "the task was revoked in Celery")
-        with contextlib.suppress(OSError):
-            path = self.folder / claim.id
-            size = min(path.stat().st_size, RESULT_KEPT + 1)
-            with path.open("rb") as file:
-                if report := report_of(file.read(size), RESULT_KEPT):
-                    return report
-        code, _, message = (text or "NO_RESULT: the task ended without a result").partition(": ")
-        return failure_report(code, message)
+            self._end(claim, read_result(self.folder / claim.id, outcome, text))
 
     def _record_answer(self, answer: ReportResult) -> None:
         report, result = answer.report, answer.result
@@ -279,10 +229,7 @@ class Claims:
             return
         accepted = bool(result.get("accepted"))
         if not accepted:
-            log.warning(
-                "Report refused", attempt=claim.id, report=report["event"], code=result.get("code"),
-                state=result.get("state"),
-            )  # fmt: skip
+            log_refusal(report, result)
         if smaller := shrink_report(report, result):
             self._report(claim, smaller)
         elif report["event"] in FINAL_EVENTS:
@@ -305,7 +252,8 @@ class Claims:
         if claim.stage is Stage.ENDED:
             return
         if claim.stage is not Stage.RUNNING or claim.tag is None:
-            self.outbox.withdraw_reports(claim.id)  # a STARTED in flight is heard before the verdict, which is in order
+            # One that is in flight arrives before the verdict, which is in order.
+            self.outbox.withdraw_reports(claim.id)
             self.order({"order": "revoke", "task": claim.id})
             self._end(claim, verdict)
         elif claim.stops_until is None:
@@ -315,19 +263,12 @@ class Claims:
 
     def _finish_stopping(self, claim: Claim, now: float) -> None:
         """Its verdict is said when its process has gone. Threads cannot be ended: what they run ends by itself."""
-        alive = self.is_prefork and claim.pid is not None and self._is_child(claim.pid)
+        alive = self.is_prefork and claim.pid is not None and is_child(claim.pid, self.main)
         if alive and claim.stops_until is not None and now >= claim.stops_until:
             with contextlib.suppress(OSError):
                 os.kill(claim.pid or 0, signal.SIGKILL)
         if claim.is_revoked and not alive:
             self._end(claim, claim.verdict)
-
-    def _is_child(self, pid: int) -> bool:
-        try:
-            process = psutil.Process(pid)
-            return process.ppid() == self.main and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return False
 
     def _release(self, claim: Claim, reason: str) -> None:
         if claim.stage is not Stage.ENDED:
@@ -337,7 +278,7 @@ class Claims:
 
     def _release_unbegun(self, reason: str) -> None:
         for claim in list(self._claims.values()):
-            if claim.stage in (Stage.SENT, Stage.STARTING):
+            if claim.is_before_code:
                 self._release(claim, reason)
 
     def _end(self, claim: Claim, report: dict[str, Any] | None) -> None:

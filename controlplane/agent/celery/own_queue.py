@@ -71,7 +71,7 @@ class OwnQueue:
         try:
             task.apply_async(
                 job["args"], job["kwargs"], task_id=attempt, queue=self.queue, routing_key=self.name, retry=False,
-                headers={"job": job["about"]},
+                headers=job["headers"],
             )  # fmt: skip
         except (TypeError, ValueError) as error:  # of its arguments
             self._protection.tell("unsent", attempt, type(error).__name__, str(error)[:500])

@@ -50,3 +50,12 @@ def is_stopped(pid: int) -> bool:
         return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
     except psutil.Error:
         return False
+
+
+def is_child(pid: int, parent: int) -> bool:
+    """Of that process, and not ended."""
+    try:
+        process = psutil.Process(pid)
+        return process.ppid() == parent and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

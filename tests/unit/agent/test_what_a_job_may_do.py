@@ -13,9 +13,8 @@ import pytest
 
 from controlplane.agent import environment, folder
 from controlplane.agent.callable_child import run_callable
-from controlplane.agent.limits import SIZE_LIMIT
+from controlplane.agent.limits import RESULT_KEPT, SIZE_LIMIT
 from controlplane.agent.outcomes import DEPTH_LIMIT, TooDeep, parse, report_of
-from controlplane.agent.supervisor import RESULT_KEPT
 from tests.support.escape import escaped, escaping, gone
 from tests.support.standin import ROOT, eventually
 
@@ -87,16 +86,16 @@ def test_the_depth_of_an_output_is_limited_in_the_child_and_again_in_the_agent()
     assert json.loads(run_callable("json:loads", beyond))["error"]["code"] == "OUTPUT_TOO_DEEP"
     with pytest.raises(TooDeep):
         parse(beyond)
-    assert report_of(f'{{"output": {at}}}'.encode(), RESULT_KEPT)["event"] == "COMPLETED"
-    assert report_of(f'{{"output": {beyond}}}'.encode(), RESULT_KEPT)["error"]["code"] == "OUTPUT_TOO_DEEP"
+    assert report_of(f'{{"output": {at}}}'.encode())["event"] == "COMPLETED"
+    assert report_of(f'{{"output": {beyond}}}'.encode())["error"]["code"] == "OUTPUT_TOO_DEEP"
 
 
 def test_of_what_was_handed_back_no_more_is_read_than_a_limit():
     assert RESULT_KEPT > 2 * SIZE_LIMIT, "an output at its limit, and an error in escapes, come through"
-    assert report_of(b"x" * (RESULT_KEPT + 1), RESULT_KEPT)["error"]["code"] == "OUTPUT_TOO_LARGE"
-    assert report_of(b"", RESULT_KEPT) is report_of(b'{"outp', RESULT_KEPT) is None
+    assert report_of(b"x" * (RESULT_KEPT + 1))["error"]["code"] == "OUTPUT_TOO_LARGE"
+    assert report_of(b"") is report_of(b'{"outp') is None
     long = json.dumps({"error": {"code": "c" * 1000, "message": "m" * 50_000, "traceback": "t" * 50_000}})
-    assert len(json.dumps(report_of(long.encode(), RESULT_KEPT))) < 20_000
+    assert len(json.dumps(report_of(long.encode()))) < 20_000
 
 
 def test_what_escapes_by_setsid_nohup_or_a_double_fork_ends_with_the_timeout(plane, agent, tmp_path):

@@ -6,8 +6,11 @@ import json
 
 import pytest
 
+from controlplane.agent.celery.claim import message_of
 from controlplane.agent.celery.claims import RECEIVED_WITHIN, Claims
 from controlplane.agent.celery.fence import TwoWitnesses
+from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT
+from controlplane.agent.runners import job_environment
 from controlplane.agent.transport import ClaimResult, ReportResult
 from tests.unit.celery_agent.test_verdicts import Clock
 
@@ -79,6 +82,21 @@ def test_a_claimed_job_is_sent_and_begins_once_its_start_was_heard(heart):
     assert heart.ordered("begin") == ["a"]
     heart.read(">", "tag of a", 7)
     assert heart.claims.list_held().running == [{"attempt": "a", "pid": 7}]
+
+
+def test_the_message_of_a_job_has_the_trace_in_which_it_was_submitted():
+    job = {"id": "j", "action": {"type": "celery", "task": "orders.send"}, "traceparent": "00-a-b-01"}
+    assert message_of({"id": "a", "number": 1, "job": job})["headers"]["traceparent"] == "00-a-b-01"
+    assert set(message_of({"id": "a", "number": 1, "job": job | {"traceparent": None}})["headers"]) == {"job"}
+
+
+@pytest.mark.parametrize("text", ["x", "é"])
+def test_the_message_of_a_job_has_the_payload_that_the_environment_of_other_code_has(text):
+    for size in (PAYLOAD_IN_ENVIRONMENT - 1, PAYLOAD_IN_ENVIRONMENT):
+        payload = text * (size // len(json.dumps(text).strip('"')))
+        item = {"id": "a", "number": 1, "job": {"id": "j", "action": {"task": "orders.send"}, "payload": payload}}
+        about = message_of(item)["headers"]["job"]
+        assert ("payload" in about) == ("JOB_PAYLOAD" in job_environment(item, {}))
 
 
 def test_a_claim_that_is_repeated_is_sent_once(heart):
