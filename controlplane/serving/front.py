@@ -5,6 +5,7 @@ is there takes a thread, if there is a seat for it, and Django answers it there 
 """
 
 import asyncio
+import re
 import signal
 import sys
 import time
@@ -43,6 +44,7 @@ DECISIVE_HEADERS = ("authorization", "host", "x-forwarded-proto")
 """By which Django says whether it answers a call at all: who came with the same is answered again."""
 BEAT_THREADS = 4
 """For those that hang there is another."""
+WHOLE_SECONDS = re.compile("wait=([0-9]{1,9})")
 
 
 class BodyTooSlow(Problem):
@@ -164,8 +166,8 @@ class Front:
 
 def seconds_asked(query: str) -> float:
     """The seconds of `wait=SECONDS`; 0 for whatever else, which Django is to judge."""
-    name, _, text = query.partition("=")
-    return float(text) if name == "wait" and text.isascii() and text.isdigit() and int(text) <= LONGEST_WAIT else 0.0
+    seconds = WHOLE_SECONDS.fullmatch(query)
+    return float(seconds[1]) if seconds and int(seconds[1]) <= LONGEST_WAIT else 0.0
 
 
 async def body_of(scope: Scope, proto: Any) -> bytes | None:

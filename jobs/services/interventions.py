@@ -17,7 +17,7 @@ import structlog
 from controlplane.core.statements import Statement, fetch_result_sets
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.errors import CancelRequested, JobUnknown, KeyTaken, StepHasChild, TryAgain
+from jobs.errors import AlreadyResubmitted, CancelRequested, JobUnknown, KeyTaken, StepHasChild, TryAgain
 from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, executions, guards, propagation
 from jobs.services.hints import announce_work
@@ -105,7 +105,9 @@ def resubmit_job(
         return find_resubmitted_copy(key, job), False
     with naming_child(before):
         guards.ensure_may_resubmit_job(before, is_forced=force)
-    assert key is not None  # noqa: S101 - the guard has passed, so only an earlier call with this key is left
+    if key is None:
+        # By a call that had the job's lock meanwhile: `before` is of the moment when this one began to wait for it.
+        raise AlreadyResubmitted(state=before.state)
     return find_resubmitted_copy(key, job), False
 
 

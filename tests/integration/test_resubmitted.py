@@ -4,8 +4,12 @@ import re
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection, transaction
 
 from jobs.models import WorkerJob
+from liveness.services import tokens
+from tests.support.http import Caller
+from tests.support.processes import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -77,3 +81,22 @@ def test_a_bulk_resubmission_leaves_out_what_was_resubmitted_and_one_job_is_forc
     body = {"seen": f"{first} FAILED", "note": "once more", "key": "k"}
     assert boss.post(f"/admin/instance/jobs/resubmit_again/?pick={first}", body).status_code == 302
     assert WorkerJob.objects.filter(resubmission_of=first).count() == 2
+
+
+def test_of_calls_at_once_one_resubmits_and_the_others_are_told(committed, threads):
+    client, operator = (Caller(tokens.create_token(role, role)) for role in ("client", "operator"))
+    job = client.post("/jobs", {"action": {"type": "script", "command": "false"}}).json()["id"]
+    operator.post(f"/jobs/{job}/fail", {"note": "no"})
+    with transaction.atomic():
+        WorkerJob.objects.select_for_update(no_key=True).get(pk=job)
+        calls = [threads(operator.post, f"/jobs/{job}/resubmit", {}) for _ in range(6)]
+        eventually(lambda: waiting_for_locks() == len(calls))
+    answers = sorted((answer.status_code, answer.json().get("code")) for answer in [call.result(60) for call in calls])
+    assert answers == [(201, None)] + [(409, "already_resubmitted")] * 5
+    assert WorkerJob.objects.filter(resubmission_of=job).count() == 1
+
+
+def waiting_for_locks():
+    with connection.cursor() as cursor:
+        cursor.execute("select count(distinct pid) from pg_locks where not granted")
+        return cursor.fetchone()[0]

@@ -9,7 +9,7 @@ import pytest
 from controlplane.agent.limits import BODY_LIMIT
 from controlplane.serving import front
 from controlplane.serving.callers import REMEMBERED, Callers
-from controlplane.serving.front import BodyTooSlow, answered, body_of, environ_of
+from controlplane.serving.front import BodyTooSlow, answered, body_of, environ_of, seconds_asked
 from controlplane.serving.seats import Lane
 from liveness.services import tokens
 from tests.integration.test_bad_input import SOME
@@ -207,3 +207,23 @@ def test_refusals_are_said_in_the_log_but_not_each(monkeypatch):
         now[0] += seconds
         before_django._say_refused(BodyTooSlow())
     assert lines == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("wait=50", 50),
+        ("wait=61", 0),
+        ("wait=1.5", 0),
+        ("wait=-1", 0),
+        ("wait=NaN", 0),
+        ("wait=٣", 0),
+        ("wait=1&wait=2", 0),
+        ("await=1", 0),
+        ("wait=" + "9" * 5000, 0),
+        ("wait=" + "0" * 5000, 0),
+        ("", 0),
+    ],
+)
+def test_how_long_a_worker_waits_is_known_only_of_plain_seconds_whatever_else_it_asks(query, seconds):
+    assert seconds_asked(query) == seconds
