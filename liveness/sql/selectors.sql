@@ -15,11 +15,19 @@ select (select coalesce(jsonb_agg(to_jsonb(counted)), '[]')
 select {{rows_left_out}} as rows_left_out
 
 -- statement: read_events_horizon
--- To when events are complete: whoever may still commit some wrote none before. Numbers are drawn in the order of time, so
--- no event of a lower number is to come when all up to one of that time are read in a statement after this one.
+-- To when events are complete: whoever may still commit some wrote none before. The moment is read before the locks are
+-- looked at: who begins to write in between is not seen. Numbers are drawn in the order of time, so no event of a lower
+-- number is to come when all up to one of that time are read in a statement after this one.
 -- returns: at timestamptz
-select least(clock_timestamp(), min(activity.xact_start)) as at
-  from pg_locks held
-  join pg_stat_activity activity on activity.pid = held.pid
- where held.relation = 'liveness_serverevent'::regclass and held.mode = 'RowExclusiveLock' and held.pid <> pg_backend_pid()
-   and held.database = (select oid from pg_database where datname = current_database())
+with moment as materialized (
+    select clock_timestamp() as at
+)
+select least(moment.at,
+             -- Of whom we may not see when they began, or who wait for their second phase: since ever.
+             (select min(coalesce(activity.xact_start, to_timestamp(0)))
+                from pg_locks held
+                left join pg_stat_activity activity on activity.pid = held.pid
+               where held.relation = 'liveness_serverevent'::regclass and held.mode = 'RowExclusiveLock'
+                 and held.pid is distinct from pg_backend_pid()
+                 and held.database = (select oid from pg_database where datname = current_database()))) as at
+  from moment

@@ -11,6 +11,7 @@ from django.db import connection
 
 from liveness.models import ServerEvent
 from liveness.services import operations, tokens
+from liveness.sql import sql
 from tests.support.clock import Clock
 from tests.support.http import Caller
 
@@ -66,12 +67,10 @@ def test_an_event_is_held_back_until_no_earlier_one_can_come(committed):
     def names():
         return [item["subject"]["name"] for item in viewer.get(f"/events?after={start}").json()["items"]]
 
-    given = {**settings.DATABASES["default"], **connection.settings_dict}
-    place = {"host": given["HOST"], "port": given["PORT"], "user": given["USER"], "password": given["PASSWORD"]}
     insert = """insert into liveness_serverevent (subject_type, subject_name, actor, reason)
                 values ('server', %s, 'server', '')"""
     happen(1, "before")
-    with psycopg.connect(dbname=given["NAME"], **{k: v for k, v in place.items() if v}) as slow:
+    with psycopg.connect(**place()) as slow:
         slow.execute(insert, ["slow"])
         happen(1, "after")
         assert names() == ["before-0"], "the slow one has a lower number"
@@ -81,6 +80,46 @@ def test_an_event_is_held_back_until_no_earlier_one_can_come(committed):
         happen(1, "last")
         slow.rollback()
     assert names() == ["before-0", "slow", "after-0", "last-0"]
+
+
+def test_events_are_complete_to_a_moment_before_it_was_looked_who_writes_some(committed):
+    Clock().release()
+    with connection.cursor() as cursor:
+        # In place of PostgreSQL's own: it notes when it is looked at.
+        cursor.execute("create temp table looked as select clock_timestamp() as at")
+        cursor.execute("""
+            create function pg_temp.look() returns bool language plpgsql as
+            $$ begin insert into looked values (clock_timestamp()); return true; end $$""")
+        cursor.execute("create temp view pg_locks as select * from pg_catalog.pg_locks where pg_temp.look() offset 0")
+        cursor.execute("truncate looked")
+        horizon = sql.read_events_horizon.fetch_only_row().at
+        cursor.execute("select min(at) from looked")
+        assert horizon <= cursor.fetchone()[0], "who begins to write after that look has a lower number than others"
+        cursor.execute("drop view pg_temp.pg_locks; drop table pg_temp.looked; drop function pg_temp.look()")
+
+
+def test_an_event_is_held_back_for_a_transaction_of_which_nobody_may_know_when_it_began(committed):
+    Clock().release()
+    happen(1, "before")
+    horizon = sql.read_events_horizon.fetch_only_row
+    with connection.cursor() as cursor, psycopg.connect(**place()) as slow:
+        slow.execute(
+            "insert into liveness_serverevent (subject_type, subject_name, actor, reason)"
+            " values ('server', 'slow', 'server', '')"
+        )
+        cursor.execute("create role reader; grant select on all tables in schema public to reader; set role reader")
+        try:
+            at = horizon().at
+            assert at < ServerEvent.objects.get(subject_name="before-0").at
+        finally:
+            cursor.execute("reset role; drop owned by reader; drop role reader")
+
+
+def place():
+    """Of the database of the tests, for a connection of one's own."""
+    given = {**settings.DATABASES["default"], **connection.settings_dict}
+    names = {"dbname": "NAME", "host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
+    return {name: given[key] for name, key in names.items() if given[key]}
 
 
 def test_a_command_writes_it_as_lines_of_json(db):
