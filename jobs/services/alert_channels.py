@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,6 +18,12 @@ from jobs.conf import alerts_conf
 
 TIMEOUT = urllib3.Timeout(connect=3, read=5)
 MAIL_TIMEOUT = 10
+PATIENCE = 15
+"""Seconds after which nobody waits for a call any more: a receiver that sends a byte now and then keeps all limits of
+its socket."""
+
+calls: dict[str, threading.Thread] = {}
+"""What is under way, or was left, by its channel."""
 
 
 class NotSent(Exception):
@@ -53,13 +60,35 @@ def send_message(channel: str, id: UUID, event: str, payload: dict[str, Any]) ->
         "email": lambda: send_mail(id, payload),
         "apprise": lambda: notify_apprise(alerts_conf().apprise_urls.split()[int(number) - 1], payload),
     }[kind]
-    try:
-        send()
-    except NotSent:
-        raise
-    except Exception as error:
-        # Whatever a library of somebody's chat raises: the other messages are sent all the same.
-        raise NotSent(f"{type(error).__name__}: {error}".split("\n")[0]) from error
+    call_patiently(channel, send)
+
+
+def call_patiently(channel: str, call: Callable[[], None]) -> None:
+    """Call, in a thread that is left to itself when it takes too long; of a channel there is one at a time, so that a
+    receiver that hangs takes no thread of those that check servers, and none but its own. Raises NotSent."""
+    if (before := calls.get(channel)) is not None and before.is_alive():
+        raise NotSent("An earlier call has not ended yet.")
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    calls[channel] = thread = threading.Thread(target=run, name=f"alerts by {channel}", daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    if thread.is_alive():
+        raise NotSent(f"It has not ended within {PATIENCE} seconds.")
+    match raised:
+        case [NotSent() as error]:
+            raise error
+        case [Exception() as error]:
+            # Whatever a library of somebody's chat raises: the other messages are sent all the same.
+            raise NotSent(f"{type(error).__name__}: {error}".split("\n")[0]) from error
+        case [error]:
+            raise error
 
 
 def post_webhook(url: str, id: UUID, payload: dict[str, Any]) -> None:
@@ -81,7 +110,7 @@ def post_webhook(url: str, id: UUID, payload: dict[str, Any]) -> None:
 
 
 def call_url(method: str, url: str, headers: dict[str, str], body: bytes | None, *, allow_private: bool) -> int:
-    """The status of the answer. Redirects are not followed. Raises NotSent.
+    """The status of the answer, whose body is not read. Redirects are not followed. Raises NotSent.
 
     The name is looked up once, and that address is called: what it may be cannot change in between.
     """
@@ -103,7 +132,9 @@ def call_url(method: str, url: str, headers: dict[str, str], body: bytes | None,
             headers={**headers, "Host": parts.netloc.rpartition("@")[2]},
             retries=False,
             redirect=False,
+            preload_content=False,
         )
+        answer.close()
         return answer.status
 
 

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from controlplane.core.transactions import retried_atomic
 from jobs import selectors
 from jobs.conf import alerts_conf
 from jobs.models import AlertMessage
-from jobs.services.alert_channels import NotSent, call_url, list_channels, send_message
+from jobs.services.alert_channels import NotSent, call_patiently, call_url, list_channels, send_message
 from jobs.sql import sql
 from jobs.sql.rows import LeasedMessage, NotedIncidents
 from jobs.states import Flag
@@ -169,9 +170,12 @@ def send_heartbeat() -> None:
     if not url or not timetable.try_begin_task("alert_heartbeat", HEARTBEAT_EVERY - 5):
         return
     try:
-        status = call_url("GET", url, {}, None, allow_private=True)
-        problem = "" if 200 <= status < 300 else f"it answered {status}"
-    except Exception as error:
-        problem = f"{type(error).__name__}: {error}".split("\n")[0]
-    if problem:
-        log.warning("The dead man's switch could not be reached", error=problem)
+        call_patiently("heartbeat", partial(ask_heartbeat_url, url))
+    except NotSent as refusal:
+        log.warning("The dead man's switch could not be reached", error=str(refusal))
+
+
+def ask_heartbeat_url(url: str) -> None:
+    status = call_url("GET", url, {}, None, allow_private=True)
+    if not 200 <= status < 300:
+        raise NotSent(f"It answered {status}.")

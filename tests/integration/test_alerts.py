@@ -2,8 +2,11 @@
 under another id."""
 
 import json
+import socket
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +18,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from controlplane.observability import alert_watch
 from jobs.checks import check_alerts
 from jobs.models import AlertMessage, Incident, WorkerJob
-from jobs.services import alerts
+from jobs.services import alert_channels, alerts
 from jobs.services.alerts import run_alerts
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Clock, Server
@@ -297,6 +300,89 @@ def test_one_channel_that_fails_keeps_nothing_from_the_others(rules, receiver, p
     assert told(receiver) == ["incident.opened"]
     failed, sent = AlertMessage.objects.order_by("channel")
     assert (failed.sent_at, bool(failed.error), bool(sent.sent_at)) == (None, True, True)
+
+
+@pytest.fixture
+def dripping():
+    """The address of a receiver that answers 200, and then byte after byte without end; and how many have called."""
+    over, callers = threading.Event(), []
+
+    def answer(connection):
+        with connection, suppress(OSError):
+            callers.append(connection.recv(65536))
+            for part in chain([b"HTTP/1.1 200 OK\r\nX-Odd: "], repeat(b"x")):
+                connection.sendall(part)
+                if over.wait(0.01):
+                    return
+
+    def accept():
+        with suppress(OSError):
+            while True:
+                threads.append(threading.Thread(target=answer, args=listening.accept()[:1]))
+                threads[-1].start()
+
+    threads = []
+    listening = socket.create_server(("127.0.0.1", 0))
+    threads.append(threading.Thread(target=accept))
+    threads[0].start()
+    yield SimpleNamespace(url=f"http://127.0.0.1:{listening.getsockname()[1]}/", callers=callers)
+    over.set()
+    listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
+    for thread in (*threads, *alert_channels.calls.values()):
+        thread.join()
+
+
+def test_the_next_conditions_are_told_though_a_receiver_never_ends_its_answer(
+    rules, receiver, passing, dripping, monkeypatch
+):
+    monkeypatch.setattr(alert_channels, "PATIENCE", 4)
+    rules(BRAKE=True, WEBHOOK_URLS=f"{dripping.url} {receiver.url}", HEARTBEAT_URL=dripping.url)
+    Clock.objects.update(finished_at=clock_now())
+    engage_brake()
+    passing(20)
+    assert told(receiver) == ["incident.opened"]
+    hangs, sent = AlertMessage.objects.order_by("channel")
+    assert (hangs.sent_at, hangs.error) == (None, "It has not ended within 4 seconds.")
+    assert bool(sent.sent_at)
+    passing(90)
+    hangs.refresh_from_db()
+    assert (hangs.tries, hangs.error) == (2, "An earlier call has not ended yet.")
+    assert len(dripping.callers) == 2, "one of the webhook, and one of the dead man's switch"
+
+
+def test_an_answer_without_end_is_not_read(rules, receiver, passing, endless):
+    rules(BRAKE=True, WEBHOOK_URLS=endless)
+    engage_brake()
+    passing(20)
+    assert AlertMessage.objects.get().sent_at is not None
+
+
+@pytest.fixture
+def endless():
+    """The address of a receiver whose answer has a body without end."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while not over.is_set():
+                    self.wfile.write(b"x" * 65536)
+
+        def log_message(self, *_):
+            pass
+
+    over = threading.Event()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    over.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 def test_the_dead_mans_switch_is_called_each_minute_while_the_check_runs(rules, receiver, passing):
