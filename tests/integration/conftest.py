@@ -52,6 +52,15 @@ def api(db):
 
 
 @pytest.fixture
+def reader(client, db):
+    """Staff who may view all that the pages show, and nothing else."""
+    user = User.objects.create_user("reader", is_staff=True)
+    user.user_permissions.set(viewing())
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
 def operator(api):
     return Operator(api("operator"))
 

@@ -16,19 +16,9 @@ from jobs.states import AttemptState, ExecutionState, JobState
 from liveness import states
 from liveness.selectors import database_time
 from liveness.states import ServerState
-from tests.support.people import viewing
 
 HOSTILE = "<script>alert(1)</script>"
 HTMX = {"HX-Request": "true"}
-
-
-@pytest.fixture
-def reader(client, db):
-    """Staff who may view all that the pages show, and nothing else."""
-    user = User.objects.create_user("reader", is_staff=True)
-    user.user_permissions.set(viewing())
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture

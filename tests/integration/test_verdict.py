@@ -4,22 +4,12 @@ import re
 from html import unescape
 
 import pytest
-from django.contrib.auth.models import User
 
 from jobs.services import sweep
 from jobs.services.liveness_check import check_liveness
 from tests.integration.test_hot_paths import submit_many
-from tests.support.people import viewing
 
 IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
-
-
-@pytest.fixture
-def reader(client, db):
-    user = User.objects.create_user("reader", is_staff=True)
-    user.user_permissions.set(viewing())
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from jobs import selectors, states
 from jobs.models import Attempt
 from jobs.selectors import DetailedJob
 from jobs.states import AttemptState
-from jobs.verdict import describe_fate_of_jobs
+from jobs.verdict.servers import describe_fate_of_jobs
 from liveness import selectors as liveness
 from liveness.selectors import TimedServer
 

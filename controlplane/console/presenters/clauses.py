@@ -15,7 +15,8 @@ from controlplane.console.presenters.formatting import (
     seconds_until,
 )
 from jobs.states import Flag
-from jobs.verdict import Clause, Concern, Elapsed, Moment, NamedServer, Part, Remaining, SomeJobs, Verdict
+from jobs.verdict import Verdict
+from jobs.verdict.clauses import Clause, Concern, Elapsed, Moment, NamedServer, Part, Remaining, SomeJobs
 
 
 def render_clause(parts: Clause, now: datetime, *, links_servers: bool = True) -> SafeString:

@@ -10,7 +10,7 @@ from jobs.conf import conf
 from jobs.models import Attempt
 from jobs.selectors import DetailedJob
 from jobs.states import AttemptState, OnWorkerLost
-from jobs.verdict import describe_loss
+from jobs.verdict.servers import describe_loss
 from liveness import states
 from liveness.selectors import TimedServer
 

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from controlplane.console.presenters.clauses import render_clause
 from controlplane.console.presenters.formatting import link_to_server, seconds_until, time_since
 from controlplane.core.durations import describe_duration
-from jobs.verdict import describe_fate_of_jobs, describe_loss
+from jobs.verdict.servers import describe_fate_of_jobs, describe_loss
 from liveness import selectors as liveness
 from liveness import states
 from liveness.conf import conf
