@@ -12,22 +12,18 @@ from typing import Any
 
 import structlog
 
-from controlplane.agent import memory
 from controlplane.agent.attempt import Attempt, AttemptStage, explain_kill, log_fields, report_for
+from controlplane.agent.attempt_watch import AttemptWatch
 from controlplane.agent.child_process import ChildExit
 from controlplane.agent.fence import Fence
 from controlplane.agent.heart import HeldAttempts
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.policy import ActionPolicy
-from controlplane.agent.pulse import PULSE_INTERVAL
 from controlplane.agent.supervisor import Supervisor
 from controlplane.agent.verdicts import FINAL_EVENTS, KILL_PATIENCE, log_refusal, shrink_report, timeout_report
 
 log = structlog.get_logger()
-MEMORY_LOOK_INTERVAL = 0.5  # seconds
-SIGN_LOOK_INTERVAL = 1.0  # seconds
-SILENT_AFTER = 5 * PULSE_INTERVAL  # without a sign of life: no runner heartbeat lists it until there is one again
 
 
 class AttemptTracker:
@@ -47,9 +43,7 @@ class AttemptTracker:
     ) -> None:
         self._supervisor, self._outbox, self._policy, self._fence = supervisor, outbox, policy, fence
         self._folder, self._environment = folder, environment
-        self._task_timeout, self._memory_limit = task_timeout, memory_limit
-        self._kernel_kills, self._memory_look_at = memory.KernelKills(), 0.0
-        self._sign_look_at = 0.0
+        self._task_timeout, self._watch = task_timeout, AttemptWatch(supervisor, memory_limit)
         self._attempts: dict[str, Attempt] = {}
         self._lost_ids: frozenset[str] = frozenset()  # what the last answer named as lost
         self._reported_stopped: frozenset[str] = frozenset()
@@ -118,7 +112,7 @@ class AttemptTracker:
         attempt = self._attempts[child_exit.key]
         attempt.pid = child_exit.pid
         if attempt.stage is not AttemptStage.KILLED:
-            report = explain_kill(report_for(attempt, child_exit), child_exit, self._kernel_kills)
+            report = explain_kill(report_for(attempt, child_exit), child_exit, self._watch.kernel_kills)
         elif attempt.verdict is None:
             attempt.close_files()
             del self._attempts[attempt.id]
@@ -191,56 +185,27 @@ class AttemptTracker:
     def enforce_timeouts(self) -> None:
         """Kill what runs for longer than its job may."""
         now = time.monotonic()
-        for attempt in self._attempts.values():
-            if attempt.stage is AttemptStage.RUNNING and attempt.times_out_at and now >= attempt.times_out_at:
+        for attempt in self._running():
+            if attempt.times_out_at and now >= attempt.times_out_at:
                 log.warning("Job exceeded its timeout", **log_fields(attempt), timeout=attempt.timeout)
                 self._stop_attempt(attempt, timeout_report(attempt.timeout), KILL_PATIENCE)
 
     def watch_signs_of_life(self) -> None:
-        """See whose code hangs or was stopped, once in a while.
-
-        On the main thread, which has read what there was: after a pause of our own nobody is silent for that.
-        """
-        now = time.monotonic()
-        if now < self._sign_look_at:
-            return
-        self._sign_look_at = now + SIGN_LOOK_INTERVAL
-        for attempt in self._attempts.values():
-            last_sign_at = self._supervisor.last_sign_at(attempt.id) if attempt.stage is AttemptStage.RUNNING else None
-            if last_sign_at is None or attempt.is_silent == (now - last_sign_at > SILENT_AFTER):
-                continue
-            attempt.is_silent = not attempt.is_silent
-            seen = str(self._supervisor.look_at(attempt.id))
-            if attempt.is_silent:
-                log.warning("No sign of life of a job's code", **log_fields(attempt), processes=seen)
-            else:
-                log.info("A job's code gives signs of life again", **log_fields(attempt), processes=seen)
+        self._watch.look_for_signs(self._running())
 
     def enforce_memory_limit(self) -> None:
         """Kill what has more memory than a task may."""
-        now = time.monotonic()
-        if now < self._memory_look_at:
-            return
-        self._memory_look_at = now + MEMORY_LOOK_INTERVAL
-        self._kernel_kills.look()
-        if (limit := self._memory_limit) is None:
-            return
-        for attempt in self._attempts.values():
-            root = self._supervisor.reaper_pid(attempt.id) if attempt.stage is AttemptStage.RUNNING else None
-            if root and (size := memory.size_over_limit(root, limit)):
-                most = memory.format_size(limit)
-                message = f"had {memory.format_size(size)} of memory; a task of this worker may have {most}"
-                log.warning("Task killed: out of memory", **log_fields(attempt), why=message)
-                self._stop_attempt(attempt, failure_report("OUT_OF_MEMORY", message), 0.0)
+        for attempt, message in self._watch.exceeding_memory(self._running()):
+            log.warning("Task killed: out of memory", **log_fields(attempt), why=message)
+            self._stop_attempt(attempt, failure_report("OUT_OF_MEMORY", message), 0.0)
 
     def next_memory_look_at(self) -> float | None:
         """Monotonic."""
-        return self._memory_look_at if self._memory_limit and self.live_count else None
+        return self._watch.memory_look_at if self._watch.memory_limit and self.live_count else None
 
     def next_timeout_at(self) -> float | None:
         """Monotonic."""
-        running = [attempt for attempt in self._attempts.values() if attempt.stage is AttemptStage.RUNNING]
-        return min((attempt.times_out_at for attempt in running if attempt.times_out_at), default=None)
+        return min((attempt.times_out_at for attempt in self._running() if attempt.times_out_at), default=None)
 
     def _start_code(self, attempt: Attempt) -> None:
         if self._release_if_blocked(attempt):
@@ -290,6 +255,9 @@ class AttemptTracker:
         stages = (AttemptStage.RUNNING, AttemptStage.KILLED)
         attempts = [attempt for attempt in self._attempts.values() if attempt.stage in stages]
         return [attempt for attempt in attempts if attempt.stage is AttemptStage.RUNNING or attempt.verdict]
+
+    def _running(self) -> list[Attempt]:
+        return [attempt for attempt in self._attempts.values() if attempt.stage is AttemptStage.RUNNING]
 
     def _select_live_attempts(self, ids: list[str]) -> list[Attempt]:
         attempts = [self._attempts[id] for id in ids if id in self._attempts]

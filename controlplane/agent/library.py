@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
 
 from controlplane.agent import environment, handlers
-from controlplane.agent.client import Client, Refused, Unreachable
+from controlplane.agent.client import Client, Refused
 from controlplane.agent.fence import Fence
 from controlplane.agent.heart import HeartbeatThread, HeldAttempts
 from controlplane.agent.registration import RegisteredServer, register_server
@@ -128,9 +129,9 @@ class Heart:
         if self._is_over.is_set():
             self._client.timeout = LAST_WORDS / 2
             try:
-                server.send_heartbeat({"state": "TERMINATED_GRACEFULLY"})
-            except (Refused, Unreachable) as error:
-                log.warning("Not heard at the end", why=str(error))
+                server.send_last_heartbeat("TERMINATED_GRACEFULLY", time.monotonic())
+            except Refused as refused:
+                log.warning("Last heartbeat refused", code=refused.code, detail=refused.detail)
 
     def _record_answer(self, answer: dict[str, Any] | Refused) -> None:
         if isinstance(answer, Refused) and (answer.status == 410 or answer.code == "server_not_running"):

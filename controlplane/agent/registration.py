@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,6 +78,21 @@ class RegisteredServer:
     def send_heartbeat(self, body: dict[str, Any]) -> dict[str, Any]:
         """One heartbeat, which waits no longer than any call; raises Refused or Unreachable."""
         return self.post("heartbeat", body, min(self.client.timeout, self.config.heartbeat_answer_timeout))
+
+    def send_last_heartbeat(self, state: str, until: float) -> bool:
+        """Again until it is answered (True) or the next try would begin after `until` (monotonic); raises Refused."""
+        failures = 0
+        while True:
+            try:
+                self.send_heartbeat({"state": state})
+                return True
+            except Unreachable as error:
+                failures += 1
+                pause = full_jitter(failures, 1.0)
+                if time.monotonic() + pause >= until:
+                    log.warning("Last heartbeat not answered", why=str(error))
+                    return False
+                time.sleep(pause)
 
     def post(self, call: str, body: dict[str, Any], within: float | None = None) -> dict[str, Any]:
         """Any call on this server's own resource; raises Refused or Unreachable."""

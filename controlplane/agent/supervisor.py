@@ -25,25 +25,12 @@ from controlplane.agent.limits import RESULT_KEPT
 
 OutputHandler = Callable[[str, bytes], None]  # with STDOUT or STDERR
 
-
 log = structlog.get_logger()
-
-
 STDOUT_KEPT = 16 * 1024
-
-
 STDERR_KEPT = 4 * 1024
-
-
 PULSE_KEPT = 1  # bytes, which say that there were any
-
-
 AGAIN = 1.0  # seconds between two tries to kill what does not end
-
-
 INHERITED = {name: os.environ[name] for name in ["LD_LIBRARY_PATH"] if name in os.environ}  # our Python may need it
-
-
 LAST_MOMENT = 2.0  # seconds for what is killed as we end
 
 

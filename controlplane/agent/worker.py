@@ -22,8 +22,7 @@ import structlog
 
 from controlplane.agent import leftovers, probe, status_file
 from controlplane.agent.attempts import AttemptTracker
-from controlplane.agent.backoff import full_jitter
-from controlplane.agent.client import Client, Refused, Unreachable
+from controlplane.agent.client import Client, Refused
 from controlplane.agent.containers import clear_containers
 from controlplane.agent.fence import Fence
 from controlplane.agent.folder import Folder
@@ -32,15 +31,14 @@ from controlplane.agent.options import Options
 from controlplane.agent.outbox import Outbox
 from controlplane.agent.registration import RegisteredServer, register_server
 from controlplane.agent.runtimes import RuntimeWatch
+from controlplane.agent.shutdown import LAST_WORDS, Shutdown
 from controlplane.agent.supervisor import Supervisor
 from controlplane.agent.transport import ClaimResult, ReportResult, start_transport
 from controlplane.agent.verdicts import KILL_PATIENCE
 from controlplane.agent.wakeup import InterruptedBySignal, Wakeup
 
 log = structlog.get_logger()
-LAST_WORDS = 3.0  # seconds to be heard once everything has ended; reports have what is left of the grace period
 HEAD_START = 5.0  # seconds for what an agent before us left, before we register
-FORCED_PATIENCE = 1.0  # seconds from SIGTERM to SIGKILL when the grace period is over
 LOOK_INTERVAL = 1.0  # seconds: the clocks are looked at at least so often, for select() does not count time asleep
 
 
@@ -78,10 +76,7 @@ class Worker:
         self._was_answered = False
         self._blocked = False  # cordon, drain or maintenance
         self._drain_at: float | None = None  # wall clock
-        self._ending: str | None = None  # why: a signal's name, or the code of a refusal
         self._signals = 0
-        self._forced = False
-        self._grace_until = self._give_up_at = self._claims_until = float("inf")  # monotonic
         self._leftovers = leftovers.load_leftovers(options.state, self._client)
         self._is_dead = False  # declared so: nothing that we say counts
         self._is_purged = False
@@ -135,6 +130,9 @@ class Worker:
         self._transport = start_transport(
             server, self._outbox, self._options.poll, self._put_in_inbox, self._heart.act_now
         )
+        self._shutdown = Shutdown(
+            server, self._heart, self._transport, self._attempts, self._outbox, self._save_unanswered
+        )
 
     # In other threads
 
@@ -182,8 +180,8 @@ class Worker:
         self._guard(self._attempts.watch_signs_of_life)
         self._guard(self._attempts.report_output)
         self._enforce_drain()
-        if self._ending:
-            self._advance_shutdown()
+        if self._shutdown.reason:
+            self.exit_status = self._shutdown.advance()
         else:
             self._guard(self._runtimes.look)
             self._guard(self._probe.advance)
@@ -192,8 +190,8 @@ class Worker:
     def _seconds_to_wait(self) -> float:
         now = time.monotonic()
         due = [self._supervisor.next_kill_at(), self._attempts.next_timeout_at(), self._attempts.next_output_at()]
-        due += [self._grace_until, self._give_up_at, self._attempts.next_memory_look_at()]
-        due += [] if self._ending else [self._probe.next_step_at()]
+        due += [self._shutdown.next_step_at, self._attempts.next_memory_look_at()]
+        due += [] if self._shutdown.reason else [self._probe.next_step_at()]
         waits = [LOOK_INTERVAL, *(at - now for at in due if at is not None)]
         if self._attempts.live_count and (remaining := self._fence.remaining_seconds()):
             waits.append(remaining)
@@ -212,8 +210,8 @@ class Worker:
         log.info(f"Received {name} signal")
         self._signals += 1
         if self._signals > 1:
-            self._force_shutdown("forced")
-        elif not self._ending:
+            self._shutdown.force("forced")
+        elif not self._shutdown.reason:
             self._start_shutdown(name)
 
     def _read_inbox(self) -> None:
@@ -251,7 +249,7 @@ class Worker:
         self._blocked = maintenance or bool(drain) or bool(answer.get("cordoned"))
         deadline = (drain or {}).get("deadline")
         self._drain_at = datetime.fromisoformat(deadline).timestamp() if deadline else None
-        if not self._ending:
+        if not self._shutdown.reason:
             self._heart.report_state("MAINTENANCE" if maintenance else "RUNNING")
         config = self._server.config
         try:
@@ -270,7 +268,7 @@ class Worker:
             log.error("Declared dead, its jobs are elsewhere: killing all", server=self._server.id)
             self._kill_everything()
             self.exit_status = 1
-        elif (refused.code == "server_disconnected" or refused.status in (401, 403)) and not self._ending:
+        elif (refused.code == "server_disconnected" or refused.status in (401, 403)) and not self._shutdown.reason:
             log.error("Disconnected: finishing the jobs that run here", code=refused.code, detail=refused.detail)
             self._start_shutdown(refused.code or "token_refused")
 
@@ -281,7 +279,7 @@ class Worker:
 
     def _request_work(self) -> None:
         is_fit = self._probe.is_passing and not self._runtimes.missing
-        blocked = self._blocked or self._ending or self._fence.has_passed() or not is_fit
+        blocked = self._blocked or self._shutdown.reason or self._fence.has_passed() or not is_fit
         open_ = self._was_answered and not blocked
         self._transport.request_slots(self._options.concurrency - self._attempts.live_count if open_ else 0)
         self._transport.act_now()
@@ -289,65 +287,10 @@ class Worker:
     # The end
 
     def _start_shutdown(self, why: str) -> None:
-        self._ending = why
-        self._grace_until = time.monotonic() + self._server.config.termination_grace_period
-        self._transport.request_slots(0)
-        self._attempts.block_starts("terminating")
         if (fence := self._server.config.last_fence_seconds) is not None:
             self._fence.shorten_deadline(fence)
             self._supervisor.set_fence_deadline(self._reaper_deadline())
-        self._heart.report_state("TERMINATING")
-
-    def _force_shutdown(self, reason: str) -> None:
-        if not self._forced:
-            self._forced, self._grace_until = True, float("inf")
-            log.warning("Killing the jobs that are left", jobs=self._attempts.live_count, reason=reason)
-            self._attempts.release_attempts(reason, FORCED_PATIENCE)
-            self._give_up_at = time.monotonic() + (FORCED_PATIENCE + LAST_WORDS if self._attempts.live_count else 0)
-
-    def _advance_shutdown(self) -> None:
-        now = time.monotonic()
-        if self._attempts.live_count:
-            if now >= self._grace_until:
-                self._force_shutdown("grace_period")
-            if now < self._give_up_at:
-                return
-        elif self._give_up_at == float("inf"):
-            self._grace_until, self._give_up_at = float("inf"), max(self._grace_until, now + LAST_WORDS)
-            self._save_unanswered()  # now, for whoever waits for us may have less patience than we
-        if self._outbox or self._claims_until == float("inf"):
-            self._claims_until = now + LAST_WORDS  # a claim under way is no reason to wait for longer
-        is_claiming = self._transport.is_claiming
-        if (self._outbox or (is_claiming and now < self._claims_until)) and now < self._give_up_at:
-            return
-        has_unsent = bool(self._outbox) or is_claiming
-        log.info(f"Deregistering worker ID: {self._server.id}", why=self._ending, unsent_reports=len(self._outbox))
-        # Who has ended has its jobs given away at once: not while there is more to say of them.
-        is_answered = not (self._attempts.live_count or self._outbox) and self._send_last_heartbeat()
-        is_graceful = self._ending in ("SIGTERM", "SIGINT") and not self._forced
-        self.exit_status = 0 if is_answered and is_graceful and not has_unsent else 1
-
-    def _send_last_heartbeat(self) -> bool:
-        self._client.timeout = min(self._client.timeout, LAST_WORDS / 2)
-        self._heart.stop()
-        self._heart.join(self._client.timeout)  # its beat must not follow ours
-        state = "TERMINATED_FORCED" if self._forced else "TERMINATED_GRACEFULLY"
-        now = time.monotonic()
-        failures, until = 0, max(now + 1, min(now + LAST_WORDS, self._give_up_at))
-        while True:
-            try:
-                self._server.send_heartbeat({"state": state})
-                return True
-            except Unreachable as error:
-                failures += 1
-                pause = full_jitter(failures, 1.0)
-                if time.monotonic() + pause >= until:
-                    log.warning("Last heartbeat not answered", why=str(error))
-                    return False
-                time.sleep(pause)
-            except Refused as refused:
-                log.warning("Last heartbeat refused", code=refused.code, detail=refused.detail)
-                return False
+        self._shutdown.start(why)
 
     def _save_unanswered(self) -> None:
         """What nobody has answered stays on disk, for the next start."""

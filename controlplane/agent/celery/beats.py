@@ -176,27 +176,18 @@ class Beats(threading.Thread):
             self._obey({"order": "shutdown"})
 
     def end(self, state: str, within: float = LAST_WORDS) -> bool:
-        """Beat no more, then say `state`; True when that was heard. Any thread but this one."""
+        """Beat no more, then report `state`; True when that was answered. Any thread but this one."""
         self._ended.set()
         if not (self.server and self.heart):
             return False
         self.heart.stop()
         self.join(self._client.timeout + 0.5)  # its beat must not follow ours
         status_file.remove_status(self._hello["name"])
-        until, failures = time.monotonic() + within, 0
-        while True:
-            try:
-                self.server.send_heartbeat({"state": state})
-                return True
-            except Refused as refused:
-                log.warning("Last heartbeat refused", code=refused.code, detail=refused.detail)
-                return True
-            except Unreachable as error:
-                failures += 1
-                if time.monotonic() >= until:
-                    log.warning("Last heartbeat not answered", why=str(error))
-                    return False
-                time.sleep(full_jitter(failures, 1.0))
+        try:
+            return self.server.send_last_heartbeat(state, time.monotonic() + within)
+        except Refused as refused:
+            log.warning("Last heartbeat refused", code=refused.code, detail=refused.detail)
+            return True
 
     def record(self) -> bool:
         """Report what is new of the tasks; whether there may be more. Nothing is lost while the control plane is away,

@@ -13,7 +13,7 @@ import pytest
 from controlplane.agent import leftovers
 from controlplane.agent.client import Client
 from controlplane.agent.registration import RegisteredServer, ServerConfig
-from controlplane.agent.worker import LAST_WORDS
+from controlplane.agent.shutdown import LAST_WORDS
 from tests.support.standin import Refuse, eventually
 
 CONFIG = ServerConfig(1.0, 4.0, 5.0, 30.0, 30.0, "IMMEDIATELY")

@@ -1,0 +1,62 @@
+"""Looks at the code of attempts from outside, once in a while: how much memory it has, and whether it hangs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from controlplane.agent import memory
+from controlplane.agent.attempt import Attempt, log_fields
+from controlplane.agent.pulse import PULSE_INTERVAL
+from controlplane.agent.supervisor import Supervisor
+
+log = structlog.get_logger()
+MEMORY_LOOK_INTERVAL = 0.5  # seconds
+SIGN_LOOK_INTERVAL = 1.0  # seconds
+SILENT_AFTER = 5 * PULSE_INTERVAL  # without a sign of life: no runner heartbeat lists it until there is one again
+
+
+class AttemptWatch:
+    """`memory_limit`: bytes, of each. Main thread only, which has read what there was: after a pause of our own nobody
+    is silent for that."""
+
+    def __init__(self, supervisor: Supervisor, memory_limit: int | None) -> None:
+        self.memory_limit, self.kernel_kills = memory_limit, memory.KernelKills()
+        self.memory_look_at = 0.0  # monotonic
+        self._supervisor, self._sign_look_at = supervisor, 0.0
+
+    def exceeding_memory(self, running: Iterable[Attempt]) -> list[tuple[Attempt, str]]:
+        """Those that have more memory than a task may, each with a sentence that says so."""
+        now = time.monotonic()
+        if now < self.memory_look_at:
+            return []
+        self.memory_look_at = now + MEMORY_LOOK_INTERVAL
+        self.kernel_kills.look()
+        if (limit := self.memory_limit) is None:
+            return []
+        exceeding = []
+        for attempt in running:
+            root = self._supervisor.reaper_pid(attempt.id)
+            if root and (size := memory.size_over_limit(root, limit)):
+                had, most = memory.format_size(size), memory.format_size(limit)
+                exceeding.append((attempt, f"had {had} of memory; a task of this worker may have {most}"))
+        return exceeding
+
+    def look_for_signs(self, running: Iterable[Attempt]) -> None:
+        """See whose code hangs or was stopped."""
+        now = time.monotonic()
+        if now < self._sign_look_at:
+            return
+        self._sign_look_at = now + SIGN_LOOK_INTERVAL
+        for attempt in running:
+            last_sign_at = self._supervisor.last_sign_at(attempt.id)
+            if last_sign_at is None or attempt.is_silent == (now - last_sign_at > SILENT_AFTER):
+                continue
+            attempt.is_silent = not attempt.is_silent
+            seen = str(self._supervisor.look_at(attempt.id))
+            if attempt.is_silent:
+                log.warning("No sign of life of a job's code", **log_fields(attempt), processes=seen)
+            else:
+                log.info("A job's code gives signs of life again", **log_fields(attempt), processes=seen)
