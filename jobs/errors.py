@@ -237,6 +237,18 @@ class TriggerChanged(Problem):
     code = "trigger_changed"
 
 
+class TriggerPaused(Problem):
+    """This trigger is paused already: no slot of it comes."""
+
+    code = "trigger_paused"
+
+
+class TriggerNotPaused(Problem):
+    """This trigger is not paused."""
+
+    code = "trigger_not_paused"
+
+
 class EvaluationInFlight(Problem):
     """This trigger is already being evaluated."""
 

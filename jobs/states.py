@@ -128,6 +128,13 @@ class SlotOutcome(Described):
     MISSED = "MISSED", "It passed while nobody evaluated the trigger, or while another evaluation ran."
 
 
+class TriggerState(Described):
+    """Whether the slots of a trigger's schedule come."""
+
+    ENABLED = "ENABLED", "It is evaluated at each slot of its schedule. An operator pauses it."
+    PAUSED = "PAUSED", "No slot comes, none is missed. An operator resumes it, or has it evaluated all the same."
+
+
 class EventCode(Described):
     """What the control plane itself does in an execution."""
 

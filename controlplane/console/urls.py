@@ -11,7 +11,18 @@ from controlplane.console.actions.jobs import (
     RESUBMIT_AGAIN_ACTION,
 )
 from controlplane.console.actions.servers import SERVER_ACTIONS
-from controlplane.console.views import activity, executions, failures, history, jobs, overview, recovery, servers
+from controlplane.console.actions.triggers import TRIGGER_ACTIONS
+from controlplane.console.views import (
+    activity,
+    executions,
+    failures,
+    history,
+    jobs,
+    overview,
+    recovery,
+    servers,
+    triggers,
+)
 from controlplane.console.views.page import choose_poll_interval
 
 
@@ -23,6 +34,7 @@ def build_action_paths() -> list[URLPattern]:
             ("servers", targets.SERVERS, SERVER_ACTIONS),
             ("jobs", targets.JOBS, JOB_ACTIONS | RESUBMIT_AGAIN_ACTION),
             ("executions", targets.EXECUTIONS, EXECUTION_ACTIONS),
+            ("triggers", targets.TRIGGERS, TRIGGER_ACTIONS),
             ("quarantine", targets.QUARANTINED, QUARANTINE_ACTIONS),
         )
         for name, action in actions.items()
@@ -41,7 +53,10 @@ urlpatterns = [
     path("jobs/<uuid:job>/logs/", jobs.stream_job_logs, name="job_logs"),
     path("executions/", executions.show_executions, name="executions"),
     path("executions/<uuid:execution>/", executions.show_execution, name="execution"),
-    path("triggers/", executions.show_triggers, name="triggers"),
+    path("triggers/", triggers.show_triggers, name="triggers"),
+    path("triggers/add/", triggers.add_trigger, name="trigger_add"),
+    path("triggers/<uuid:trigger>/", triggers.show_trigger, name="trigger"),
+    path("triggers/<uuid:trigger>/edit/", triggers.edit_trigger, name="trigger_edit"),
     path("trends/", history.show_trends, name="trends"),
     path("activity/", activity.show_activity, name="activity"),
     path("quarantine/", activity.show_quarantine, name="quarantine"),

@@ -7,7 +7,7 @@ from django.db.models import Q
 from controlplane.core.model_fields import ClockTimestamp, Uuid7, check_one_of
 from jobs.models.executions import Execution
 from jobs.models.jobs import WorkerJob
-from jobs.states import Missed, SlotOutcome
+from jobs.states import Missed, SlotOutcome, TriggerState
 
 
 class Trigger(models.Model):
@@ -43,6 +43,10 @@ class Trigger(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def state(self) -> TriggerState:
+        return TriggerState.ENABLED if self.enabled else TriggerState.PAUSED
 
 
 class TriggerSlot(models.Model):

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -202,6 +203,13 @@ def is_valid_answer(output: object) -> bool:
     return (
         isinstance(output, dict) and isinstance(output.get("fire"), bool) and isinstance(output.get("inputs", {}), dict)
     )
+
+
+def upcoming_slots(trigger: Trigger, now: datetime, count: int) -> list[datetime]:
+    """The next slots; of a trigger that is paused, those that would come if it were not."""
+    if not trigger.enabled or trigger.next_slot_at is None:
+        return list(islice(schedule_slots(trigger, now), count))
+    return list(islice(chain([trigger.next_slot_at], schedule_slots(trigger, trigger.next_slot_at)), count))
 
 
 def schedule_slots(trigger: Trigger, after: datetime) -> Iterator[datetime]:

@@ -1,5 +1,5 @@
-"""What may be done to a job or an execution as it is now: told here alone. Services ask before they act, the pages
-before they offer.
+"""What may be done to a job, an execution or a trigger as it is now: told here alone. Services ask before they act,
+the pages before they offer.
 
 Each raises the Problem that says why it does not apply. A job is asked with what `jobs_with_action_guards()` annotates,
 or as `lock_job` finds it.
@@ -12,6 +12,7 @@ from jobs.errors import (
     AlreadyResubmitted,
     CancelRequested,
     CeleryTask,
+    EvaluationInFlight,
     ExecutionEnded,
     ExecutionRunning,
     JobBlocked,
@@ -20,6 +21,8 @@ from jobs.errors import (
     NotQuarantined,
     NotResubmitted,
     StepHasChild,
+    TriggerNotPaused,
+    TriggerPaused,
 )
 from jobs.states import ExecutionState, JobKind, JobState
 
@@ -97,3 +100,18 @@ def ensure_may_cancel_execution(execution: Any) -> None:
 def ensure_may_rerun_execution(execution: Any) -> None:
     if execution.state not in states.EXECUTION_TERMINAL:
         raise ExecutionRunning(f"This execution is {execution.state}; one that has ended can be run again.")
+
+
+def ensure_may_evaluate_trigger(trigger: Any) -> None:
+    if trigger.in_flight:
+        raise EvaluationInFlight
+
+
+def ensure_may_pause_trigger(trigger: Any) -> None:
+    if not trigger.enabled:
+        raise TriggerPaused
+
+
+def ensure_may_resume_trigger(trigger: Any) -> None:
+    if trigger.enabled:
+        raise TriggerNotPaused

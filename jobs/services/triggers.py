@@ -10,8 +10,9 @@ import structlog
 from django.db import IntegrityError, transaction
 
 from controlplane.core.transactions import is_transient_error, retried_atomic, retry_deadlocks
-from jobs.errors import EvaluationInFlight, TriggerChanged, TriggerNameTaken, TriggerUnknown
+from jobs.errors import TriggerChanged, TriggerNameTaken, TriggerUnknown
 from jobs.models import Trigger, TriggerSlot
+from jobs.services import guards
 from jobs.services.evaluations import begin_evaluation, evaluate_slots, is_in_flight, schedule_slots
 from jobs.sql import sql
 from liveness.services.operator_events import Subject, record_operator_event
@@ -31,14 +32,34 @@ def change_trigger(trigger: UUID, fields: dict[str, Any], by: str, note: str) ->
 
     Raises TriggerUnknown, TriggerNameTaken and TriggerChanged.
     """
-    existing = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger).first()
-    if existing is None:
-        raise TriggerUnknown
+    existing = lock_trigger(trigger)
     for field, value in fields.items():
         setattr(existing, field, value)
     if (existing.cron is None) == (existing.interval_seconds is None):
         raise TriggerChanged  # by another call, after what was said was looked at
     return store_trigger(existing, by, note)
+
+
+@retried_atomic
+def pause_trigger(trigger: UUID, by: str, note: str) -> None:
+    """No slot comes from now on. Raises TriggerUnknown and TriggerPaused."""
+    guards.ensure_may_pause_trigger(lock_trigger(trigger))
+    change_trigger(trigger, {"enabled": False}, by, note)
+
+
+@retried_atomic
+def resume_trigger(trigger: UUID, by: str, note: str) -> None:
+    """The next slot is the first of its schedule from now. Raises TriggerUnknown and TriggerNotPaused."""
+    guards.ensure_may_resume_trigger(lock_trigger(trigger))
+    change_trigger(trigger, {"enabled": True}, by, note)
+
+
+def lock_trigger(trigger: UUID) -> Trigger:
+    """Raises TriggerUnknown."""
+    existing = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger).first()
+    if existing is None:
+        raise TriggerUnknown
+    return existing
 
 
 @retried_atomic
@@ -90,13 +111,11 @@ def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: st
     With a key the same call again finds the same slot. Raises TriggerUnknown and EvaluationInFlight.
     """
     with transaction.atomic():
-        existing = Trigger.objects.select_for_update(no_key=True).filter(pk=trigger).first()
-        if existing is None:
-            raise TriggerUnknown
+        existing: Any = lock_trigger(trigger)
         if key is not None and (known := existing.slots.filter(key=key).first()):
             return known, False
-        if is_in_flight(existing):
-            raise EvaluationInFlight
+        existing.in_flight = is_in_flight(existing)
+        guards.ensure_may_evaluate_trigger(existing)
         now = sql.read_clock.fetch_only_row().now
         slot = begin_evaluation(existing, now, now, by=by, key=key)
         record_operator_event("evaluate_trigger", by, note, trigger_subject(existing))

@@ -45,7 +45,7 @@ def secrets(worker, api, submit, clock):
             {
                 "name": "name-of-trigger",
                 "interval_seconds": 3600,
-                "action": script("command-of-job"),
+                "action": script("command-of-trigger"),
                 "execution": {"name": "template-of-trigger", "steps": [step("a")]},
             },
         ),
@@ -106,7 +106,7 @@ def test_who_may_view_everything_reads_of_everything(client, secrets):
     assert read >= {
         "host-of-server", "tag-of-server", "metric of server", "note-of-server", "version-of-server",
         "command-of-job", "payload-of-job", "output-of-job", "error-of-job", "line-of-job", "tag-of-job", "key-of-job",
-        "name-of-execution", "note-of-execution", "name-of-trigger",
+        "name-of-execution", "note-of-execution", "name-of-trigger", "command-of-trigger", "template-of-trigger",
     }  # fmt: skip
 
 

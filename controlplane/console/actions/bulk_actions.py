@@ -169,7 +169,7 @@ def perform_on_picked(request: HttpRequest, selection: Selection, action: Operat
     report_outcome(request, selection.target, action, done, refused)
     if len(selection.picks) == 1 and isinstance(result, UUID):
         return redirect(selection.target.one, result)
-    return redirect(selection.back)
+    return redirect(selection.target.every if action.is_removal else selection.back)
 
 
 def perform_next_batch(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:

@@ -71,6 +71,8 @@ class OperatorAction:
     form: type[NoteForm] = NoteForm
     is_grave: bool = False
     """It ends something that cannot be had back: it stands apart, and is red."""
+    is_removal: bool = False
+    """Afterwards the thing has no page any more."""
 
     def refusal_reason(self, subject: Any) -> str | None:
         """Why nothing would happen to it; None: it would."""

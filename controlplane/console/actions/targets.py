@@ -9,7 +9,13 @@ from django.utils.safestring import SafeString
 from controlplane.console.actions.bulk_actions import Target
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.presenters.jobs import name_job, short_id
-from controlplane.console.selectors.filters import ExecutionFilter, JobFilter, QuarantineFilter, ServerFilter
+from controlplane.console.selectors.filters import (
+    ExecutionFilter,
+    JobFilter,
+    QuarantineFilter,
+    ServerFilter,
+    TriggerFilter,
+)
 from jobs import execution_selectors as selectors_of_executions
 from jobs import selectors, states
 from jobs.models import Attempt
@@ -69,6 +75,10 @@ JOBS = Target(
 EXECUTIONS = Target(
     "execution", selectors_of_executions.visible_executions, ExecutionFilter, ("state",), "instance:executions",
     "instance:execution", lambda execution: str(execution.name), locks=Q(pk__in=[]),
+)  # fmt: skip
+TRIGGERS = Target(
+    "trigger", selectors_of_executions.triggers_with_guards, TriggerFilter, ("enabled", "in_flight"),
+    "instance:triggers", "instance:trigger", str,
 )  # fmt: skip
 QUARANTINED = Target(
     "job", selectors.quarantined_jobs, QuarantineFilter, JOB_DECISIVE_COLUMNS, "instance:quarantine", "instance:job",

@@ -63,7 +63,7 @@ def shorten(text: str, length: int) -> str:
 
 @lru_cache(maxsize=4096)
 def page_url(name: str, id: UUID | str) -> str:
-    """The address of the page of a server, a job or an execution."""
+    """The address of the page of one thing."""
     return reverse(f"instance:{name}", args=[id])
 
 

@@ -14,7 +14,7 @@ from django.http import QueryDict
 from controlplane.console.selectors.failures import MESSAGE_PATTERN
 from jobs import scan_window, selectors
 from jobs.models import Attempt
-from jobs.states import ExecutionState, JobKind, JobState
+from jobs.states import ExecutionState, JobKind, JobState, SlotOutcome, TriggerState
 from liveness import states
 from liveness.states import ServerState, ServerType
 
@@ -209,6 +209,21 @@ class ExecutionFilter(SearchFilter):
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         word = self.chosen_values.get("q")
         return rows.filter(Q(name__icontains=word) | Q(key=word) | id_condition(word)) if word else rows
+
+
+class TriggerFilter(Filter):
+    state = forms.ChoiceField(required=False, choices=choices_of(TriggerState))
+    q = forms.CharField(required=False, label="Search", max_length=200)
+
+    def filter_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        if state := self.chosen_values.get("state"):
+            rows = rows.filter(enabled=state == TriggerState.ENABLED)
+        word = self.chosen_values.get("q")
+        return rows.filter(Q(name__icontains=word) | id_condition(word)) if word else rows
+
+
+class SlotFilter(Filter):
+    outcome = forms.ChoiceField(required=False, choices=choices_of(SlotOutcome), label="Outcome")
 
 
 class ActivityFilter(Filter):

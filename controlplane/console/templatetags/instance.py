@@ -17,7 +17,7 @@ from liveness.states import Subject as SubjectType
 
 register = template.Library()
 
-PAGES = (SubjectType.SERVER, SubjectType.JOB, SubjectType.EXECUTION)
+PAGES = (SubjectType.SERVER, SubjectType.JOB, SubjectType.EXECUTION, SubjectType.TRIGGER)
 """What has a page for each."""
 
 
@@ -46,7 +46,7 @@ def badge_on(state: str, server: str | None) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def link(context: template.Context, what: str, id: UUID | str, label: str) -> SafeString:
-    """The name of a server, a job or an execution, which leads to its page; for who may not view that only its name."""
+    """The name of what has a page, which leads there; for who may not view that only its name."""
     if what not in context["sees"]:
         return conditional_escape(label)
     return format_html('<a href="{}">{}</a>', formatting.page_url(what, id), label)
@@ -78,7 +78,7 @@ def views_anything(user: Any) -> bool:
 
 @register.filter
 def page_of(id: UUID | str, name: str) -> str:
-    """The address of the page of a server, a job or an execution; quicker than {% url %}, which looks for it anew."""
+    """The address of the page of one thing; quicker than {% url %}, which looks for it anew."""
     return formatting.page_url(name, id)
 
 

@@ -1,18 +1,15 @@
-"""The pages of executions and triggers."""
+"""The pages of executions."""
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.steps import build_graph, build_steps_chart
-from controlplane.console.presenters.formatting import format_moment, seconds_until, time_since, time_until
-from controlplane.console.presenters.jobs import describe_action, describe_schedule
+from controlplane.console.presenters.formatting import format_moment, seconds_until, time_since
+from controlplane.console.presenters.jobs import describe_action
 from controlplane.console.selectors.filters import ExecutionFilter, parse_uuid
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events
@@ -116,29 +113,3 @@ def present_step(step: Step) -> dict[str, Any]:
         "what": describe_action(step.action),
         "needs": [key for key in step.depends_on if key],
     }
-
-
-@require_reader("trigger")
-def show_triggers(request: HttpRequest) -> HttpResponse:
-    """Triggers: when each is due next, and what came of its last slots."""
-    shown = {
-        "title": "Triggers",
-        "trail": [HOME],
-        "triggers": [present_trigger(trigger) for trigger in selectors.triggers_with_slots()[:STEPS_LISTED]],
-        "may_add": request.user.has_perm("jobs.add_trigger"),
-        "may_change": request.user.has_perm("jobs.change_trigger"),
-    }
-    return render_page(request, "triggers", shown)
-
-
-def present_trigger(trigger: Any) -> dict[str, Any]:
-    return {
-        "it": trigger,
-        "schedule": describe_schedule(trigger),
-        "due": trigger.next_slot_at and describe_due_time(trigger.next_slot_at, trigger.now),
-        "slots": [(slot, time_since(slot.slot, trigger.now)) for slot in trigger.last_slots],
-    }
-
-
-def describe_due_time(at: datetime, now: datetime) -> SafeString:
-    return format_html("in {}", time_until(at, now)) if at > now else SafeString("due now")

@@ -17,7 +17,7 @@ from django_htmx.middleware import HtmxDetails
 
 from controlplane.core.described import Described
 from jobs.permissions import VIEWS
-from jobs.states import AttemptState, ExecutionState, JobState
+from jobs.states import AttemptState, ExecutionState, JobState, SlotOutcome, TriggerState
 from liveness.conf import conf
 from liveness.states import ServerState
 
@@ -32,7 +32,10 @@ TABS = {
 }  # fmt: skip
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
 
-TAB_OF_PAGE = {"server": "servers", "job": "jobs", "errors": "jobs", "execution": "executions"}
+TAB_OF_PAGE = {
+    "server": "servers", "job": "jobs", "errors": "jobs", "execution": "executions",
+    "trigger": "triggers", "trigger_form": "triggers",
+}  # fmt: skip
 """Under which tab a page stands that is none itself."""
 
 KEYS = {
@@ -50,6 +53,8 @@ LEGENDS: dict[str, list[tuple[str, list[Described]]]] = {
     "job": [("job", [*JobState]), ("attempt", [*AttemptState])],
     "executions": [("execution", [*ExecutionState]), ("step", [*JobState])],
     "execution": [("execution", [*ExecutionState]), ("step", [*JobState])],
+    "triggers": [("trigger", [*TriggerState]), ("slot", [*SlotOutcome])],
+    "trigger": [("trigger", [*TriggerState]), ("slot", [*SlotOutcome])],
     "recovery": [("attempt", [*AttemptState])],
 }
 """The states that a page shows, and of what they are: it explains them at its end."""

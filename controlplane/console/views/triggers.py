@@ -1,0 +1,210 @@
+"""The pages of triggers: all of them, one with its slots, and the form that makes or changes one."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from django.contrib import messages
+from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from controlplane.console.actions.servers import list_permitted_actions, request_actor
+from controlplane.console.actions.trigger_form import (
+    FIRST_FIELDS,
+    TriggerForm,
+    describe_fields,
+    digest,
+    format_json,
+    list_time_zones,
+)
+from controlplane.console.actions.triggers import TRIGGER_ACTIONS
+from controlplane.console.presenters.formatting import format_moment, time_since, time_until
+from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
+from controlplane.console.selectors.filters import SlotFilter, TriggerFilter
+from controlplane.console.views.jobs import present_operator_events
+from controlplane.console.views.not_found import HOME, show_not_found
+from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader
+from controlplane.core.durations import describe_duration
+from controlplane.core.problems import Problem
+from jobs import execution_selectors as selectors
+from jobs.errors import TriggerNameTaken
+from jobs.models import Trigger
+from jobs.services import evaluations, triggers
+from jobs.states import Missed
+from liveness import selectors as liveness
+from liveness.errors import ChangedSinceSeen
+
+TRIGGERS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN = 200, 50, 5
+ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
+
+
+@require_reader("trigger")
+def show_triggers(request: HttpRequest) -> HttpResponse:
+    """Triggers: when each is due next, and what came of its last slots."""
+    chosen = TriggerFilter(request.GET)
+    rows = list(chosen.filter_rows(selectors.triggers_with_slots())[: TRIGGERS_SHOWN + 1])
+    shown = {
+        "title": "Triggers",
+        "trail": [HOME],
+        "filter": chosen,
+        "triggers": [present_trigger(trigger) for trigger in rows[:TRIGGERS_SHOWN]],
+        "more": len(rows) > TRIGGERS_SHOWN and TRIGGERS_SHOWN,
+        "actions": list_permitted_actions(request, TRIGGER_ACTIONS),
+        "folder": "triggers",
+        "matching": "",
+        "may_add": request.user.has_perm(ADD),
+    }
+    return render_page(request, "triggers", shown)
+
+
+def present_trigger(trigger: Any) -> dict[str, Any]:
+    return {
+        "it": trigger,
+        "schedule": describe_schedule(trigger),
+        "due": trigger.next_slot_at and describe_due_time(trigger.next_slot_at, trigger.now),
+        "slots": [(slot, time_since(slot.slot, trigger.now)) for slot in trigger.last_slots],
+    }
+
+
+def describe_due_time(at: datetime, now: datetime) -> SafeString:
+    return format_html("in {}", time_until(at, now)) if at > now else SafeString("due now")
+
+
+@require_reader("trigger")
+def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
+    """One trigger: its next slots, and what came of those that have passed; `?before=` a moment goes on."""
+    row = selectors.trigger_details(trigger)
+    if row is None:
+        return show_not_found(request, "trigger")
+    chosen = SlotFilter(request.GET)
+    before = parse_moment(request.GET.get("before"))
+    slots = list(selectors.slots_page(trigger, before, chosen.chosen_values.get("outcome"), SLOTS_A_PAGE + 1))
+    older = slots[SLOTS_A_PAGE - 1].slot if len(slots) > SLOTS_A_PAGE else None
+    shown = {
+        "title": f"Trigger {row.name}",
+        "trail": [HOME, ("Triggers", "instance:triggers")],
+        "filter": chosen,
+        "it": row,
+        "schedule": describe_schedule(row),
+        "due": row.next_slot_at and describe_due_time(row.next_slot_at, row.now),
+        "upcoming": present_upcoming(row, row.now),
+        "what": describe_action(row.action),
+        "missed": Missed(row.missed).meaning,
+        "timeout": describe_duration(row.timeout_seconds),
+        "slots": [present_slot(slot, row.now) for slot in slots[:SLOTS_A_PAGE]],
+        "before": before,
+        "older": older and f"?{chosen.query}{'&' if chosen.query else ''}before={older:%Y-%m-%dT%H:%M:%S.%fZ}",
+        "actions": [("triggers", action) for action in list_permitted_actions(request, TRIGGER_ACTIONS, row)],
+        "may_edit": request.user.has_perm(EDIT),
+        "operator_events": present_operator_events(row),
+        "texts": [
+            (name, format_json(value))
+            for name, value in (
+                ("Evaluation", row.action), ("Payload", row.payload), ("Execution that it starts", row.execution)
+            )
+            if value is not None
+        ],
+    }  # fmt: skip
+    return render_page(request, "trigger", shown)
+
+
+def present_upcoming(trigger: Trigger, now: datetime) -> list[tuple[str, SafeString, SafeString]]:
+    """The next slots: on the clock of the trigger's time zone, in UTC, and how long it is until then."""
+    zone = ZoneInfo(trigger.timezone if trigger.cron is not None else "UTC")
+    return [
+        (f"{at.astimezone(zone):%a %b %d %H:%M:%S %Z}", format_moment(at, now), describe_due_time(at, now))
+        for at in evaluations.upcoming_slots(trigger, now, UPCOMING_SHOWN)
+    ]
+
+
+def present_slot(slot: Any, now: datetime) -> dict[str, Any]:
+    return {
+        "it": slot,
+        "at": format_moment(slot.slot, now),
+        "ago": time_since(slot.slot, now),
+        "job": slot.job_state and short_id(slot.job_id),
+    }
+
+
+def parse_moment(text: str | None) -> datetime | None:
+    try:
+        moment = parse_datetime(text or "")
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo else None
+
+
+@require_reader("trigger", FORM_METHODS)
+def add_trigger(request: HttpRequest) -> HttpResponse:
+    """The form of a new trigger."""
+    require_permission(request, ADD)
+    return answer_form(request, None)
+
+
+@require_reader("trigger", FORM_METHODS)
+def edit_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
+    """The form of one that there is."""
+    require_permission(request, EDIT)
+    row = Trigger.objects.filter(pk=trigger).first()
+    return show_not_found(request, "trigger") if row is None else answer_form(request, row)
+
+
+def answer_form(request: HttpRequest, trigger: Trigger | None) -> HttpResponse:
+    """The form (GET); what it would mean (POST with `look`); or it is stored (POST)."""
+    form = TriggerForm(
+        request.POST if request.method == "POST" else None,
+        initial=FIRST_FIELDS if trigger is None else describe_fields(trigger),
+    )
+    problem = ""
+    if form.is_valid() and "look" not in request.POST:
+        try:
+            stored = store_form(request, form, trigger)
+        except TriggerNameTaken as taken:
+            form.add_error("name", taken.detail)
+        except Problem as refused:
+            problem = refused.detail
+        else:
+            return redirect("instance:trigger", stored.pk)
+    return show_form(request, form, trigger, problem)
+
+
+def store_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None) -> Trigger:
+    """What the form says, if the trigger still is as it was seen; with an entry in the admin's log."""
+    user: Any = request.user
+    by, note = request_actor(request), form.cleaned_data["note"]
+    with transaction.atomic():
+        if trigger is None:
+            stored = triggers.create_trigger(form.data_of_trigger, by, note)
+        else:
+            if digest(triggers.lock_trigger(trigger.pk)) != form.cleaned_data["seen"]:
+                raise ChangedSinceSeen("Somebody else has changed this trigger meanwhile: open the form anew.")
+            stored = triggers.change_trigger(trigger.pk, form.data_of_trigger, by, note)
+        flag, label = (ADDITION, "Added") if trigger is None else (CHANGE, "Changed")
+        message = f"{label}: {note}".rstrip(": ")
+        LogEntry.objects.log_actions(user.pk, [stored], flag, message, single_object=True)
+    messages.success(request, f"{label}: trigger {stored.name}.")
+    return stored
+
+
+def show_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None, problem: str = "") -> HttpResponse:
+    now: Any = liveness.database_time()
+    draft = trigger or Trigger(created_at=now)
+    if form.is_bound and form.data_of_trigger:
+        draft = Trigger(**form.data_of_trigger, created_at=draft.created_at, enabled=False)
+    trail: list[Any] = [HOME, ("Triggers", "instance:triggers")]
+    shown = {
+        "title": f"Edit trigger {trigger.name}" if trigger else "New trigger",
+        "trail": trail,
+        "form": form,
+        "zones": list_time_zones(),
+        "problem": problem,
+        "it": trigger,
+        "upcoming": present_upcoming(draft, now) if draft.cron or draft.interval_seconds else [],
+    }
+    return render_page(request, "trigger_form", shown, status=409 if problem else 200, lives=False)
