@@ -39,7 +39,7 @@ class ServerEvent(models.Model):
                 name="serverevent_of_subject",
                 condition=~Q(subject_type=Subject.SERVER),
             ),
-            models.Index(fields=["at"], name="serverevent_of_loss", condition=Q(to_state__in=LOST, action="")),
+            models.Index(fields=["at"], name="serverevent_of_loss", condition=Q(to_state__in=sorted(LOST), action="")),
             # Events outlive servers: in the activity they are found by name.
             models.Index(fields=["server_name"], name="serverevent_by_name"),
         ]
