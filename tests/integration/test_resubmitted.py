@@ -11,8 +11,6 @@ from liveness.services import tokens
 from tests.support.http import Caller
 from tests.support.processes import eventually
 
-pytestmark = pytest.mark.django_db
-
 
 @pytest.fixture
 def boss(client):
