@@ -16,9 +16,12 @@ from controlplane.agent.child_process import ChildExit
 from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.logs import AttemptLog
 from controlplane.agent.outcomes import failure_report
+from controlplane.agent.policy import takes_references
 from controlplane.agent.progress_file import ProgressFile
 from controlplane.agent.reported_file import ReportedFile
 from controlplane.agent.runners import Runner
+from controlplane.agent.secret_mask import SecretMask
+from controlplane.agent.secret_values import MARK, REFERENCE, list_secrets, reveal
 
 log = structlog.get_logger()
 
@@ -44,6 +47,8 @@ class Attempt:
     times_out_at: float | None = None  # monotonic
     is_silent: bool = False  # its code gives no sign of life
     log: AttemptLog = field(default_factory=AttemptLog)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)  # by their names, as far as they are known
+    mask: SecretMask = field(default_factory=SecretMask, repr=False)
 
     def __post_init__(self, folder: Path) -> None:
         self.progress_file = ProgressFile(folder / self.id)
@@ -71,6 +76,29 @@ class Attempt:
     def timeout(self) -> float | None:
         seconds = self.item["job"].get("timeout_seconds")
         return self.default_timeout if seconds is None else float(seconds)
+
+    def secret_names(self) -> set[str]:
+        """Those that its job names. Raises WrongSecret."""
+        return {secret[REFERENCE] for secret in self._list_secrets() if REFERENCE in secret}
+
+    def learn_secrets(self, secrets: dict[str, str]) -> None:
+        """From now on nothing that is reported has them, nor what its job has marked."""
+        self.secrets |= secrets
+        marked = [secret[MARK] for secret in self._list_secrets() if MARK in secret]
+        self.mask = SecretMask([*self.secrets.values(), *marked])
+
+    def revealed_item(self) -> dict[str, Any]:
+        """What was claimed, with its secrets in it: for its code alone."""
+        job, action = self.item["job"], self.item["job"]["action"]
+        if "env" in action:
+            action = {**action, "env": reveal(action["env"], self.secrets)}
+        payload = reveal(job.get("payload"), self.secrets) if takes_references(action) else job.get("payload")
+        return {**self.item, "job": {**job, "action": action, "payload": payload}}
+
+    def _list_secrets(self) -> list[dict[str, str]]:
+        job = self.item["job"]
+        of_payload = list_secrets(job.get("payload")) if takes_references(job["action"]) else ()
+        return [*list_secrets(job["action"].get("env")), *of_payload]
 
     def close_files(self) -> list[dict[str, Any]]:
         """The last of them."""

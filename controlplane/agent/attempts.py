@@ -20,6 +20,9 @@ from controlplane.agent.heart import HeldAttempts
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.policy import ActionPolicy
+from controlplane.agent.secret_lookups import SecretLookups
+from controlplane.agent.secret_sources import SecretSources, SecretUnavailable
+from controlplane.agent.secret_values import WrongSecret
 from controlplane.agent.supervisor import Supervisor
 from controlplane.agent.verdicts import FINAL_EVENTS, KILL_PATIENCE, log_refusal, shrink_report, timeout_report
 
@@ -40,9 +43,11 @@ class AttemptTracker:
         environment: Mapping[str, str],
         task_timeout: float | None = None,
         memory_limit: int | None = None,
+        secrets: SecretSources = SecretSources(),  # noqa: B008 - it is frozen
     ) -> None:
         self._supervisor, self._outbox, self._policy, self._fence = supervisor, outbox, policy, fence
         self._folder, self._environment = folder, environment
+        self._lookups = SecretLookups(supervisor, secrets)
         self._task_timeout, self._watch = task_timeout, AttemptWatch(supervisor, memory_limit)
         self._attempts: dict[str, Attempt] = {}
         self._lost_ids: frozenset[str] = frozenset()  # what the last answer named as lost
@@ -86,7 +91,7 @@ class AttemptTracker:
                 self._end_attempt(attempt, {"event": "RELEASED", "reason": "not_allowed"})
             else:
                 if not self._release_if_blocked(attempt):
-                    self._outbox.add_reports({"attempt": attempt.id, "event": "STARTED"})
+                    self._look_up_secrets(attempt)
 
     def record_answer(self, report: Report, result: dict[str, Any]) -> None:
         """The control plane's word on a report of ours."""
@@ -109,6 +114,9 @@ class AttemptTracker:
 
     def record_exit(self, child_exit: ChildExit) -> None:
         """A child is gone, reaped."""
+        if child_exit.key in self._lookups:
+            self._record_lookup(child_exit)
+            return
         attempt = self._attempts[child_exit.key]
         attempt.pid = child_exit.pid
         if attempt.stage is not AttemptStage.KILLED:
@@ -119,6 +127,7 @@ class AttemptTracker:
             return
         else:
             report = attempt.verdict
+        report = attempt.mask.mask_report(report)
         log.info("Job ended", **log_fields(attempt), report=report["event"], code=report.get("error", {}).get("code"))
         self._end_attempt(attempt, report)
 
@@ -163,6 +172,7 @@ class AttemptTracker:
         for attempt in self._select_live_attempts(list(self._attempts) if ids is None else ids):
             log.warning("Attempt lost", **log_fields(attempt))
             if attempt.stage is AttemptStage.STARTING:
+                self._lookups.stop(attempt.id)
                 self._outbox.withdraw_reports(attempt.id)
                 del self._attempts[attempt.id]
             elif self._supervisor.kill_child(attempt.id) or attempt.stage is AttemptStage.KILLED:
@@ -185,6 +195,7 @@ class AttemptTracker:
     def enforce_timeouts(self) -> None:
         """Kill what runs for longer than its job may."""
         now = time.monotonic()
+        self._lookups.enforce_timeout()
         for attempt in self._running():
             if attempt.times_out_at and now >= attempt.times_out_at:
                 log.warning("Job exceeded its timeout", **log_fields(attempt), timeout=attempt.timeout)
@@ -205,7 +216,38 @@ class AttemptTracker:
 
     def next_timeout_at(self) -> float | None:
         """Monotonic."""
-        return min((attempt.times_out_at for attempt in self._running() if attempt.times_out_at), default=None)
+        due = [*(attempt.times_out_at for attempt in self._running()), self._lookups.next_timeout_at()]
+        return min((at for at in due if at), default=None)
+
+    def _look_up_secrets(self, attempt: Attempt) -> None:
+        """Its code begins when all are known, and its STARTED was accepted."""
+        try:
+            attempt.learn_secrets(self._lookups.start(attempt.id, attempt.secret_names()))
+        except (SecretUnavailable, WrongSecret) as error:
+            self._end_without_secret(attempt, error)
+        else:
+            self._report_start(attempt)
+
+    def _record_lookup(self, child_exit: ChildExit) -> None:
+        attempt_id, name, found = self._lookups.record_exit(child_exit)
+        attempt = self._attempts.get(attempt_id)
+        if attempt is None or attempt.stage is not AttemptStage.STARTING or self._release_if_blocked(attempt):
+            return  # nobody waits for it any more
+        if isinstance(found, SecretUnavailable):
+            self._end_without_secret(attempt, found)
+        else:
+            attempt.learn_secrets({name: found})
+            self._report_start(attempt)
+
+    def _report_start(self, attempt: Attempt) -> None:
+        if not self._lookups.awaits(attempt.id):
+            self._outbox.add_reports({"attempt": attempt.id, "event": "STARTED"})
+
+    def _end_without_secret(self, attempt: Attempt, error: Exception) -> None:
+        """Its code never begins. Only what was started can fail, so that it was is reported too."""
+        log.warning("Job not started", **log_fields(attempt), why=str(error))
+        self._outbox.add_reports({"attempt": attempt.id, "event": "STARTED"})
+        self._end_attempt(attempt, failure_report("SECRET_UNAVAILABLE", str(error)))
 
     def _start_code(self, attempt: Attempt) -> None:
         if self._release_if_blocked(attempt):
@@ -213,11 +255,12 @@ class AttemptTracker:
         try:
             attempt.checkpoint_file.write_previous(attempt.item["job"].get("checkpoint"))
             files = {"JOB_PROGRESS": attempt.progress_file.path, "JOB_CHECKPOINT": attempt.checkpoint_file.path}
-            command = attempt.runner.build_command(attempt.item, files, self._environment)
+            command = attempt.runner.build_command(attempt.revealed_item(), files, self._environment)
             self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk)
         except Exception as error:  # whatever a job is made of: it costs no other
-            log.warning("Job could not be started", **log_fields(attempt), why=str(error))
-            self._end_attempt(attempt, failure_report("CANNOT_START", str(error)))
+            why = attempt.mask.mask_text(str(error))
+            log.warning("Job could not be started", **log_fields(attempt), why=why)
+            self._end_attempt(attempt, failure_report("CANNOT_START", why))
             return
         attempt.pid = self._supervisor.child_pid(attempt.id)
         attempt.stage = AttemptStage.RUNNING
@@ -245,10 +288,11 @@ class AttemptTracker:
 
     def _end_attempt(self, attempt: Attempt, report: dict[str, Any]) -> None:
         attempt.stage = AttemptStage.ENDED
+        self._lookups.stop(attempt.id)
         self._enqueue_reports(attempt, [*attempt.close_files(), *attempt.log.close(), report])
 
     def _enqueue_reports(self, attempt: Attempt, reports: list[dict[str, Any]]) -> None:
-        self._outbox.add_reports(*({"attempt": attempt.id, **report} for report in reports))
+        self._outbox.add_reports(*({"attempt": attempt.id, **attempt.mask.mask_report(report)} for report in reports))
 
     def _attempts_with_output(self) -> list[Attempt]:
         """Whose code may have written something that may be handed on."""

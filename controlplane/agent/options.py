@@ -15,6 +15,7 @@ from controlplane.agent import environment, runtimes
 from controlplane.agent.leftovers import state_folder
 from controlplane.agent.memory import parse_size
 from controlplane.agent.policy import ActionPolicy, queue_tag
+from controlplane.agent.secret_sources import PREFIX, SecretSources
 
 VERSION = "0.1.0"
 EXIT_STATUSES = (
@@ -45,6 +46,7 @@ class Options:
     probe: str | None = None
     probe_interval: float = 30.0
     probe_timeout: float = 10.0
+    secrets: SecretSources = field(default_factory=SecretSources)
 
     def with_runtimes(self, found: dict[str, str]) -> Options:
         """With what was found on this machine as tags and capabilities."""
@@ -109,6 +111,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--pass-env", default="", metavar="A,B",
         help="environment variables that jobs get although they configure a control plane (DATABASE_URL, SECRET_KEY, "
         "CONTROLPLANE_*, ...); they get all others anyway",
+    )  # fmt: skip
+    add(
+        "--secrets-dir", metavar="FOLDER",
+        help=f"folder of files that hold the secrets which jobs name, a file each (or variables: {PREFIX}NAME)",
+    )  # fmt: skip
+    add(
+        "--secret-command", metavar="COMMAND",
+        help="shell command that prints the secret whose name is its $1, where there is no such file or variable",
     )  # fmt: skip
     add(
         "--runtimes", default=",".join(runtimes.COMMANDS), metavar="A,B",
@@ -221,6 +231,7 @@ def read_options(arguments: argparse.Namespace) -> Options:
         probe=arguments.probe,
         probe_interval=arguments.probe_interval,
         probe_timeout=arguments.probe_timeout,
+        secrets=_secret_sources(arguments),
     )
 
 
@@ -238,12 +249,28 @@ def _token(arguments: argparse.Namespace) -> str:
     return token
 
 
+def _secret_sources(arguments: argparse.Namespace) -> SecretSources:
+    folder = Path(arguments.secrets_dir).absolute() if arguments.secrets_dir else None
+    if folder and not folder.is_dir():
+        raise ValueError(f"--secrets-dir {arguments.secrets_dir}: there is no such folder")
+    return SecretSources(
+        folder,
+        arguments.secret_command,
+        {name: value for name, value in os.environ.items() if name.startswith(PREFIX)},
+        {name: value for name, value in os.environ.items() if name != environment.TOKEN},
+    )
+
+
 def _django_environment(settings: str | None) -> dict[str, str] | None:
     """Of a project's own tasks, which read its settings: all of this environment but the token."""
     if settings is None:
         return None
     return {
-        **{name: value for name, value in os.environ.items() if name != environment.TOKEN},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name != environment.TOKEN and not name.startswith(PREFIX)
+        },
         "DJANGO_SETTINGS_MODULE": settings,
     }
 

@@ -88,6 +88,13 @@ class ActionPolicy:
         return sorted({runtime, *filter(None, extra), *of_runners})
 
 
+def takes_references(action: dict[str, Any]) -> bool:
+    """Whether its payload may name secrets: not that of a Celery task, whose message its broker keeps, nor that of one
+    of Django's, which reads its arguments from the database."""
+    kind = action.get("type")
+    return kind != "celery" and (kind, action.get("name")) != (HandlerRunner.action_type, DJANGO_HANDLER)
+
+
 def queue_tag(queue: str) -> str:
     """What a worker is matched by that runs the tasks of a queue of Django's."""
     return f"queue:{queue}"

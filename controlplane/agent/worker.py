@@ -59,7 +59,7 @@ class Worker:
         self._folder = Folder()
         self._attempts = AttemptTracker(
             self._supervisor, self._outbox, options.policy, self._fence, self._folder.path, options.environment,
-            options.task_timeout, options.memory_limit,
+            options.task_timeout, options.memory_limit, options.secrets,
         )  # fmt: skip
         self._cordon = probe.SelfCordon()
         self._probe = probe.Probe(

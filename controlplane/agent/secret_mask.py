@@ -1,0 +1,62 @@
+"""Takes the secrets of an attempt out of all that is reported of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from controlplane.agent.secret_values import MASK
+
+LEAST = 4  # characters: what is shorter stands in half of all texts by chance
+CUT_FROM = 4000  # characters: a text of so many may have been cut, and a secret with it
+CUT_LOOKED_AT = 1000  # characters of a secret that may be left at such an end
+REPORTED = ("lines", "output", "error", "message", "value")
+"""What a report has of a job's code."""
+
+
+class SecretMask:
+    """Masks the texts themselves, each of their lines, and how JSON, Python and an address write them."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms = {form for secret in secrets for part in {secret, *secret.split("\n")} for form in _forms_of(part)}
+        self._forms = sorted((form for form in forms if len(form) >= LEAST), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, self._forms))) if self._forms else None
+
+    def mask_report(self, report: dict[str, Any]) -> dict[str, Any]:
+        if self._pattern is None:
+            return report
+        return {name: self._mask(value) if name in REPORTED else value for name, value in report.items()}
+
+    def mask_text(self, text: str) -> str:
+        if self._pattern is None:
+            return text
+        masked = self._pattern.sub(MASK, text)
+        return self._mask_ends(masked) if len(text) >= CUT_FROM else masked
+
+    def _mask(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.mask_text(value)
+        if isinstance(value, list):
+            return [self._mask(item) for item in value]
+        if isinstance(value, dict):
+            return {self.mask_text(str(name)): self._mask(item) for name, item in value.items()}
+        return value
+
+    def _mask_ends(self, text: str) -> str:
+        body = text.removesuffix("…")
+        for form in self._forms:
+            for kept in range(min(len(form) - 1, CUT_LOOKED_AT), LEAST - 1, -1):
+                if body.startswith(form[-kept:]):
+                    body = MASK + body[kept:]
+                if body.endswith(form[:kept]):
+                    body = body[:-kept] + MASK
+        return body + text[len(text.removesuffix("…")) :]
+
+
+def _forms_of(part: str) -> set[str]:
+    text = part.strip()
+    escaped = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
+    return {text, *escaped, quote(text, safe="")}
