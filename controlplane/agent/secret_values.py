@@ -50,16 +50,10 @@ def is_secret(value: Any) -> bool:
 
 def list_secrets(value: Any) -> Iterator[dict[str, str]]:
     """The references and marks in a value. Raises WrongSecret."""
-    if isinstance(value, dict):
-        if is_secret(value):
-            _refuse_wrong_secret(value)
-            yield value
-        else:
-            for item in value.values():
-                yield from list_secrets(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from list_secrets(item)
+    for item in _list_objects(value):
+        if is_secret(item):
+            _refuse_wrong_secret(item)
+            yield item
 
 
 def reveal(value: Any, secrets: Mapping[str, str]) -> Any:
@@ -144,12 +138,19 @@ def _refuse_wrong_secret(value: dict[str, Any]) -> None:
 
 def _list_masked(value: Any) -> Iterator[str]:
     """The names of what is still masked."""
-    if isinstance(value, dict):
-        for name, item in value.items():
+    for found in _list_objects(value):
+        for name, item in found.items():
             if item == MASK and looks_secret(name):
                 yield name
-            else:
-                yield from _list_masked(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _list_masked(item)
+
+
+def _list_objects(value: Any) -> Iterator[dict[str, Any]]:
+    """A value, where it is an object, and all objects in it."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield found
+            waiting += [item for item in found.values() if isinstance(item, dict | list)]
+        elif isinstance(found, list):
+            waiting += [item for item in found if isinstance(item, dict | list)]

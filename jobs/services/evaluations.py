@@ -22,6 +22,7 @@ from cronsim import CronSim
 from django.db import transaction
 from rest_framework.exceptions import ParseError
 
+from controlplane.agent.secret_values import is_secret
 from controlplane.core.rest import refuse_unstorable
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_deadlocks
 from jobs import states
@@ -123,7 +124,9 @@ def begin_evaluation(
     trigger: Trigger, slot: datetime, now: datetime, by: str = "", note: str = "", key: str | None = None
 ) -> TriggerSlot:
     """The job that evaluates a slot. While it waits it gives way to the next slot, once its tries could be over."""
-    payload = trigger.payload if isinstance(trigger.payload, dict) else {"payload": trigger.payload}
+    payload = trigger.payload
+    if not isinstance(payload, dict) or is_secret(payload):
+        payload = {"payload": payload}
     tries = 1 + trigger.max_retries
     over_at = now + timedelta(seconds=tries * (trigger.timeout_seconds + RETRY_DELAY))
     job = {

@@ -13,13 +13,14 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from controlplane.agent.secret_values import mask
 from controlplane.console.actions.servers import NoteField, request_actor
-from controlplane.console.admin.liveness import ReadOnlyAdmin
+from controlplane.console.admin.liveness import ReadOnlyAdmin, mask_fields
 from controlplane.console.presenters.jobs import describe_schedule
 from controlplane.console.selectors.filters import parse_uuid
 from controlplane.core.problems import Problem
 from controlplane.core.rest import NOTE_LENGTH
-from jobs.api.serializers.triggers import TriggerRequest
+from jobs.api.serializers.triggers import MASKED, TriggerRequest, restore_fields
 from jobs.execution_selectors import SLOTS_SHOWN
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
 from jobs.services import triggers
@@ -32,6 +33,7 @@ class WorkerJobAdmin(ReadOnlyAdmin):
     search_fields = ("id", "key")
     ordering: ClassVar = ["-id"]
     exclude = ("owner",)
+    masked = ("action", "payload")
 
     @admin.display(description="Instance page")
     def page(self, job: WorkerJob) -> SafeString:
@@ -55,6 +57,7 @@ class ExecutionAdmin(ReadOnlyAdmin):
     search_fields = ("id", "name", "key")
     ordering: ClassVar = ["-id"]
     exclude = ("owner", "fingerprint")
+    masked = ("definition", "inputs")
 
 
 class TriggerForm(forms.ModelForm):
@@ -78,8 +81,13 @@ class TriggerForm(forms.ModelForm):
             "execution": 'Like {"name": "x", "steps": [{"key": "a", "action": {"type": "script", "command": "date"}}]}',
         }
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.initial.update({name: mask(self.initial[name]) for name in MASKED if name in self.initial})
+
     def clean(self) -> dict[str, Any]:
-        values = {name: value for name, value in self.cleaned_data.items() if value is not None}
+        given = restore_fields(self.cleaned_data, None if self.instance._state.adding else self.instance)
+        values = {name: value for name, value in given.items() if value is not None}
         note = values.pop("note", "")
         checked = TriggerRequest(data={**values, "cron": values.get("cron") or None})
         if not self.errors and not checked.is_valid():
@@ -131,6 +139,10 @@ class TriggerAdmin(admin.ModelAdmin):
     ordering: ClassVar = ["name"]
     readonly_fields = ("next_slot_at",)
     actions = ["evaluate_now"]
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Trigger | None:
+        trigger = super().get_object(request, object_id, from_field)
+        return trigger if self.has_change_permission(request, trigger) else mask_fields(trigger, MASKED)
 
     def get_inlines(self, request: HttpRequest, obj: object) -> list[Any]:
         return [] if obj is None else [SlotInline]

@@ -1,9 +1,9 @@
 """The tables as they are, to read only: nothing can be changed by hand past the guards. What an operator may do to
 servers is on the Instance pages, to which the actions lead; maintenance and the brake have their page here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlencode
 
 from django import forms
@@ -17,11 +17,21 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from controlplane.agent.secret_values import mask
 from controlplane.console.actions.bulk_actions import MOST_AT_ONCE
 from controlplane.console.actions.servers import SERVER_ACTIONS, NoteForm, OperatorAction, request_actor
 from controlplane.core.problems import Problem
 from liveness.models import ApiToken, Brake, Instance, Server, ServerEvent
 from liveness.services import operations
+
+Row = TypeVar("Row", bound=models.Model)
+
+
+def mask_fields(row: Row | None, fields: Iterable[str]) -> Row | None:
+    """A row that is only to be shown."""
+    for field in fields if row is not None else ():
+        setattr(row, field, mask(getattr(row, field)))
+    return row
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -29,6 +39,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
     show_full_result_count = False
     list_per_page = 50
+    masked: ClassVar[tuple[str, ...]] = ()
+    """Fields of JSON that may have secrets in them."""
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> models.Model | None:
+        return mask_fields(super().get_object(request, object_id, from_field), self.masked)
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return request.user.has_perm(f"{self.opts.app_label}.view_{self.opts.model_name}")

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
+from controlplane.agent.secret_values import mask
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.steps import build_graph, build_steps_chart
@@ -62,6 +63,7 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
     steps: list[Any] = list(selectors.notable_steps(execution, STEPS_LISTED))
     own, hooks = [step for step in steps if not step.is_hook], [step for step in steps if step.is_hook]
     is_whole = sum(row.counts.values()) <= STEPS_DRAWN
+    inputs = mask(row.inputs)
     end = max([row.finished_at or row.now, *(hook.finished_at or row.now for hook in hooks if hook.attempt_count)])
     shown = {
         "title": f"Execution {row.name}",
@@ -79,8 +81,8 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
             for event in selectors.latest_execution_events(execution, EVENTS_SHOWN)
         ],
         "operator_events": present_operator_events(row),
-        "inputs": format_json(row.inputs) if row.inputs else None,
-        "inputs_left_out": count_left_out(row.inputs),
+        "inputs": format_json(inputs) if inputs else None,
+        "inputs_left_out": count_left_out(inputs),
     }
     return render_page(request, "execution", shown)
 

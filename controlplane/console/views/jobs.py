@@ -11,6 +11,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 
+from controlplane.agent.secret_values import mask
 from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS, RESUBMIT_AGAIN_ACTION
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.lanes import (
@@ -137,7 +138,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
             for name, value in (
                 ("Error", leave_out_shown_fields(details.error)),
                 ("Output", details.output), ("Checkpoint", details.checkpoint),
-                ("Action", details.action), ("Payload", details.payload),
+                ("Action", mask(details.action)), ("Payload", mask(details.payload)),
             )
             if value is not None
         ],

@@ -9,6 +9,7 @@ from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_fiel
 from rest_framework import serializers
 
 from controlplane.core.rest import AnyField, FreeTextField, StrictSerializer, TextField, WholeField
+from jobs.api.serializers.secrets import EnvironmentField
 
 TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
 
@@ -53,15 +54,11 @@ class ResourcesField(StrictSerializer):
     gpus = WholeField(required=False, min_value=1, max_value=1000)
 
 
-def environment_field() -> serializers.DictField:
-    return serializers.DictField(child=FreeTextField(max_length=100_000, allow_blank=True), required=False)
-
-
 class ScriptAction(StrictSerializer):
     type = serializers.ChoiceField(["script"])
     runner = serializers.ChoiceField(["local", "docker", "pod"], default="local")
     command = CommandField(help_text=TEXT_OR_LIST)
-    env = environment_field()
+    env = EnvironmentField()
     cwd = FreeTextField(required=False, max_length=4096)
     image = ImageField(required=False, help_text="Of the container that the runners docker and pod start.")
     resources = ResourcesField(required=False)
@@ -106,7 +103,7 @@ class ContainerAction(StrictSerializer):
     type = serializers.ChoiceField(["docker", "pod"])
     image = ImageField()
     command = CommandField(required=False, help_text=TEXT_OR_LIST)
-    env = environment_field()
+    env = EnvironmentField()
     cwd = FreeTextField(required=False, max_length=4096)
     resources = ResourcesField(required=False)
 

@@ -9,11 +9,13 @@ from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_fiel
 from rest_framework import serializers
 from rest_framework.settings import api_settings
 
+from controlplane.agent.secret_values import is_secret
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, scan_window
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many_schema
+from jobs.api.serializers.secrets import NOT_AN_OBJECT, InputsField, MaskedObjectField
 from jobs.models import Execution, ExecutionEvent, WorkerJob
 from jobs.services import executions
 from jobs.states import EventCode, ExecutionState
@@ -51,7 +53,7 @@ class KeyField(TextField):
 
 class HookRequest(JobRequest):
     key = KeyField(help_text="Its name, unique in the execution.")
-    payload = serializers.DictField(  # type: ignore[assignment]
+    payload = InputsField(  # type: ignore[assignment]
         required=False, help_text="Payload that the code gets, with what failed."
     )
     require_worker = None  # type: ignore[assignment]
@@ -78,6 +80,8 @@ class TaskRequest(JobRequest):
         }
         if not isinstance(job.get("payload", {}), dict):
             problems["payload"] = ["Of what is an execution it is an object: its inputs."]
+        elif is_secret(job.get("payload")):
+            problems["payload"] = [NOT_AN_OBJECT]
         if problems:
             raise serializers.ValidationError(problems)
         return job
@@ -132,7 +136,7 @@ class ChildAction(Definition):
 
 
 class ExecutionRequest(Definition):
-    inputs = serializers.DictField(required=False, help_text="Payload of the steps that have none of their own.")
+    inputs = InputsField(required=False, help_text="Payload of the steps that have none of their own.")
     require_worker = YesNoField(
         required=False, help_text="Refuse it (503) when no worker may run one of its steps now."
     )
@@ -178,7 +182,7 @@ SUBMISSION = one_or_many_schema("Submission", SubmissionRequest, SubmissionReque
 class StepAnswer(serializers.ModelSerializer):
     key = serializers.CharField(source="step")
     job = serializers.UUIDField(source="id")
-    action = serializers.DictField()
+    action = MaskedObjectField()
     depends_on = serializers.ListField(child=serializers.CharField())
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
     server = ServerName(allow_null=True, help_text="The server that has it now.")
@@ -220,7 +224,7 @@ class ExecutionSummary(serializers.ModelSerializer):
 
 
 class ExecutionAnswer(ExecutionSummary):
-    inputs = serializers.DictField()
+    inputs = MaskedObjectField()
     steps = StepAnswer(many=True, source="own_steps")  # type: ignore[assignment]
     on_error = StepAnswer(many=True, source="hooks")
 

@@ -21,6 +21,7 @@ from controlplane.core.rest import (
 )
 from jobs import scan_window, selectors
 from jobs.api.serializers.actions import ActionField, PriorityField
+from jobs.api.serializers.secrets import MaskedField, MaskedObjectField, refuse_wrong_payload
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.states import Flag, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
@@ -62,6 +63,7 @@ class JobRequest(StrictSerializer):
         until, since = job.get("good_until"), job.get("available_at")
         if until is not None and since is not None and until <= since:
             raise serializers.ValidationError({"good_until": ["It must be after available_at."]})
+        refuse_wrong_payload(job["action"], job.get("payload"))
         return job
 
 
@@ -110,8 +112,8 @@ class LateReportAnswer(serializers.ModelSerializer):
 
 
 class JobAnswer(serializers.ModelSerializer):
-    action = serializers.DictField()
-    payload = AnyField()
+    action = MaskedObjectField()
+    payload = MaskedField()
     output = AnyField()
     error = AnyField()
     attempts = AttemptAnswer(many=True)

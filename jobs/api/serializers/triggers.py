@@ -1,5 +1,6 @@
 """What the calls about triggers take and answer."""
 
+from collections.abc import Mapping
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -9,6 +10,7 @@ from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.fields import empty
 
+from controlplane.agent.secret_values import restore
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
@@ -21,6 +23,7 @@ from controlplane.core.rest import (
 )
 from jobs.api.serializers.actions import ActionField, PriorityField, shared_serializer
 from jobs.api.serializers.executions import Definition, refuse_oversized_inputs
+from jobs.api.serializers.secrets import InputsField, MaskedField, MaskedObjectField, refuse_wrong_payload
 from jobs.models import Trigger, TriggerSlot
 from jobs.services.executions import count_payload_bytes
 from jobs.states import Missed, SlotOutcome
@@ -55,7 +58,7 @@ class ZoneField(TextField):
 class Template(Definition):
     """The execution that a trigger starts: whole, also where a trigger is changed, and as it can be stored."""
 
-    inputs = serializers.DictField(required=False, help_text="Inputs of the execution when the evaluation gives none.")
+    inputs = InputsField(required=False, help_text="Inputs of the execution when the evaluation gives none.")
 
     def run_validation(self, data: object = empty) -> Any:
         if self.parent is None or data is empty:
@@ -66,6 +69,18 @@ class Template(Definition):
         definition = super().validate(definition)
         refuse_oversized_inputs("inputs", count_payload_bytes(definition, definition.get("inputs", {})))
         return definition
+
+
+MASKED = ("action", "payload", "execution")
+"""What of a trigger is shown masked."""
+
+
+def restore_fields(data: Mapping[str, Any], trigger: Trigger | None) -> dict[str, Any]:
+    """What is sent back of a trigger, with what was masked when it was read."""
+    return {
+        name: restore(value, getattr(trigger, name)) if trigger is not None and name in MASKED else value
+        for name, value in data.items()
+    }
 
 
 class TriggerRequest(StrictSerializer):
@@ -93,11 +108,17 @@ class TriggerRequest(StrictSerializer):
     execution = Template()
     note = NoteField(write_only=True)
 
+    def to_internal_value(self, data: Any) -> Any:
+        return super().to_internal_value(restore_fields(data, self.instance) if isinstance(data, Mapping) else data)
+
     def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
         cron, interval = (fields.get(name, getattr(self.instance, name, None)) for name in ("cron", "interval_seconds"))
         if (cron is None) == (interval is None):
             detail = ["Either cron or interval_seconds is needed, and not both (null takes one away)."]
             raise serializers.ValidationError({"cron": detail, "interval_seconds": detail})
+        action = fields.get("action", getattr(self.instance, "action", None))
+        if action is not None:
+            refuse_wrong_payload(action, fields.get("payload"))
         return fields
 
 
@@ -112,9 +133,9 @@ class SlotAnswer(serializers.ModelSerializer):
 
 
 class TriggerAnswer(serializers.ModelSerializer):
-    action = serializers.DictField()
-    payload = AnyField()
-    execution = serializers.DictField()
+    action = MaskedObjectField()
+    payload = MaskedField()
+    execution = MaskedObjectField()
     slots = SlotAnswer(many=True, source="last_slots", help_text="The latest slots, latest first.")
 
     class Meta:
