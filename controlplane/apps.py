@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from django.apps import AppConfig
 
+from controlplane.agent.secret_values import mask_event
 from controlplane.core import packages
 
 INSTALLED = ["controlplane", "controlplane.console", "jobs", "liveness", "django_htmx"]
@@ -34,6 +35,7 @@ class ControlPlaneConfig(AppConfig):
                 processors=[
                     structlog.contextvars.merge_contextvars,
                     structlog.processors.format_exc_info,
+                    mask_event,
                     structlog.stdlib.render_to_log_kwargs,
                 ],
                 wrapper_class=structlog.stdlib.BoundLogger,

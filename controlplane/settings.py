@@ -11,6 +11,7 @@ from csp.constants import NONE, SELF
 from controlplane import openapi_settings
 from controlplane.agent import clean_text, environment
 from controlplane.agent.limits import BODY_LIMIT
+from controlplane.agent.secret_values import mask_event
 from controlplane.core import database_limits
 from controlplane.embedded import postgres, secret_key
 from controlplane.embedded.data_dir import find_data_dir
@@ -198,6 +199,7 @@ LOGGING = {
             "processors": [
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                mask_event,
                 *RENDERERS,
             ],
             "foreign_pre_chain": SHARED_PROCESSORS,

@@ -12,6 +12,7 @@ from controlplane.agent.clean_text import escape_event, escaped
 from controlplane.agent.client import Refused
 from controlplane.agent.options import build_parser, read_options
 from controlplane.agent.runtimes import find_runtimes
+from controlplane.agent.secret_values import mask_event
 from controlplane.agent.wakeup import InterruptedBySignal, Wakeup
 from controlplane.agent.worker import ServerPurged, Worker
 
@@ -71,6 +72,7 @@ def _configure_logging(level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
             structlog.processors.format_exc_info,
+            mask_event,
             escape_event,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False, pad_event_to=0),
         ],

@@ -7,7 +7,7 @@ with the job; that, and what has a name like `password`, is shown as `***`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,8 @@ SECRET_NAME = re.compile(
     r".*(password|passwd|passphrase|secret|credential|(api|access|secret|private|signing|encryption)key)s?"
     r"|.*(token|authorization|.pwd)"
 )
+ROW = re.compile(r"(Failing row contains )\(.*\)")
+"""What PostgreSQL tells of a row that breaks a rule."""
 WRONG_REFERENCE = 'A secret is {"secret": "NAME"} and nothing beside that.'
 WRONG_NAME = (
     "The name of a secret has up to 100 letters, digits, dots, dashes and underscores, and begins with none of the "
@@ -103,6 +105,14 @@ def restore(value: Any, stored: Any) -> Any:
 
 def _key_of(step: Any) -> str | None:
     return key if isinstance(step, dict) and isinstance(key := step.get("key"), str) else None
+
+
+def mask_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor of structlog, after `format_exc_info`."""
+    shown: dict[str, Any] = mask(dict(event), has_references=False)
+    if isinstance(text := shown.get("exception"), str):
+        shown["exception"] = ROW.sub(rf"\1({MASK})", text)
+    return shown
 
 
 @lru_cache(maxsize=4096)

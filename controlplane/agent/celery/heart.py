@@ -33,6 +33,7 @@ from controlplane.agent.celery.ledger import Ledger
 from controlplane.agent.celery.remains import is_stopped, kill_remains
 from controlplane.agent.celery.vigil import RabbitVigil, RedisVigil, Vigil
 from controlplane.agent.fence import read_uptime
+from controlplane.agent.secret_values import mask_event
 
 log = structlog.get_logger()
 LOOK = 0.5  # seconds: select() does not count time asleep
@@ -232,6 +233,7 @@ def main() -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
+            mask_event,
             structlog.dev.ConsoleRenderer(colors=False, sort_keys=False, pad_event_to=0),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(hello.get("log_level", 20)),

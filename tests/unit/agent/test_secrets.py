@@ -221,3 +221,11 @@ def test_a_value_that_comes_back_masked_is_a_problem_and_can_be_restored():
     assert secret_values.restore(shown, stored) == {**stored, "steps": stored["steps"][::-1]}
     assert secret_values.restore({"password": "***"}, {}) == {"password": "***"}
     assert secret_values.find_problem({"note": "***"}) is None
+
+
+def test_a_line_of_the_log_masks_what_looks_secret_and_rows_of_the_database():
+    row = 'CheckViolation: no\nDETAIL:  Failing row contains (1, {"password": "hunter2"}, (2)).'
+    event = {"event": "x", "api_token": "hunter2", "job": {"password": "hunter2", "n": 1}, "exception": row}
+    shown = secret_values.mask_event(None, "info", event)
+    assert shown["job"] == {"password": "***", "n": 1} and "Failing row contains (***)." in shown["exception"]
+    assert "hunter2" not in str(shown)
