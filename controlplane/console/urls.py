@@ -11,13 +11,14 @@ from controlplane.console.actions.jobs import (
     RESUBMIT_AGAIN_ACTION,
 )
 from controlplane.console.actions.servers import SERVER_ACTIONS
-from controlplane.console.actions.triggers import TRIGGER_ACTIONS
+from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.views import (
     activity,
     executions,
     failures,
     history,
     jobs,
+    logs,
     overview,
     recovery,
     servers,
@@ -34,7 +35,7 @@ def build_action_paths() -> list[URLPattern]:
             ("servers", targets.SERVERS, SERVER_ACTIONS),
             ("jobs", targets.JOBS, JOB_ACTIONS | RESUBMIT_AGAIN_ACTION),
             ("executions", targets.EXECUTIONS, EXECUTION_ACTIONS),
-            ("triggers", targets.TRIGGERS, TRIGGER_ACTIONS),
+            ("triggers", targets.TRIGGERS, TRIGGER_ACTIONS | DELETE_ACTION),
             ("quarantine", targets.QUARANTINED, QUARANTINE_ACTIONS),
         )
         for name, action in actions.items()
@@ -50,7 +51,8 @@ urlpatterns = [
     path("jobs/", jobs.show_jobs, name="jobs"),
     path("jobs/errors/", failures.show_errors, name="errors"),
     path("jobs/<uuid:job>/", jobs.show_job, name="job"),
-    path("jobs/<uuid:job>/logs/", jobs.stream_job_logs, name="job_logs"),
+    path("jobs/<uuid:job>/log/", logs.show_job_log, name="log"),
+    path("jobs/<uuid:job>/logs/", logs.stream_job_logs, name="job_logs"),
     path("executions/", executions.show_executions, name="executions"),
     path("executions/<uuid:execution>/", executions.show_execution, name="execution"),
     path("triggers/", triggers.show_triggers, name="triggers"),

@@ -378,6 +378,17 @@ class WrittenLine(NamedTuple):
     line: str
 
 
+class FoundLine(NamedTuple):
+    first: int | None
+    last: int | None
+    looked: int
+    id: int | None
+    at: datetime | None
+    attempt: int | None
+    stream: str | None
+    line: str | None
+
+
 class SubmittedJob(NamedTuple):
     place: int
     id: UUID

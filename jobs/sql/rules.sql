@@ -207,3 +207,8 @@ left(concat_ws(' ', j.action ->> 'type', coalesce(
 -- rule: duration_bin(d)
 -- the bin that the seconds of `d` are counted in, as jobs/history.py says
 floor({{BINS_PER_DOUBLING}} * log(2.0, greatest(d.seconds * 1000, 1)::numeric))::int
+
+-- rule: is_sought_line(l)
+-- Whether a line of a log is of one stream and holds a text, whatever its case; null: of either, whatever it holds.
+(%(stream)s::text is null or l.stream = %(stream)s)
+and (%(holds)s::text is null or strpos(lower(l.line), lower(%(holds)s)) > 0)

@@ -124,3 +124,59 @@ select l.id, l.at, a.number as attempt, l.stream, l.line
  where a.job_id = %(job)s and (%(attempt)s::int is null or a.number = %(attempt)s)
  order by l.id
  limit %(limit)s
+
+-- statement: find_log_lines_before
+-- The last lines of a job before a line that are of one stream, or hold a text, whatever its case, latest first: of the
+-- last `looked_at` at most. So many were `looked` at, of which these are the `first` and the `last` (null: there are
+-- none); without a match one row says so.
+-- takes: before bigint, job uuid, attempt int, stream text, holds text, looked_at bigint, limit bigint
+-- returns: first bigint|null, last bigint|null, looked bigint, id bigint|null, at timestamptz|null, attempt int|null,
+--   stream text|null, line text|null
+-- row: FoundLine
+with looked as (
+    select l.id, l.at, a.number as attempt, l.stream, l.line
+      from jobs_attempt a
+     cross join lateral (
+           select * from jobs_logline l where l.attempt_id = a.id and l.id < %(before)s
+            order by l.id desc limit %(looked_at)s
+           ) l
+     where a.job_id = %(job)s and (%(attempt)s::int is null or a.number = %(attempt)s)
+     order by l.id desc
+     limit %(looked_at)s
+)
+select whole.*, found.*
+  from (select min(id) as first, max(id) as last, count(*) as looked from looked) whole
+  left join lateral (
+       select * from looked
+        where {{is_sought_line(looked)}}
+        order by id desc
+        limit %(limit)s
+       ) found on true
+ order by found.id desc
+
+-- statement: find_log_lines_after
+-- The first such lines after a line, oldest first.
+-- takes: after bigint, job uuid, attempt int, stream text, holds text, looked_at bigint, limit bigint
+-- returns: first bigint|null, last bigint|null, looked bigint, id bigint|null, at timestamptz|null, attempt int|null,
+--   stream text|null, line text|null
+-- row: FoundLine
+with looked as (
+    select l.id, l.at, a.number as attempt, l.stream, l.line
+      from jobs_attempt a
+     cross join lateral (
+           select * from jobs_logline l where l.attempt_id = a.id and l.id > %(after)s
+            order by l.id limit %(looked_at)s
+           ) l
+     where a.job_id = %(job)s and (%(attempt)s::int is null or a.number = %(attempt)s)
+     order by l.id
+     limit %(looked_at)s
+)
+select whole.*, found.*
+  from (select min(id) as first, max(id) as last, count(*) as looked from looked) whole
+  left join lateral (
+       select * from looked
+        where {{is_sought_line(looked)}}
+        order by id
+        limit %(limit)s
+       ) found on true
+ order by found.id

@@ -99,6 +99,8 @@ class JobsStatements(Statements):
     read_flags: Statement[rows.FlaggedJob]
     read_placement: Statement[rows.PlacementRow]
     read_log_page: Statement[rows.WrittenLine]
+    find_log_lines_before: Statement[rows.FoundLine]
+    find_log_lines_after: Statement[rows.FoundLine]
     submit_jobs: Statement[rows.SubmittedJob]
     end_overdue_attempts: Statement[rows.EndedAttempts]
     expire_jobs: Statement[rows.ExpiredJobs]

@@ -1,12 +1,15 @@
 """What jobs' code writes: stored once and in order, refused from those who lost the attempt, read and shown."""
 
 import json
+import re
 import uuid
+from html import unescape
 
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from controlplane.console.selectors import log_lines
 from jobs.models import LateReport, LogLine
 from jobs.services import reporting
 from jobs.services.liveness_check import check_liveness
@@ -309,6 +312,132 @@ def test_all_lines_are_a_text_in_the_admin(page, admin_client):
     lines = b"".join(answer.streaming_content).decode().splitlines()
     assert [line.split(" ", 1)[1] for line in lines] == ["#1 out a", f"#1 out {HOSTILE}", "#1 err b"]
     assert admin_client.get(f"/admin/instance/jobs/{uuid.uuid4()}/logs/").status_code == 404
+
+
+@pytest.fixture
+def log(held, admin_client):
+    """The page that follows what a job writes: `log.get("q=x")`."""
+
+    class Log:
+        def __init__(self):
+            self.held = held()
+            self.url = f"/admin/instance/jobs/{self.held.job}/log/"
+
+        def get(self, query="", **headers):
+            answer = admin_client.get(f"{self.url}?{query}", headers=headers)
+            assert answer.status_code == 200
+            return answer.content.decode()
+
+        def poll(self, page):
+            """What the next poll of a page, or of what a poll got, brings."""
+            address = unescape(re.search(r'id="follow"[^>]* hx-get="([^"]+)"', page)[1])
+            return self.get(address.partition("?")[2], **{"HX-Request": "true"})
+
+    return Log()
+
+
+def written_lines(page):
+    """The lines that a page shows, as people read them."""
+    codes = re.findall(r"<li id=.*?<code>(.*?)</code></li>", page, re.DOTALL)
+    return [unescape(re.sub("</?mark>", "", code)) for code in codes]
+
+
+def test_a_log_that_is_followed_gets_each_line_once_and_only_what_is_new(log):
+    log.held.write("one", "two")
+    page = log.get()
+    assert written_lines(page) == ["one", "two"]
+    log.held.write("three", HOSTILE)
+    more = log.poll(page)
+    assert written_lines(more) == ["three", HOSTILE]
+    assert '<ol id="lines" hx-swap-oob="beforeend">' in more
+    assert "<html" not in more
+    assert HOSTILE not in more
+    assert written_lines(log.poll(more)) == []
+
+
+def test_following_ends_with_the_job_after_its_last_line(log):
+    log.held.write("one")
+    page = log.get()
+    log.held.worker.report(
+        wrote(log.held.attempt, "last"), {"attempt": log.held.attempt["id"], "event": "COMPLETED", "output": 1}
+    )
+    more = log.poll(page)
+    assert written_lines(more) == ["last"]
+    assert "hx-get" not in more
+    assert "COMPLETED" in more
+    assert "hx-get" not in log.get().partition('id="follow"')[2]
+
+
+def test_who_is_far_behind_catches_up_before_following_ends(log, monkeypatch):
+    monkeypatch.setattr(log_lines, "LINES_SHOWN", 2)
+    page = log.get()
+    log.held.write("1", "2", "3", "4", "5")
+    log.held.worker.complete(log.held.attempt)
+    seen = []
+    while "hx-get" in page.partition('id="follow"')[2]:
+        page = log.poll(page)
+        seen += written_lines(page)
+    assert seen == ["1", "2", "3", "4", "5"]
+
+
+def test_one_attempt_is_read_and_followed_until_it_ends_though_the_job_goes_on(log, worker, clock):
+    log.held.write("first")
+    pages = [log.get("attempt=1"), log.get()]
+    assert all("hx-get" in page.partition('id="follow"')[2] for page in pages)
+    log.held.worker.report({"attempt": log.held.attempt["id"], "event": "RELEASED", "reason": "drained"})
+    heir = worker(name="heir")
+    second = heir.hold()
+    heir.report(wrote(second, "second"))
+    assert "hx-get" not in log.poll(pages[0])
+    more = log.poll(pages[1])
+    assert written_lines(more) == ["second"]
+    assert "hx-get" in more
+    assert written_lines(log.get("attempt=2")) == ["second"]
+    assert f'href="?attempt={second["number"]}"' in log.get()
+
+
+def test_lines_are_searched_whatever_their_case_by_stream_too_and_marked(log):
+    log.held.write("an Error", "fine", HOSTILE)
+    log.held.write("error: <b>", stream="STDERR")
+    page = log.get("q=ERROR")
+    assert written_lines(page) == ["an Error", "error: <b>"]
+    assert "an <mark>Error</mark>" in page
+    assert written_lines(log.get("q=error&stream=STDERR")) == ["error: <b>"]
+    assert written_lines(log.get("q=%25")) == []
+    assert written_lines(log.get("q=<script>")) == [HOSTILE]
+    log.held.write("no match", "ERROR again")
+    assert written_lines(log.poll(page)) == ["ERROR again"]
+
+
+def test_earlier_lines_are_a_page_away_and_a_search_says_how_far_it_looked(log, monkeypatch):
+    monkeypatch.setattr(log_lines, "LINES_SHOWN", 3)
+    monkeypatch.setattr(log_lines, "LOOKED_AT", 5)
+    log.held.write("find me", *[f"line {number}" for number in range(7)])
+    page = log.get()
+    seen = written_lines(page)
+    while earlier := re.search(r'<a href="\?([^"]*before=\d+)">Earlier lines', page):
+        page = log.get(unescape(earlier[1]))
+        seen = written_lines(page) + seen
+    assert seen == ["find me", *[f"line {number}" for number in range(7)]]
+    page = log.get("q=find")
+    assert written_lines(page) == []
+    further = re.search(r'<a href="\?([^"]*before=\d+)">Search earlier lines', page)[1]
+    assert written_lines(log.get(unescape(further))) == ["find me"]
+
+
+def test_lines_of_one_attempt_that_match_are_downloaded_as_a_file(log, admin_client):
+    log.held.write("find me", "not me")
+    answer = admin_client.get(log.url.replace("/log/", "/logs/") + "?attempt=1&q=FIND&download=1")
+    assert answer["Content-Disposition"] == f'attachment; filename="job-{log.held.job[-12:]}-attempt-1.log"'
+    [line] = b"".join(answer.streaming_content).decode().splitlines()
+    assert line.endswith("#1 out find me")
+
+
+@pytest.mark.parametrize("query", ["", "q=x&stream=STDERR&attempt=1", "before=999", "attempt=x&before=x&after=x"])
+def test_the_page_of_a_log_takes_eight_queries_at_most(log, query, django_assert_max_num_queries):
+    log.held.write("x")
+    with django_assert_max_num_queries(8):
+        log.get(query)
 
 
 def test_only_staff_who_may_view_jobs_read_all_lines(client, page):

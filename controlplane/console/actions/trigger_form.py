@@ -68,7 +68,9 @@ class TriggerForm(OptionalNoteForm):
 
     name = forms.CharField(max_length=255)
     schedule = forms.ChoiceField(
-        choices=[(CRON, "At times of the day (cron)"), (INTERVAL, "At an interval")], widget=forms.RadioSelect
+        label="Begins",
+        choices=[(CRON, "At times of the day (cron)"), (INTERVAL, "At an interval")],
+        widget=forms.RadioSelect,
     )
     cron = forms.CharField(
         required=False,
@@ -86,7 +88,7 @@ class TriggerForm(OptionalNoteForm):
         label="Missed slots", choices=[(word.value, word.meaning) for word in Missed], widget=forms.RadioSelect
     )
     action = JSONTextField(
-        label="Evaluation",
+        label="Action",
         help_text='The action of its job, whose output, like {"fire": true, "inputs": {}}, says whether the '
         "execution starts.",
     )

@@ -37,9 +37,13 @@ TRIGGER_ACTIONS = {
             "for.", "jobs.change_trigger",
             triggers.resume_trigger, guards.ensure_may_resume_trigger, OptionalNoteForm,
         ),
-        OperatorAction(
-            "delete", "Delete", "It goes, and the list of its slots with it. The executions that it started stay.",
-            "jobs.delete_trigger", triggers.delete_trigger, apply_always, is_grave=True, is_removal=True,
-        ),
     )
 }  # fmt: skip
+
+DELETE_ACTION = {
+    "delete": OperatorAction(
+        "delete", "Delete", "It goes, and the list of its slots with it. The executions that it started stay.",
+        "jobs.delete_trigger", triggers.delete_trigger, apply_always, is_grave=True, is_removal=True,
+    ),
+}  # fmt: skip
+"""Apart from the others, so that nobody does it to a whole list by mistake."""

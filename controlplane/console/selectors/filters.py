@@ -223,7 +223,15 @@ class TriggerFilter(Filter):
 
 
 class SlotFilter(Filter):
-    outcome = forms.ChoiceField(required=False, choices=choices_of(SlotOutcome), label="Outcome")
+    outcome = forms.ChoiceField(required=False, choices=choices_of(SlotOutcome), label="Past slots")
+
+
+class LogFilter(Filter):
+    attempt = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1, widget=forms.HiddenInput)
+    stream = forms.ChoiceField(
+        required=False, choices=[("", "both"), ("STDOUT", "standard output"), ("STDERR", "standard error")]
+    )
+    q = forms.CharField(required=False, label="Search", max_length=200, strip=False)
 
 
 class ActivityFilter(Filter):

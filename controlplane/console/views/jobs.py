@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from controlplane.agent.secret_values import mask
@@ -39,7 +39,7 @@ from jobs.states import Flag, JobState, Unmatched
 from liveness import selectors as liveness
 
 JOBS_A_PAGE, TEXT_SHOWN = 50, 10_000
-LINES_SHOWN, LINES_READ = 200, 1000
+LINES_SHOWN = 200
 PLACES_SHOWN = 50
 OF_ONE_JOB = JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
 
@@ -226,24 +226,6 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
         "given_up": describe_give_up(job) if not candidates["eligible"] else None,
         "expires": job.good_until and time_until(job.good_until, job.now),
     }
-
-
-@require_reader("job")
-def stream_job_logs(request: HttpRequest, job: UUID) -> Any:
-    """All that a job's code wrote, as a text."""
-    if not selectors.jobs_without_content().filter(pk=job).exists():
-        return show_not_found(request, "job")
-    return StreamingHttpResponse(format_log_lines(job), content_type="text/plain; charset=utf-8")
-
-
-def format_log_lines(job: UUID) -> Iterator[str]:
-    """Every line of a job: when, of which attempt, from which stream."""
-    after = 0
-    while rows := selectors.job_log_page(job, after, LINES_READ):
-        for row in rows:
-            stream = {"STDOUT": "out", "STDERR": "err"}[row.stream]
-            yield f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ} #{row.attempt} {stream} {row.line}\n"
-        after = rows[-1].id
 
 
 def build_lanes(job: DetailedJob, superseded: list[SupersededReport], doubt: str) -> Chart:

@@ -10,6 +10,7 @@ from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -23,7 +24,7 @@ from controlplane.console.actions.trigger_form import (
     format_json,
     list_time_zones,
 )
-from controlplane.console.actions.triggers import TRIGGER_ACTIONS
+from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.presenters.formatting import format_moment, time_since, time_until
 from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
 from controlplane.console.selectors.filters import SlotFilter, TriggerFilter
@@ -100,8 +101,10 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "slots": [present_slot(slot, row.now) for slot in slots[:SLOTS_A_PAGE]],
         "before": before,
         "older": older and f"?{chosen.query}{'&' if chosen.query else ''}before={older:%Y-%m-%dT%H:%M:%S.%fZ}",
-        "actions": [("triggers", action) for action in list_permitted_actions(request, TRIGGER_ACTIONS, row)],
-        "may_edit": request.user.has_perm(EDIT),
+        "actions": [
+            ("triggers", action) for action in list_permitted_actions(request, TRIGGER_ACTIONS | DELETE_ACTION, row)
+        ],
+        "edit": request.user.has_perm(EDIT) and reverse("instance:trigger_edit", args=[trigger]),
         "operator_events": present_operator_events(row),
         "texts": [
             (name, format_json(value))

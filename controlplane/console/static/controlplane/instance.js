@@ -65,6 +65,31 @@
     event.preventDefault();
   });
 
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    const answered = new URL(event.detail.xhr.responseURL || location.href);
+    if (answered.pathname !== location.pathname) {
+      // Signed out meanwhile: the answer is the login page.
+      event.detail.shouldSwap = false;
+      location.reload();
+    }
+  });
+
+  // A log that is followed: nothing is asked in a tab that nobody sees, and of very many lines the last are kept.
+  const LINES_KEPT = 5000;
+  const lines = document.getElementById("lines");
+  if (lines) {
+    const follow = (event) => event.target.id === "follow" && event.target;
+    document.body.addEventListener("htmx:beforeRequest", (event) => {
+      if (follow(event) && document.hidden) event.preventDefault();
+    });
+    for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
+      document.body.addEventListener(name, (event) => follow(event) && follow(event).classList.add("is-failing"));
+    }
+    document.body.addEventListener("htmx:oobAfterSwap", () => {
+      while (lines.childElementCount > LINES_KEPT) lines.firstElementChild.remove();
+    });
+  }
+
   const live = document.getElementById("live");
   if (!live) return;
   const banner = document.getElementById("stale");
@@ -110,14 +135,6 @@
 
   live.addEventListener("htmx:beforeRequest", (event) => {
     if (document.hidden) event.preventDefault();
-  });
-  live.addEventListener("htmx:beforeSwap", (event) => {
-    const answered = new URL(event.detail.xhr.responseURL || location.href);
-    if (answered.pathname !== location.pathname) {
-      // Signed out meanwhile: the answer is the login page.
-      event.detail.shouldSwap = false;
-      location.reload();
-    }
   });
   live.addEventListener("htmx:afterSwap", () => {
     lastGood = performance.now();

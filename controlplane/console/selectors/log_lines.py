@@ -1,0 +1,55 @@
+"""What a job's code wrote, a page at a time: the last lines that are sought, and those that came since."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from jobs.sql import sql
+from jobs.sql.rows import FoundLine
+
+LINES_SHOWN, LOOKED_AT = 500, 20_000
+"""Lines of a page, and so many that are looked through for it at once."""
+BEYOND_ALL = 2**63 - 1
+
+
+class LogLines(NamedTuple):
+    lines: list[FoundLine]
+    """Oldest first."""
+    earlier: int | None
+    """Before which line there are more. None: there are none."""
+    last: int
+    """After which line there may be more."""
+    is_full: bool
+    """So many match that others were left out; otherwise so many were looked at, or there are no more."""
+
+
+def find_lines_before(
+    job: UUID, before: int | None, attempt: int | None, stream: str | None, holds: str | None
+) -> LogLines:
+    """The last lines before a line, or of all."""
+    looked_at = count_looked_at(stream, holds)
+    rows = sql.find_log_lines_before.fetch_rows(
+        job=job, before=before or BEYOND_ALL, attempt=attempt, stream=stream, holds=holds, looked_at=looked_at,
+        limit=LINES_SHOWN + 1,
+    )  # fmt: skip
+    found = [row for row in rows if row.id is not None]
+    last = rows[0].last or 0
+    if len(found) > LINES_SHOWN:
+        return LogLines(found[LINES_SHOWN - 1 :: -1], found[LINES_SHOWN - 1].id, last, is_full=True)
+    return LogLines(found[::-1], rows[0].first if rows[0].looked == looked_at else None, last, is_full=False)
+
+
+def find_lines_after(job: UUID, after: int, attempt: int | None, stream: str | None, holds: str | None) -> LogLines:
+    """The first lines after a line."""
+    looked_at = count_looked_at(stream, holds)
+    rows = sql.find_log_lines_after.fetch_rows(
+        job=job, after=after, attempt=attempt, stream=stream, holds=holds, looked_at=looked_at, limit=LINES_SHOWN + 1
+    )
+    found = [row for row in rows if row.id is not None]
+    if len(found) > LINES_SHOWN:
+        return LogLines(found[:LINES_SHOWN], None, found[LINES_SHOWN - 1].id or after, is_full=True)
+    return LogLines(found, None, rows[0].last or after, is_full=rows[0].looked == looked_at)
+
+
+def count_looked_at(stream: str | None, holds: str | None) -> int:
+    """Where every line matches, one more than is shown."""
+    return LOOKED_AT if stream or holds else LINES_SHOWN + 1

@@ -1,0 +1,143 @@
+"""What a job's code wrote: a page that follows it and searches in it, and the whole as a text."""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString
+
+from controlplane.console.presenters.formatting import shorten
+from controlplane.console.presenters.jobs import name_job, short_id
+from controlplane.console.selectors.filters import LogFilter
+from controlplane.console.selectors.log_lines import LOOKED_AT, find_lines_after, find_lines_before
+from controlplane.console.views.not_found import HOME, show_not_found
+from controlplane.console.views.page import is_poll, poll_interval, render_page, require_reader
+from jobs import selectors, states
+from jobs.models import Attempt
+from jobs.sql.rows import FoundLine
+
+LINES_READ, LINE_LENGTH = 1000, 4000
+STREAMS = {"STDOUT": "out", "STDERR": "err"}
+
+
+@require_reader("job")
+def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
+    """The last lines; `?before=` a line goes back, and a poll with `?after=` a line gets what came since."""
+    row = selectors.jobs_without_content().filter(pk=job).first()
+    if row is None:
+        return show_not_found(request, "job")
+    chosen = LogFilter(request.GET)
+    attempts = list(Attempt.objects.filter(job=job).select_related("server").order_by("number"))
+    # Before its lines: whatever had been written when it ended is among them.
+    state, has_ended = find_end(row, attempts, chosen.chosen_values.get("attempt"))
+    sought = (*(chosen.chosen_values.get(name) for name in ("attempt", "stream", "q")),)
+    after, before = parse_line(request.GET.get("after")), parse_line(request.GET.get("before"))
+    is_more = is_poll(request) and after is not None
+    found = find_lines_after(job, after or 0, *sought) if is_more else find_lines_before(job, before, *sought)
+    query = f"{chosen.query}&" if chosen.query else ""
+    poll = poll_interval(request)
+    shown: dict[str, Any] = {
+        "state": state,
+        "lines": [present_line(line, chosen.chosen_values.get("q")) for line in found.lines],
+        "has_ended": has_ended and not found.is_full,
+        "next": f"{request.path}?{query}after={found.last}",
+        # What is behind catches up before it waits.
+        "trigger": "" if poll == "0" else f"{'load delay:100ms, ' if is_more and found.is_full else ''}every {poll}s",
+    }
+    if is_more:
+        return render(request, "admin/instance/_log_more.html", shown)
+    shown |= {
+        "title": f"Logs of {name_job(row)}",
+        "trail": [HOME, ("Jobs", "instance:jobs")],
+        "job": row,
+        "short_id": short_id(job),
+        "filter": chosen,
+        "attempts": list(present_attempts(attempts, chosen)),
+        "before": before,
+        "is_full": found.is_full,
+        "looked_at": LOOKED_AT,
+        "earlier": found.earlier and f"?{query}before={found.earlier}",
+        "text": f"{reverse('instance:job_logs', args=[job])}?{query}",
+    }
+    return render_page(request, "log", shown, lives=False)
+
+
+def find_end(job: Any, attempts: list[Attempt], number: int | None) -> tuple[str, bool]:
+    """The state of the job, or of one attempt of it, and whether no line can follow."""
+    for attempt in attempts:
+        if attempt.number == number:
+            return attempt.state, attempt.finished_at is not None
+    return job.state, job.state in states.TERMINAL
+
+
+def present_attempts(attempts: list[Attempt], chosen: LogFilter) -> Iterator[dict[str, Any]]:
+    """Each attempt with the address of its lines, after that of all."""
+    data: Any = chosen.data
+    rest = data.copy()
+    for name in ("attempt", "before", "after"):
+        rest.pop(name, None)
+    number = chosen.chosen_values.get("attempt")
+    yield {"it": None, "url": f"?{rest.urlencode()}", "is_chosen": number is None}
+    for attempt in attempts:
+        rest["attempt"] = str(attempt.number)
+        yield {"it": attempt, "url": f"?{rest.urlencode()}", "is_chosen": number == attempt.number}
+
+
+def present_line(line: FoundLine, sought: str | None) -> dict[str, Any]:
+    at: Any = line.at
+    text = shorten(line.line or "", LINE_LENGTH)
+    return {
+        "it": line,
+        "stream": STREAMS[line.stream or "STDOUT"],
+        "at": describe_moment(at),
+        "time": f"{at:%H:%M:%S.%f}"[:12],
+        "text": mark_matches(text, sought) if sought else text,
+    }
+
+
+def describe_moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S.%f} UTC"
+
+
+def mark_matches(text: str, sought: str) -> SafeString:
+    """A text with what is sought in it marked, whatever its case."""
+    parts = re.split(f"({re.escape(sought)})", text, flags=re.IGNORECASE)
+    marked = [
+        format_html("<mark>{}</mark>", part) if place % 2 else conditional_escape(part)
+        for place, part in enumerate(parts)
+    ]
+    return SafeString("".join(marked))
+
+
+def parse_line(text: str | None) -> int | None:
+    """The number of a line, as addresses have it."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+@require_reader("job")
+def stream_job_logs(request: HttpRequest, job: UUID) -> Any:
+    """All that a job's code wrote, or what a filter leaves of it, as a text; with `?download=1` as a file."""
+    if not selectors.jobs_without_content().filter(pk=job).exists():
+        return show_not_found(request, "job")
+    chosen = LogFilter(request.GET).chosen_values
+    answer = StreamingHttpResponse(format_log_lines(job, chosen), content_type="text/plain; charset=utf-8")
+    if request.GET.get("download"):
+        of = f"-attempt-{chosen['attempt']}" if "attempt" in chosen else ""
+        answer["Content-Disposition"] = f'attachment; filename="job-{short_id(job)}{of}.log"'
+    return answer
+
+
+def format_log_lines(job: UUID, chosen: dict[str, Any]) -> Iterator[str]:
+    """Every line of a job that a filter leaves: when, of which attempt, from which stream."""
+    after, sought = 0, str(chosen.get("q", "")).lower()
+    while rows := selectors.job_log_page(job, after, LINES_READ, chosen.get("attempt")):
+        for row in rows:
+            if chosen.get("stream", row.stream) == row.stream and sought in row.line.lower():
+                yield f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ} #{row.attempt} {STREAMS[row.stream]} {row.line}\n"
+        after = rows[-1].id
