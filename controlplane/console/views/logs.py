@@ -22,7 +22,7 @@ from jobs import selectors, states
 from jobs.models import Attempt
 from jobs.sql.rows import FoundLine
 
-LINES_READ, LINE_LENGTH = 1000, 4000
+LINES_READ, LINE_LENGTH, ATTEMPTS_SHOWN = 1000, 4000, 30
 STREAMS = {"STDOUT": "out", "STDERR": "err"}
 
 
@@ -77,14 +77,14 @@ def find_end(job: Any, attempts: list[Attempt], number: int | None) -> tuple[str
 
 
 def present_attempts(attempts: list[Attempt], chosen: LogFilter) -> Iterator[dict[str, Any]]:
-    """Each attempt with the address of its lines, after that of all."""
+    """Each of the last attempts with the address of its lines, after that of all."""
     data: Any = chosen.data
     rest = data.copy()
     for name in ("attempt", "before", "after"):
         rest.pop(name, None)
     number = chosen.chosen_values.get("attempt")
     yield {"it": None, "url": f"?{rest.urlencode()}", "is_chosen": number is None}
-    for attempt in attempts:
+    for attempt in attempts[-ATTEMPTS_SHOWN:]:
         rest["attempt"] = str(attempt.number)
         yield {"it": attempt, "url": f"?{rest.urlencode()}", "is_chosen": number == attempt.number}
 
