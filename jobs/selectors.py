@@ -357,7 +357,9 @@ LOG_TAIL = """(
 SUPERSEDED_REPORTS = """(
     select coalesce(jsonb_agg(jsonb_build_object(
                'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason, 'more', l.more,
-               'body', left(jsonb_pretty(l.body), 4000),
+               'code', l.body -> 'error' ->> 'code', 'message', left(l.body -> 'error' ->> 'message', 2000),
+               'traceback', right(l.body -> 'error' ->> 'traceback', 4000), 'why', left(l.body ->> 'reason', 2000),
+               'output', left(jsonb_pretty(nullif(l.body -> 'output', 'null')), 4000),
                'at', to_char(l.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by l.id), '[]')
       from jobs_latereport l join jobs_attempt a on a.id = l.attempt_id join liveness_server s on s.id = a.server_id
      where l.job_id = %(expressions)s)"""

@@ -297,9 +297,10 @@ def server_facets() -> ServerFacets:
 
 
 def signs_of_life(
-    of: Collection[UUID], start: datetime, end: datetime, stride: float
+    of: Collection[UUID], start: datetime, end: datetime, stride: float, attempts: Collection[UUID] = ()
 ) -> "QuerySet[Any, tuple[UUID, str, datetime]]":
-    """(server, what, when) of these servers: each DISCONNECTED, and of the beats one per `stride` seconds."""
+    """(server, what, when) of these servers: each DISCONNECTED, and of the beats one per `stride` seconds; so too, by
+    attempt, those of attempts (`own`)."""
     slot = Func(Value(timedelta(seconds=stride)), "at", Value(start), function="date_bin", output_field=DateTimeField())
     beats = (
         Heartbeat.objects.filter(server_id__in=of, role=Heartbeat.Role.SERVER, at__range=(start, end))
@@ -310,4 +311,10 @@ def signs_of_life(
     losses = ServerEvent.objects.filter(
         server_id__in=of, to_state=ServerState.DISCONNECTED, at__range=(start, end)
     ).order_by()
-    return beats.union(losses.values_list("server_id", Value("lost"), F("at")), all=True).order_by("when")
+    own = (
+        Heartbeat.objects.filter(~Q(role=Heartbeat.Role.SERVER), attempt_id__in=attempts, at__range=(start, end))
+        .values("attempt_id", slot=slot)
+        .annotate(what=Value("own"), when=Min("at"))
+        .values_list("attempt_id", "what", "when")
+    )
+    return beats.union(losses.values_list("server_id", Value("lost"), F("at")), own, all=True).order_by("when")

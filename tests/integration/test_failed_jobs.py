@@ -88,6 +88,30 @@ def test_what_a_superseded_worker_reported_is_shown(submit, worker, api, words):
     assert "stuck" in seen
 
 
+def test_the_error_that_a_superseded_worker_reported_is_text(submit, worker, api, boss, words):
+    job, one = submit(), worker()
+    attempt = one.hold()
+    api("operator").post(f"/jobs/{job['id']}/fail", {"note": "stuck"})
+    error = {"code": "ValueError", "message": "no row 17", "traceback": TRACEBACK}
+    one.report({"attempt": attempt["id"], "event": "FAILED", "error": error})
+    assert f"<code>{TRACEBACK}</code>" in unescape(boss.get(f"{PAGES}jobs/{job['id']}/").content.decode())
+    assert "What it reported: ValueError" in words(f"jobs/{job['id']}/")
+
+
+def test_the_heartbeats_of_an_attempt_itself_are_ticks_of_its_lane(submit, worker, clock, boss, words):
+    job, one = submit(), worker()
+    attempt = one.hold()
+    for _ in range(3):
+        clock.advance(10)
+        one.beat(running=[{"attempt": attempt["id"], "pid": 7}])
+    clock.advance(5)
+    one.beat()
+    page = boss.get(f"{PAGES}jobs/{job['id']}/").content.decode()
+    [ticks] = re.findall(r'<g class="beats is-own"><title>heartbeats of the attempt itself</title>(.*?)</g>', page)
+    assert ticks.count("<line") == 3
+    assert "last heartbeat of its own" in words(f"jobs/{job['id']}/")
+
+
 def test_jobs_are_found_by_parts_of_their_id_by_error_by_name_and_by_handler(fail, submit, listed):
     job = fail("no row 17", "KeyError", name="Nightly report")
     other = fail("other", action={"type": "callable", "path": "shop.orders:send"}, tags=["script"])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace as Row
 
 from controlplane.console.charts.heartbeats import Strip, build_cells
-from controlplane.console.charts.lanes import SignsOfLife, SupersededReport, build_job_chart
+from controlplane.console.charts.lanes import OwnBeats, SignsOfLife, SupersededReport, build_job_chart
 from controlplane.core.durations import describe_duration
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,3 +114,29 @@ def test_the_last_sixty_are_drawn_the_latest_at_the_right():
 def test_durations_are_said_in_at_most_two_units():
     texts = [describe_duration(seconds) for seconds in (0.9, 59, 60, 61, 599, 600, 3660, 36_000, 90_000)]
     assert texts == ["0 s", "59 s", "1 min", "1 min 1 s", "9 min 59 s", "10 min", "1 h 1 min", "10 h", "1 d 1 h"]
+
+
+def own_lane(*seconds, interval=3, finished=None, last=None):
+    own = OwnBeats(interval, [at(second) for second in seconds])
+    own.add_last(last and at(last))
+    beats = {LOST: SignsOfLife(3, [at(3 * number) for number in range(34)])}
+    attempts = [attempt(1, LOST, 0, 0, finished, "COMPLETED" if finished else "RUNNING")]
+    (lane,) = build_job_chart(job(finished), attempts, [], beats, at(100), own_beats={1: own}).lanes
+    return lane
+
+
+def test_an_attempt_that_hangs_is_hatched_while_its_server_beats_on():
+    lane = own_lane(0, 3, 6)
+    assert lane.own_beats == ["0.00%", "3.00%", "6.00%"]
+    assert [(gap.x, gap.width) for gap in lane.own_gaps] == [("6.00%", "94.00%")]
+    assert lane.gaps == []
+
+
+def test_nothing_is_expected_of_an_attempt_after_its_end():
+    assert own_lane(0, 30, 60, interval=30, finished=100).own_gaps == []
+
+
+def test_of_an_attempt_whose_heartbeats_are_not_kept_the_last_is_drawn_and_no_silence():
+    lane = own_lane(last=50)
+    assert (lane.own_beats, lane.own_gaps) == (["50.00%"], [])
+    assert "not kept" in lane.own_title

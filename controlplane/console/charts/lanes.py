@@ -14,8 +14,8 @@ from controlplane.core.durations import describe_duration
 from jobs.models import Attempt
 from jobs.selectors import DetailedJob
 
-LANE, BAR, TICKS, AXIS = 76, 34, 52, 30
-"""Pixels: of a lane, to the middle of its bar, to its heartbeats, and of the axis below all lanes."""
+LANE, BAR, TICKS, OWN_TICKS, AXIS = 88, 34, 52, 65, 30
+"""Pixels: of a lane, to the middle of its bar, to the heartbeats of its server and its own, and of the axis below."""
 ROUND_STEPS = [
     1,
     2,
@@ -62,6 +62,20 @@ class SignsOfLife:
     losses: list[datetime] = field(default_factory=list)
 
 
+@dataclass
+class OwnBeats:
+    """The heartbeats of an attempt itself, of its code or of what waits to begin it."""
+
+    interval: float
+    beats: list[datetime] = field(default_factory=list)
+    is_last_alone: bool = False
+    """The others are not kept: of tasks of Celery, and of what is older than their retention."""
+
+    def add_last(self, at: datetime | None) -> None:
+        if at is not None and not self.beats:
+            self.beats, self.is_last_alone = [at], True
+
+
 @dataclass(frozen=True)
 class Span:
     kind: str
@@ -100,6 +114,9 @@ class Lane:
     marks: list[Mark] = field(default_factory=list)
     beats: list[str] = field(default_factory=list)
     gaps: list[Span] = field(default_factory=list)
+    own_beats: list[str] = field(default_factory=list)
+    own_gaps: list[Span] = field(default_factory=list)
+    own_title: str = ""
 
     @property
     def middle(self) -> int:
@@ -108,6 +125,15 @@ class Lane:
     @property
     def pulse(self) -> int:
         return self.top + TICKS
+
+    @property
+    def own_pulse(self) -> int:
+        return self.top + OWN_TICKS
+
+    @property
+    def next_lane(self) -> int:
+        """Where the arrow to the next lane ends."""
+        return self.middle + LANE - 11
 
 
 @dataclass(frozen=True)
@@ -160,9 +186,10 @@ def build_job_chart(
     signs: Mapping[UUID, SignsOfLife],
     now: datetime,
     doubt: str = "",
+    own_beats: Mapping[int, OwnBeats] | None = None,
 ) -> Chart:
     """Lanes of attempts (in order; with their servers), refused reports and signs of life by server; with why the live
-    one is not known to run."""
+    one is not known to run, and the heartbeats of attempts themselves by their number."""
     axis = Axis(*drawn_period(job, superseded, now))
     lanes: list[Lane] = []
     since = job.created_at
@@ -170,6 +197,8 @@ def build_job_chart(
         own = [report for report in superseded if report.number == attempt.number]
         lane = build_lane(attempt, len(lanes) * LANE, since, axis, own, now)
         draw_signs_of_life(lane, attempt, signs.get(attempt.server_id), axis, own, now)
+        if own_signs := (own_beats or {}).get(attempt.number):
+            draw_own_beats(lane, attempt, own_signs, axis, now)
         lane.doubt = doubt if attempt.finished_at is None else ""
         lanes.append(lane)
         since = attempt.finished_at or now
@@ -237,6 +266,24 @@ def draw_signs_of_life(
     for before, after in zip(beats, [*beats[1:], until], strict=True):
         if after - before > longest:
             lane.gaps.append(axis.build_span("silent", before, after, "no heartbeat"))
+
+
+def draw_own_beats(lane: Lane, attempt: Attempt, own: OwnBeats, axis: Axis, now: datetime) -> None:
+    """The heartbeats of the attempt itself, hatched where they stopped: its code may hang while its server beats on."""
+    until = attempt.finished_at or now
+    beats = sorted({axis.beat_slot(at, own.interval) for at in own.beats})
+    lane.own_beats = [axis.x(at) for at in beats]
+    lane.own_title = (
+        "the last heartbeat of the attempt itself; the others are not kept"
+        if own.is_last_alone
+        else "heartbeats of the attempt itself"
+    )
+    if own.is_last_alone or not beats:
+        return
+    longest = timedelta(seconds=max(3 * own.interval, 3 * beat_resolution(axis.span)))
+    for before, after in zip(beats, [*beats[1:], until], strict=True):
+        if after - before > longest:
+            lane.own_gaps.append(axis.build_span("silent", before, after, "no heartbeat of the attempt itself"))
 
 
 def beat_resolution(span: float, most: int = 120) -> float:

@@ -16,6 +16,7 @@ from controlplane.console.actions.jobs import DISMISS_ACTION, JOB_ACTIONS, RESUB
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.lanes import (
     Chart,
+    OwnBeats,
     SignsOfLife,
     SupersededReport,
     beat_resolution,
@@ -35,7 +36,7 @@ from jobs import selectors, server_selectors
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
 from jobs.selectors import DetailedJob
-from jobs.states import Flag, JobState, Unmatched
+from jobs.states import AttemptState, Flag, JobState, Unmatched
 from liveness import selectors as liveness
 
 JOBS_A_PAGE, TEXT_SHOWN = 50, 10_000
@@ -146,13 +147,20 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
     return render_page(request, "job", shown)
 
 
-def present_timeline(job: DetailedJob) -> list[tuple[dict[str, Any], str, str | None]]:
-    """What happened to a job, each with its moment and how long after what was before it."""
-    rows: list[tuple[dict[str, Any], str, str | None]] = []
+def present_timeline(job: DetailedJob) -> list[tuple[dict[str, Any], str, str | None, str | None]]:
+    """What happened to a job, each with its moment and how long after what was before it; and of attempts that ran the
+    last heartbeat of their own."""
+    rows: list[tuple[dict[str, Any], str, str | None, str | None]] = []
+    beats = {
+        attempt.number: format_moment(attempt.heartbeat_at, job.now)
+        for attempt in job.attempts.all()
+        if attempt.heartbeat_at
+    }
     before: datetime | None = None
     for entry in selectors.job_timeline(job):
         after = None if before is None else describe_exactly((entry["at"] - before).total_seconds())
-        rows.append((entry, format_moment(entry["at"], job.now), after))
+        beat = beats.get(entry["attempt"]) if entry["state"] == AttemptState.RUNNING else None
+        rows.append((entry, format_moment(entry["at"], job.now), after, beat))
         before = entry["at"]
     return rows
 
@@ -233,12 +241,20 @@ def build_lanes(job: DetailedJob, superseded: list[SupersededReport], doubt: str
     attempts = list(job.attempts.all())
     start, end = drawn_period(job, superseded, job.now)
     signs = {attempt.server_id: SignsOfLife(attempt.server.heartbeat_interval) for attempt in attempts}
+    own = {
+        attempt.pk: OwnBeats(max(conf().claimer_heartbeat_interval, conf().runner_heartbeat_interval))
+        for attempt in attempts
+    }
     known: Iterable[Any] = ()
     if signs:
-        known = liveness.signs_of_life(list(signs), start, end, beat_resolution((end - start).total_seconds()))
-    for server, what, at in known:
-        (signs[server].beats if what == "beat" else signs[server].losses).append(at)
-    return build_job_chart(job, attempts, superseded, signs, job.now, doubt)
+        stride = beat_resolution((end - start).total_seconds())
+        known = liveness.signs_of_life(list(signs), start, end, stride, attempts=list(own))
+    for of, what, at in known:
+        (own[of].beats if what == "own" else signs[of].beats if what == "beat" else signs[of].losses).append(at)
+    for attempt in attempts:
+        own[attempt.pk].add_last(attempt.heartbeat_at)
+    by_number = {attempt.number: own[attempt.pk] for attempt in attempts}
+    return build_job_chart(job, attempts, superseded, signs, job.now, doubt, by_number)
 
 
 def format_json(value: object) -> str:
