@@ -30,7 +30,7 @@ from controlplane.serving.hints import WorkHints, hint_answer
 from controlplane.serving.seats import Call, Lane, Seats
 from controlplane.serving.waits import Waits, seconds_kept_back
 from jobs.api import shortcut
-from jobs.api.hints import TAGS
+from jobs.api.hints import NAMESPACE, TAGS
 from jobs.api.waiting import ASKED_AGAIN, LONGEST_WAIT
 from jobs.services.heartbeats import PlainHeartbeat
 
@@ -109,17 +109,17 @@ class Front:
         return await self._waits.answer(call.key, answer_now, proto.client_disconnect)
 
     async def _answer_hint(self, scope: Scope, proto: Any, call: Call) -> Answer | None:
-        """Django is asked of a server whose tags are not known yet; and what it refuses, it refuses at once."""
+        """Django is asked of a server whose offer is not known yet; and what it refuses, it refuses at once."""
         caller = tuple(map(scope.headers.get, DECISIVE_HEADERS))
-        tags, seconds = self._hints.tags_of(caller), seconds_asked(scope.query_string)
-        if tags is None or not seconds:
+        offer, seconds = self._hints.offer_of(caller), seconds_asked(scope.query_string)
+        if offer is None or not seconds:
             answer = await self._answer_now(scope, proto, call, False)
             seconds = seconds_kept_back(answer)
             if answer is None or not seconds:
                 return answer
-            (named,) = (value for name, value in answer.headers if name == TAGS)
-            tags = self._hints.learn_tags(caller, orjson.loads(named))
-        work = await self._hints.wait(call.key, tags, seconds, proto.client_disconnect)
+            headers = dict(answer.headers)
+            offer = self._hints.learn_offer(caller, orjson.loads(headers[NAMESPACE]), orjson.loads(headers[TAGS]))
+        work = await self._hints.wait(call.key, offer, seconds, proto.client_disconnect)
         return None if work is None else hint_answer(work)
 
     async def _answer_now(self, scope: Scope, proto: Any, call: Call, is_asked_again: bool) -> Answer | None:

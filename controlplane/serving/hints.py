@@ -30,22 +30,32 @@ LOOK_PAUSE = 0.005
 CLAIMED_WITHIN = 0.25
 """Seconds in which a worker that was woken has claimed: so long nobody else is woken for the same job."""
 WAITING, REMEMBERED = 5_000, 20_000
-"""Servers that wait at once, and servers whose tags are known."""
+"""Servers that wait at once, and servers whose offers are known."""
 
 Caller = tuple[str | None, ...]
 """The headers by which it is known."""
 
 
+class Offer(NamedTuple):
+    """What a server may be given work for."""
+
+    namespace: str
+    tags: frozenset[str]
+
+    def has_what_is_needed(self, jobs: ClaimableJobs) -> bool:
+        return self.namespace == jobs.namespace and self.tags.issuperset(jobs.tags)
+
+
 class Waiter(NamedTuple):
     server: str
-    tags: frozenset[str]
+    offer: Offer
     woken: "asyncio.Future[bool]"
 
 
 class WorkHints:
     def __init__(self, look: Callable[[int], list[ClaimableJobs]] = hints.list_claimable_jobs) -> None:
         self._look, self._threads = look, Threads(1, "hints")
-        self._tags: OrderedDict[Caller, frozenset[str]] = OrderedDict()
+        self._offers: OrderedDict[Caller, Offer] = OrderedDict()
         self._waiting: dict[str, Waiter] = {}
         self._hinted: dict[UUID, float] = {}  # jobs for which somebody was woken lately, and when
         self._wanted = asyncio.Event()
@@ -53,25 +63,23 @@ class WorkHints:
         self._listener: Listener | None = None
         self._is_closed = False
 
-    def tags_of(self, caller: Caller) -> frozenset[str] | None:
-        """The tags of the server that calls, where they are known. They never change."""
-        return self._tags.get(caller)
+    def offer_of(self, caller: Caller) -> Offer | None:
+        """The offer of the server that calls, where it is known. It never changes."""
+        return self._offers.get(caller)
 
-    def learn_tags(self, caller: Caller, tags: Iterable[str]) -> frozenset[str]:
-        self._tags[caller] = known = frozenset(tags)
-        if len(self._tags) > REMEMBERED:
-            self._tags.popitem(last=False)
+    def learn_offer(self, caller: Caller, namespace: str, tags: Iterable[str]) -> Offer:
+        self._offers[caller] = known = Offer(namespace, frozenset(tags))
+        if len(self._offers) > REMEMBERED:
+            self._offers.popitem(last=False)
         return known
 
-    async def wait(
-        self, server: str, tags: frozenset[str], seconds: float, gone: Callable[[], Awaitable[Any]]
-    ) -> bool | None:
+    async def wait(self, server: str, offer: Offer, seconds: float, gone: Callable[[], Awaitable[Any]]) -> bool | None:
         """Whether there may be work, after so many seconds at the latest; None: its caller has gone."""
         if (before := self._waiting.pop(server, None)) is not None and not before.woken.done():
             before.woken.set_result(False)  # its connection was lost: a server waits once
         if self._is_closed or len(self._waiting) >= WAITING:
             return False
-        waiter = Waiter(server, tags, asyncio.get_running_loop().create_future())
+        waiter = Waiter(server, offer, asyncio.get_running_loop().create_future())
         self._waiting[server] = waiter
         self._begin()
         self._wanted.set()
@@ -134,7 +142,7 @@ class WorkHints:
             waiters = (
                 waiter
                 for waiter in list(self._waiting.values())
-                if not waiter.woken.done() and waiter.server not in refused_by and waiter.tags.issuperset(row.tags)
+                if not waiter.woken.done() and waiter.server not in refused_by and waiter.offer.has_what_is_needed(row)
             )
             for job in row.jobs:
                 if job not in self._hinted:

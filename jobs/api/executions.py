@@ -42,7 +42,9 @@ class Executions(JobCall):
         body = ExecutionRequest(data=request.data)
         body.is_valid(raise_exception=True)
         id, is_new = executions.submit_execution(
-            request_credential(request).submitter, self.add_idempotency_key(body.validated_data)
+            request_credential(request).submitter,
+            self.add_idempotency_key(body.validated_data),
+            namespace=self.namespace,
         )
         return Response(ExecutionAnswer(selectors.execution_with_steps(id)).data, status=201 if is_new else 200)
 

@@ -1,7 +1,7 @@
 """`GET /servers/{id}/hints`: an idle worker waits until there may be work for it.
 
 As with the end of a job, no call waits here: see jobs.api.waiting. What stands before Django keeps the answer back
-until there is work that needs no other tags than the server has.
+until there is work of its namespace that needs no other tags than the server has.
 """
 
 import json
@@ -17,8 +17,8 @@ from jobs.api.waiting import WaitField, mark_not_yet
 from jobs.services import hints
 from liveness.api.access import ServerCall
 
-TAGS = "Waits-For-Tags"
-"""Header of an answer that may be kept back: the tags of the server, as JSON."""
+TAGS, NAMESPACE = "Waits-For-Tags", "Waits-In-Namespace"
+"""Headers of an answer that may be kept back: the tags and the namespace of the server, as JSON."""
 
 
 class HintQuery(StrictSerializer):
@@ -37,9 +37,9 @@ class Hints(ServerCall):
         """Whether there may be work for the worker; with `wait`, when there may be. A claim alone says what it gets."""
         query = HintQuery(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        server_tags = hints.read_server_tags(self.server_token)
-        response = Response({"work": server_tags.has_work})
-        if not server_tags.has_work and query.validated_data["wait"]:
+        offer = hints.read_server_offer(self.server_token)
+        response = Response({"work": offer.has_work})
+        if not offer.has_work and query.validated_data["wait"]:
             mark_not_yet(response, query.validated_data["wait"])
-            response[TAGS] = json.dumps(server_tags.tags)
+            response[TAGS], response[NAMESPACE] = json.dumps(offer.tags), json.dumps(offer.namespace)
         return response

@@ -55,7 +55,7 @@ class Triggers(TriggerCall):
         body = TriggerRequest(data=request.data)
         body.is_valid(raise_exception=True)
         note = body.validated_data.pop("note", "")
-        created = triggers.create_trigger(body.validated_data, self.actor, note)
+        created = triggers.create_trigger({**body.validated_data, "namespace": self.namespace}, self.actor, note)
         return Response(TriggerAnswer(self.load_trigger(created.pk)).data, status=201)
 
 

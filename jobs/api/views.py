@@ -188,7 +188,7 @@ class Jobs(JobCall):
         body.is_valid(raise_exception=True)
         wanted = body.validated_data if many else [self.add_idempotency_key(body.validated_data)]
         wanted = [self.add_trace(job) for job in wanted]
-        submitted = submission.submit_jobs(request_credential(request).submitter, wanted)
+        submitted = submission.submit_jobs(request_credential(request).submitter, wanted, namespace=self.namespace)
         known = selectors.without_large(selectors.jobs_with_attempts()) if many else selectors.jobs_with_attempts()
         stored = known.in_bulk([job for job, _ in submitted])
         selectors.jobs_with_flags(stored.values())

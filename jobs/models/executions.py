@@ -6,7 +6,7 @@ from django.db.models import Q
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
 from jobs.states import EventCode, ExecutionState
-from liveness.models import ApiToken
+from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 EXECUTION_TERMINAL = sorted(states.EXECUTION_TERMINAL)
 
@@ -21,6 +21,7 @@ class Execution(models.Model):
         help_text="The step that it is the run of.",
     )  # fmt: skip
     owner = models.ForeignKey(ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger's.")
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Only workers of it get its steps.")
     trigger = models.ForeignKey("Trigger", models.SET_NULL, null=True, related_name="executions")
     rerun_of = models.ForeignKey("self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
     name = models.TextField()

@@ -8,7 +8,7 @@ from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, b
 from jobs import states
 from jobs.models.executions import Execution
 from jobs.states import JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
-from liveness.models import ApiToken
+from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 TERMINAL = sorted(states.TERMINAL)
 LIVE = sorted(states.LIVE)
@@ -28,6 +28,7 @@ class WorkerJob(models.Model):
     state = models.TextField(db_default=JobState.PENDING.value)
     attempt_id = models.UUIDField(null=True, help_text="The live attempt.")
     owner = models.ForeignKey(ApiToken, models.PROTECT, null=True, db_index=False, help_text="Null: a trigger's.")
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Only workers of it get this job.")
     key = models.TextField(null=True)
     name = models.TextField(db_default="", help_text="What its submitter calls it.")
     fingerprint = models.BinaryField(help_text="SHA-256 of what was submitted.")
@@ -112,8 +113,9 @@ class WorkerJob(models.Model):
             ),
         ]
         indexes = [
-            # Claims read it once per set of required tags: nothing they may not have stands in their way.
+            # Claims read it once per set of required tags of a namespace: nothing they may not have is in their way.
             models.Index(
+                "namespace",
                 "required_tags",
                 F("priority").desc(),
                 "available_at",

@@ -8,6 +8,7 @@ from controlplane.core.model_fields import ClockTimestamp, Uuid7, check_one_of
 from jobs.models.executions import Execution
 from jobs.models.jobs import WorkerJob
 from jobs.states import Missed, SlotOutcome, TriggerState
+from liveness.models import DEFAULT_NAMESPACE
 
 
 class Trigger(models.Model):
@@ -15,6 +16,7 @@ class Trigger(models.Model):
 
     id = models.UUIDField(primary_key=True, db_default=Uuid7())
     name = models.TextField(unique=True)
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Of its evaluations, and what they begin.")
     cron = models.TextField(null=True, blank=True)
     interval_seconds = models.FloatField(null=True, blank=True)
     timezone = models.TextField(default="UTC")

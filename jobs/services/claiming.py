@@ -97,10 +97,10 @@ def find_writable_jobs(token: ServerToken, limit: int) -> list[UUID]:
         record_left_out("claims", job, error)
         return []
 
-    tags = Server.objects.get(pk=token.server).tags
-    waiting = WorkerJob.objects.filter(state=JobState.PENDING, required_tags__contained_by=tags).exclude(
-        kind=JobKind.CELERY
-    )
+    server = Server.objects.get(pk=token.server)
+    waiting = WorkerJob.objects.filter(
+        state=JobState.PENDING, namespace=server.namespace, required_tags__contained_by=server.tags
+    ).exclude(kind=JobKind.CELERY)
     in_order = waiting.order_by("-priority", "available_at", "pk").values_list("pk", flat=True)
     next_ones = list(in_order[: CANDIDATES_LIMIT + limit])
     good: list[UUID] = []

@@ -139,7 +139,7 @@ def begin_evaluation(
         "retry_delay_seconds": RETRY_DELAY,
         "good_until": max(over_at, trigger.next_slot_at or over_at),
     }
-    [(id, _)] = submission.submit_jobs(None, [job], JobKind.TRIGGER)
+    [(id, _)] = submission.submit_jobs(None, [job], JobKind.TRIGGER, namespace=trigger.namespace)
     fields = {"job_id": id, "outcome": SlotOutcome.EVALUATING, "by": by, "note": note, "key": key}
     return TriggerSlot.objects.update_or_create(trigger=trigger, slot=slot, defaults=fields)[0]
 
@@ -183,7 +183,8 @@ def conclude_evaluation(slot: TriggerSlot, job: Any) -> tuple[SlotOutcome, str, 
     inputs = answer.get("inputs", template.get("inputs", {}))
     if (size := executions.count_payload_bytes(template, inputs)) > executions.PAYLOAD_BYTES_LIMIT:
         return SlotOutcome.FAILED, f"its inputs, handed to every step, are {size} bytes", None
-    [execution] = executions.begin_executions([ExecutionPlan(template, None, inputs, trigger=slot.trigger_id)])
+    plan = ExecutionPlan(template, None, inputs, slot.trigger.namespace, trigger=slot.trigger_id)
+    [execution] = executions.begin_executions([plan])
     return SlotOutcome.FIRED, slot.note, execution
 
 

@@ -18,7 +18,7 @@ from jobs.services import drafts, guards
 from jobs.services.hints import announce_work
 from jobs.sql import sql
 from liveness.conf import conf as liveness_conf
-from liveness.models import ApiToken
+from liveness.models import DEFAULT_NAMESPACE, ApiToken
 from liveness.services.operator_events import Subject, record_operator_event
 from liveness.states import Subject as SubjectType
 
@@ -36,6 +36,7 @@ class ExecutionPlan:
     definition: dict[str, Any]
     owner: UUID | None
     inputs: dict[str, Any]
+    namespace: str = DEFAULT_NAMESPACE
     key: str | None = None
     require_worker: bool = False
     trigger: UUID | None = None
@@ -54,18 +55,19 @@ class ExecutionRows:
 
 
 @retried_atomic
-def submit_execution(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID, bool]:
+def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: str | None = None) -> tuple[UUID, bool]:
     """An execution with all of its steps: its id, and whether it is new.
 
-    `definition` is what the serializer let through. The same key again finds the same execution. Raises KeyTaken when
-    its content is another, and what is in the way when it requires a worker and for one of its steps, or of its
-    children's, none is eligible.
+    `definition` is what the serializer let through. It is of this namespace, or of the owner's. The same key again
+    finds the same execution. Raises KeyTaken when its content is another, and what is in the way when it requires a
+    worker and for one of its steps, or of its children's, none is eligible.
     """
     content = {name: value for name, value in definition.items() if name not in drafts.NOT_FINGERPRINTED}
     plan = ExecutionPlan(
         content,
         owner.pk,
         content.get("inputs", {}),
+        namespace or owner.namespace,
         key=definition.get("key"),
         require_worker=definition.get("require_worker", False),
     )
@@ -75,6 +77,9 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any]) -> tuple[UUID,
     known = Execution.objects.filter(owner=owner, key=plan.key).first()
     if known is None:
         raise TryAgain
+    if known.namespace != plan.namespace:
+        why = f"The key {plan.key!r} was used before, in the namespace {known.namespace}."
+        raise KeyTaken(why, execution=str(known.pk))
     if bytes(known.fingerprint).hex() != drafts.compute_fingerprint(content):
         raise KeyTaken(f"The key {plan.key!r} was used before, with other content.", execution=str(known.pk))
     return known.pk, False
@@ -99,7 +104,12 @@ def rerun_execution(
     if again is not None and (known := again.first()):
         return known.pk, False
     plan = ExecutionPlan(
-        drop_past_deadlines(before.definition), before.owner_id, before.inputs, key=key, rerun_of=before.pk
+        drop_past_deadlines(before.definition),
+        before.owner_id,
+        before.inputs,
+        before.namespace,
+        key=key,
+        rerun_of=before.pk,
     )
     if begun := begin_executions([plan], conf().waiting_limit if owner else None):
         record_operator_event("rerun_execution", by, note, Subject(SubjectType.EXECUTION, before.pk, before.name))
@@ -164,6 +174,7 @@ def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
             {name: value for name, value in orjson.loads(row.action).items() if name != "type"},
             row.owner,
             orjson.loads(row.payload) if row.payload else {},
+            row.namespace,
             parent_step=row.step,
             root=row.root,
         )
@@ -182,6 +193,7 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
                 "parent_step": plan.parent_step,
                 "root": plan.root,
                 "owner": plan.owner,
+                "namespace": plan.namespace,
                 "trigger": plan.trigger,
                 "rerun_of": plan.rerun_of,
                 "name": plan.definition["name"],

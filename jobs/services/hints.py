@@ -8,22 +8,22 @@ from django.db import close_old_connections, connection
 
 from controlplane.core.notifications import Announcer
 from jobs.sql import sql
-from jobs.sql.rows import ClaimableJobs, ServerTags
+from jobs.sql.rows import ClaimableJobs, ServerOffer
 from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 
 CHANNEL = "controlplane_work"
 LISTED_LIMIT = 1000
-"""Jobs of one set of tags that one look finds."""
+"""Jobs of one set of tags of a namespace that one look finds."""
 
 announcer = Announcer(CHANNEL)
 announce_work = announcer.announce
 """Say that jobs may have become PENDING, after the commit."""
 
 
-def read_server_tags(token: ServerToken) -> ServerTags:
+def read_server_offer(token: ServerToken) -> ServerOffer:
     """What may become work of a server. Raises ServerUnknown and TokenRevoked."""
-    row = sql.read_server_tags.fetch_row(server=token.server, version=token.version)
+    row = sql.read_server_offer.fetch_row(server=token.server, version=token.version)
     if row is None:
         tokens.refuse_revoked(token)
         raise AssertionError
@@ -31,7 +31,8 @@ def read_server_tags(token: ServerToken) -> ServerTags:
 
 
 def list_claimable_jobs(most: int) -> list[ClaimableJobs]:
-    """The jobs that wait to be claimed, of one set of tags no more than `most`; for a thread that is no request."""
+    """The jobs that wait to be claimed, of one set of tags of a namespace no more than `most`; for a thread that is no
+    request."""
     try:
         return sql.list_claimable_jobs.fetch_prepared(most=min(most, LISTED_LIMIT))
     finally:

@@ -14,24 +14,31 @@ from jobs.services.hints import announce_work
 from jobs.sql import sql
 from jobs.states import JobKind
 from liveness.conf import conf as liveness_conf
-from liveness.models import ApiToken
+from liveness.models import DEFAULT_NAMESPACE, ApiToken
 
 
 @retried_atomic
 def submit_jobs(
-    owner: ApiToken | None, jobs: list[dict[str, Any]], kind: JobKind = JobKind.TASK, *, is_limited: bool = True
+    owner: ApiToken | None,
+    jobs: list[dict[str, Any]],
+    kind: JobKind = JobKind.TASK,
+    *,
+    namespace: str | None = None,
+    is_limited: bool = True,
 ) -> list[tuple[UUID, bool]]:
-    """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's. `is_limited`:
-    no more than so many of the owner may wait.
+    """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's. They are of
+    this namespace, or of the owner's. `is_limited`: no more than so many of the owner may wait.
 
     The same key again finds the same job. Raises KeyTaken when its content is another, TooManyWaiting when new ones
     would pass the limit of the owner, and what is in the way when a new one requires a worker and none is eligible now,
     however full. One that is an execution begins at once.
     """
+    namespace = namespace or (owner.namespace if owner else DEFAULT_NAMESPACE)
     drafts = list(build_job_rows(jobs))
     limit = conf().waiting_limit if owner and is_limited else None
     stored = sql.submit_jobs.fetch_rows(
         owner=owner and owner.pk,
+        namespace=namespace,
         kind=kind,
         jobs=drafting.dump_sorted_json(drafts),
         waiting_limit=limit,
@@ -46,6 +53,8 @@ def submit_jobs(
         job = by_key.get(draft["key"])
         if job is None:
             raise TryAgain
+        if job.namespace != namespace:
+            raise KeyTaken(f"The key {job.key!r} was used before, in the namespace {job.namespace}.", job=str(job.pk))
         if bytes(job.fingerprint).hex() != draft["fingerprint"]:
             raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
     refuse_too_many(stored, len(stored), limit)

@@ -4,7 +4,7 @@
 -- statistics say)
 reported_tasks as materialized (
     select r.*, job.id as job_id, known.job_id as known_job_id, known.server_id as known_server_id,
-           known.state as known_state, s.token_id as owner_id, s.name as server_name, s.state in {{ALIVE}} or s.state = 'TERMINATING' as may_hold,
+           known.state as known_state, s.token_id as owner_id, s.namespace, s.name as server_name, s.state in {{ALIVE}} or s.state = 'TERMINATING' as may_hold,
            array(select tag from unnest(s.tags) tag
                   where tag like 'celery:%%' or tag = 'queue:' || r.queue order by tag) as required_tags
       from jsonb_to_recordset(%(tasks)s::jsonb) as r(
@@ -77,8 +77,8 @@ returning j.id
 -- returns: id uuid
 with {{reported_tasks}}
 insert into jobs_workerjob (
-    owner_id, key, kind, fingerprint, resubmission_of_id, action, payload, required_tags, unmatched, created_at, good_until)
-select t.owner_id, t.id, 'CELERY', ''::bytea, before.id, {{action_of(t)}}, to_jsonb(t.args), t.required_tags, 'wait',
+    owner_id, namespace, key, kind, fingerprint, resubmission_of_id, action, payload, required_tags, unmatched, created_at, good_until)
+select t.owner_id, t.namespace, t.id, 'CELERY', ''::bytea, before.id, {{action_of(t)}}, to_jsonb(t.args), t.required_tags, 'wait',
        clock_timestamp() - make_interval(secs => t.held_seconds), clock_timestamp() + make_interval(secs => %(kept)s)
   from reported_tasks t
   left join lateral (

@@ -6,7 +6,7 @@ select s.id from liveness_server s where s.id = %(server)s for no key update
 
 -- statement: claim_jobs
 -- Give a worker jobs that it may and can run: priority, then age. Its row is locked by `lock_server`.
--- The queue is read once per set of required tags that the worker satisfies, so a hundred thousand jobs that
+-- The queue of its namespace is read once per set of required tags that the worker satisfies, so a hundred thousand jobs that
 -- it may not have are never walked over. The one row without an attempt says that there is none.
 -- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, only uuid[], most bigint
 -- returns: server uuid|null, obstacle text|null, id uuid|null, number int, job uuid, kind text, action jsonb,
@@ -14,7 +14,7 @@ select s.id from liveness_server s where s.id = %(server)s for no key update
 --   checkpoint jsonb|null, traceparent text|null
 -- row: GivenAttempt
 with recursive caller as (
-    select s.id, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
+    select s.id, s.namespace, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
       from liveness_server s
      where s.id = %(server)s and s.token_version = %(version)s
 ),
@@ -32,15 +32,17 @@ capacity as (
     select least(%(limit)s, {{free_capacity(worker)}}) as jobs
       from worker where not exists (select from repeated_claim)
 ),
-{{pending_tag_sets}},
+namespaces as (select worker.namespace from worker),
+{{pending_tag_sets_of}},
 picked_jobs as (
     select waiting_jobs.id as job_id
       from worker
-      join tag_sets on {{has_required_tags(worker, tag_sets)}}
+      join tag_sets on {{is_suited(worker, tag_sets)}}
      cross join lateral (
            select j.id, j.priority, j.available_at
              from jobs_workerjob j
-            where j.state = 'PENDING' and j.required_tags = tag_sets.required_tags and {{may_be_claimed(j)}}
+            where j.state = 'PENDING' and j.namespace = tag_sets.namespace
+              and j.required_tags = tag_sets.required_tags and {{may_be_claimed(j)}}
               and not {{has_refused(worker, j)}}
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             order by j.priority desc, j.available_at, j.id

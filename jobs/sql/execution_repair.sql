@@ -4,7 +4,8 @@
 -- whole table.)
 -- takes: after uuid, batch bigint
 -- returns: id uuid
-with torn (id) as (
+with recursive {{pending_namespaces}},
+torn (id) as (
     select j.execution_id from jobs_workerjob j
      where j.state in {{TERMINAL}} and not j.passed_on and not j.is_hook and j.execution_id is not null
      union
@@ -18,7 +19,8 @@ with torn (id) as (
        and (select dependency.id from jobs_stepdependency d join jobs_workerjob dependency on dependency.id = d.depends_on_id
              where d.step_id = j.id and dependency.state not in {{TERMINAL}} limit 1) is null
      union
-    select j.execution_id from jobs_workerjob j where j.state = 'PENDING' and j.required_tags = array['']
+    select j.execution_id from namespaces join jobs_workerjob j using (namespace)
+     where j.state = 'PENDING' and j.required_tags = array['']
      union
     select p.execution_id from jobs_workerjob p join jobs_execution c on c.parent_step_id = p.id
      where p.state = 'RUNNING' and p.execution_id is not null and c.state in {{EXECUTION_TERMINAL}}
@@ -33,8 +35,9 @@ select e.id
 -- Jobs of their own that are executions and stand still: the child never began, or has ended.
 -- takes: after uuid, batch bigint
 -- returns: id uuid, child uuid|null
-with torn as (
-    select j.id, null::uuid as child from jobs_workerjob j
+with recursive {{pending_namespaces}},
+torn as (
+    select j.id, null::uuid as child from namespaces join jobs_workerjob j using (namespace)
      where j.state = 'PENDING' and j.required_tags = array[''] and j.execution_id is null
      union all
     select j.id, c.id from jobs_workerjob j join jobs_execution c on c.parent_step_id = j.id

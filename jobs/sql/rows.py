@@ -133,6 +133,7 @@ class ChildToBegin(NamedTuple):
     action: str
     payload: str
     owner: UUID | None
+    namespace: str
     root: UUID
 
 
@@ -178,12 +179,14 @@ class EndedAttempts(NamedTuple):
 
 
 class ClaimableJobs(NamedTuple):
+    namespace: str
     tags: list[str]
     refused_by: list[UUID]
     jobs: list[UUID]
 
 
-class ServerTags(NamedTuple):
+class ServerOffer(NamedTuple):
+    namespace: str
     tags: list[str]
     has_work: bool
 

@@ -35,7 +35,8 @@ coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_b
 -- what keeps all workers from what was `submitted` (null: nothing): the tags that they are to have, and a filter of
 -- `read_placement`
 (select jsonb_build_object('filter', tags_without_worker.filter, 'tags', tags_without_worker.need)
-   from jsonb_array_elements(submitted.needs) needs_of_job(need) join tags_without_worker using (need) limit 1)
+   from jsonb_array_elements(submitted.needs) needs_of_job(need) join tags_without_worker using (need)
+  where tags_without_worker.namespace = submitted.namespace limit 1)
 
 -- rule: is_quarantined(j)
 -- job j is in quarantine: its workers ended because of it, or so it seems, and nobody has looked at it since
@@ -116,9 +117,10 @@ end)
      where r.id = (select e.root_id from jobs_execution e where e.id = j.execution_id)
        for no key update skip locked))
 
--- rule: has_required_tags(s, j)
--- server s has all the tags that j requires: a job, or a set of tags in a column of that name
-(j.required_tags <@ s.tags)
+-- rule: is_suited(s, j)
+-- server s is of the namespace of j, and has all the tags that j requires: a job, or a set of tags of a namespace, in
+-- columns of these names
+(j.namespace = s.namespace and j.required_tags <@ s.tags)
 
 -- rule: has_refused(s, j)
 -- server s gave job j back as not allowed
@@ -129,9 +131,9 @@ end)
 (s.max_concurrent - {{held_attempts(s)}})
 
 -- rule: obstacle_to_job(s, j)
--- the first filter that keeps server s from waiting job j (null: none)
+-- the first filter that keeps server s, of its namespace, from waiting job j (null: none)
 coalesce({{liveness.obstacle_to_work(s)}}, case
-    when not {{has_required_tags(s, j)}} then 'tags'
+    when not {{is_suited(s, j)}} then 'tags'
     when {{has_refused(s, j)}} then 'refused'
     when {{free_capacity(s)}} <= 0 then 'capacity'
 end)

@@ -60,22 +60,22 @@ select clock_timestamp() as now,
 -- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool
 -- returns: id uuid, flag text
 -- row: FlaggedJob
-with tag_sets (required_tags) as (
-    select distinct j.required_tags from jobs_workerjob j where j.id = any(%(only)s::uuid[]) and j.state = 'PENDING'
+with tag_sets as (
+    select distinct j.namespace, j.required_tags from jobs_workerjob j where j.id = any(%(only)s::uuid[]) and j.state = 'PENDING'
 ),
 {{jobs_without_worker}},
 {{flagged_jobs}}
 select id, flag from flagged
 
 -- statement: read_placement
--- For a waiting job, every alive server: its load, or the first filter that rules it out (`obstacle_to_job`). A row
+-- For a waiting job, every alive server of its namespace: its load, or the first filter that rules it out (`obstacle_to_job`). A row
 -- without a server when there is none, or the job does not wait.
 -- takes: job uuid, owner uuid, staleness_multiplier float8
 -- returns: state text, waits_until timestamptz|null, stops_on jsonb|null, server uuid|null, name text|null,
 --   filter text|null, detail text|null, load float8|null
 -- row: PlacementRow
 with waiting_job as materialized (
-    select j.state, j.required_tags, j.refused_by,
+    select j.state, j.namespace, j.required_tags, j.refused_by,
            case when j.available_at > clock_timestamp() then j.available_at end as waits_until,
            (select jsonb_build_object('id', s.id, 'name', s.name)
               from jobs_takenattempt t join liveness_server s on s.id = t.server_id
@@ -87,7 +87,7 @@ alive_servers as (
     select s.*, {{held_attempts(s)}} as held, {{obstacle_to_job(s, waiting_job)}} as filter,
            (select observed_now()) - s.heard_observed as silence
       from liveness_server s cross join waiting_job
-     where s.state in {{ALIVE}} and waiting_job.state = 'PENDING'
+     where s.state in {{ALIVE}} and s.namespace = waiting_job.namespace and waiting_job.state = 'PENDING'
 )
 select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as server, s.name, s.filter,
        case s.filter

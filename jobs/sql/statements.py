@@ -46,7 +46,7 @@ class JobsStatements(Statements):
     lock_roots_of_held_steps: Statement[rows.IdRow]
     end_forgotten_attempts: Statement[rows.EndedAttempts]
     list_claimable_jobs: Statement[rows.ClaimableJobs]
-    read_server_tags: Statement[rows.ServerTags]
+    read_server_offer: Statement[rows.ServerOffer]
     read_end_of_count: Statement[rows.EndOfCount]
     lock_history: Statement[rows.HistoryLock]
     count_ends: Statement[rows.CountedHistory]

@@ -133,34 +133,58 @@ select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state,
        v.execution_id as execution, v.kind
   from verdicts v
 
--- step: pending_tag_sets -> tag_sets
--- The sets of required tags that pending jobs have: one index probe each, however many jobs wait.
-tag_sets (required_tags) as (
-    (select j.required_tags from jobs_workerjob j where j.state = 'PENDING' order by j.required_tags limit 1)
+-- step: pending_namespaces -> namespaces
+-- The namespaces that have pending jobs: one index probe each, however many jobs wait.
+namespaces (namespace) as (
+    (select j.namespace from jobs_workerjob j where j.state = 'PENDING' order by j.namespace limit 1)
     union all
-    select (select j.required_tags from jobs_workerjob j
-             where j.state = 'PENDING' and j.required_tags > tag_sets.required_tags order by j.required_tags limit 1)
-      from tag_sets where tag_sets.required_tags is not null
+    select (select j.namespace from jobs_workerjob j
+             where j.state = 'PENDING' and j.namespace > namespaces.namespace order by j.namespace limit 1)
+      from namespaces where namespaces.namespace is not null
 )
+
+-- step: pending_tag_sets_of(namespaces) -> tag_sets
+-- The sets of required tags that pending jobs of these namespaces have: one index probe each, as for those.
+tag_sets (namespace, required_tags) as (
+    select namespaces.namespace, first_set.required_tags
+      from namespaces
+     cross join lateral (
+           select j.required_tags from jobs_workerjob j
+            where j.state = 'PENDING' and j.namespace = namespaces.namespace
+            order by j.required_tags limit 1) first_set
+     union all
+    select tag_sets.namespace, next_set.required_tags
+      from tag_sets
+     cross join lateral (
+           select j.required_tags from jobs_workerjob j
+            where j.state = 'PENDING' and j.namespace = tag_sets.namespace and j.required_tags > tag_sets.required_tags
+            order by j.required_tags limit 1) next_set
+)
+
+-- step: pending_tag_sets -> tag_sets
+-- Those of all namespaces.
+{{pending_namespaces}},
+{{pending_tag_sets_of}}
 
 -- step: jobs_without_worker(tag_sets) -> unmatched_jobs
 -- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
 -- A worker that is stale, cordoned, draining or full counts, for it may come back. Judged once per set of tags, of which
 -- `scan_limit` jobs are looked at (null: all), and one by one where a job was refused, which few are.
 tag_sets_without_worker as materialized (
-    select tag_sets.required_tags from tag_sets
+    select tag_sets.namespace, tag_sets.required_tags from tag_sets
      -- What has the empty tag is dispatched by the control plane itself.
      where tag_sets.required_tags <> array['']
        and not exists (
            select from liveness_server s
-            where s.type = 'WORKER' and s.state in {{ALIVE}} and {{has_required_tags(s, tag_sets)}})
+            where s.type = 'WORKER' and s.state in {{ALIVE}} and {{is_suited(s, tag_sets)}})
 ),
 unmatched_jobs as (
     select jobs_of_tag_set.*
       from tag_sets_without_worker
      cross join lateral (
            select j.* from jobs_workerjob j
-            where j.state = 'PENDING' and j.required_tags = tag_sets_without_worker.required_tags
+            where j.state = 'PENDING' and j.namespace = tag_sets_without_worker.namespace
+              and j.required_tags = tag_sets_without_worker.required_tags
               and (%(only)s::uuid[] is null or j.id = any(%(only)s))
             -- Along job_to_claim, whatever the statistics say.
             order by j.priority desc, j.available_at, j.id
@@ -168,11 +192,12 @@ unmatched_jobs as (
      union all
     select j.*
       from jobs_workerjob j
-     where j.state = 'PENDING' and j.refused_by <> '{}' and j.required_tags not in (select required_tags from tag_sets_without_worker)
+     where j.state = 'PENDING' and j.refused_by <> '{}'
+       and (j.namespace, j.required_tags) not in (select namespace, required_tags from tag_sets_without_worker)
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
        and not exists (
            select from liveness_server s
-            where s.type = 'WORKER' and s.state in {{ALIVE}} and {{has_required_tags(s, j)}}
+            where s.type = 'WORKER' and s.state in {{ALIVE}} and {{is_suited(s, j)}}
               and not {{has_refused(s, j)}})
 )
 
@@ -192,7 +217,8 @@ flagged as (
     select j.id, j.required_tags as tags,
            case
                when j.unmatched = 'fail' and %(unmatched_after)s::float8 is not null then 'waits_after_loss'
-               when j.required_tags in (select required_tags from tag_sets_without_worker) then 'waits_for_tags'
+               when (j.namespace, j.required_tags) in (select namespace, required_tags from tag_sets_without_worker)
+                   then 'waits_for_tags'
                else 'refused_by_all'
            end as flag
       from unmatched_jobs j
@@ -209,11 +235,13 @@ flagged as (
 
 -- step: tags_without_worker(submitted) -> tags_without_worker
 -- The sets of tags among what was submitted that need a worker and find none, and the filter that is in the way: of the
--- workers that have the tags, that of the one which came furthest. A full worker counts: it will have room.
+-- workers of the namespace that have the tags, that of the one which came furthest. A full worker counts: it will have
+-- room.
 tags_without_worker as materialized (
-    select wanted.need, obstacle.filter
-      from (select distinct need from submitted cross join jsonb_array_elements(submitted.needs) n(need)) wanted
-     cross join lateral (select array(select jsonb_array_elements_text(wanted.need)) as required_tags) needed
+    select wanted.namespace, wanted.need, obstacle.filter
+      from (select distinct namespace, need from submitted cross join jsonb_array_elements(submitted.needs) n(need)) wanted
+     cross join lateral (
+           select wanted.namespace, array(select jsonb_array_elements_text(wanted.need)) as required_tags) needed
      cross join lateral (
            select case
                       when bool_or(s.obstacle is null) filter (where s.has_tags) then 'capacity'
@@ -225,11 +253,11 @@ tags_without_worker as materialized (
                       else 'freshness'  -- or nobody is there
                   end as filter
              from (select s.state, {{liveness.obstacle_to_work(s)}} as obstacle, {{liveness.is_fresh(s)}} as is_fresh,
-                          {{has_required_tags(s, needed)}} as has_tags
+                          {{is_suited(s, needed)}} as has_tags
                      from liveness_server s
-                    where s.type = 'WORKER' and s.state in {{ALIVE}}) s
+                    where s.type = 'WORKER' and s.state in {{ALIVE}} and s.namespace = wanted.namespace) s
            ) obstacle
      where not exists (
         select from liveness_server s
-         where {{liveness.may_get_work(s)}} and s.max_concurrent > 0 and {{has_required_tags(s, needed)}})
+         where {{liveness.may_get_work(s)}} and s.max_concurrent > 0 and {{is_suited(s, needed)}})
 )

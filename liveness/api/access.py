@@ -82,7 +82,8 @@ class RoleCall(ApiCall):
         allowed = self.roles.get("GET" if request.method == "HEAD" else request.method or "")
         if allowed is None:
             return  # no such method: Django REST Framework answers 405
-        self.token = request_credential(request).api_token
+        credential = request_credential(request)
+        self.token, self.namespace = credential.api_token, credential.namespace
         if self.token.role not in allowed:
             names = ", ".join(sorted(allowed))
             raise WrongRole(f"This needs a token of role {names}; this one is of role {self.token.role}.")

@@ -26,6 +26,11 @@ class Credential:
         return tokens.find_token(self.text)
 
     @property
+    def namespace(self) -> str:
+        """Of what is made with it."""
+        return self.api_token.namespace
+
+    @property
     def submitter(self) -> ApiToken:
         """Whose the jobs are that are submitted with it."""
         return self.api_token

@@ -96,6 +96,13 @@ def one_line(text: str) -> str:
     return text
 
 
+def name_argument(text: str) -> str:
+    """For argparse: the name of a cluster or of a namespace, as a field of the API takes it."""
+    if not text.strip():
+        raise ArgumentTypeError("it may not be blank")
+    return one_line(text).strip()
+
+
 def duration_argument(text: str) -> float:
     """For argparse: 45s, 5m, 24h."""
     try:

@@ -19,6 +19,9 @@ class Role(models.TextChoices):
     OPERATOR = "operator"
 
 
+DEFAULT_NAMESPACE = "default"
+"""Where everything is of which nobody says anything else."""
+
 # No SHA-256, so there is no text that these tokens would let in; and unique, so that each is made once.
 OWN_DIGEST = b"control plane"
 """Of the token with which the control plane's own processes are registered."""
@@ -39,6 +42,7 @@ class ApiToken(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True)
     types = ArrayField(models.TextField(), null=True, help_text="What alone may register with it. Null: any.")
     tags = ArrayField(models.TextField(), null=True, help_text="The tags that alone these may have. Null: any.")
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="Whose work it is for; it reaches no other's.")
     cluster = models.TextField(null=True, help_text="The cluster that alone they may be of. Null: any.")
     max_servers = models.IntegerField(null=True, help_text="How many of them may be there at once. Null: any number.")
 

@@ -16,7 +16,7 @@ from controlplane.core.model_fields import (
     check_one_of,
 )
 from liveness import states
-from liveness.models.access import ApiToken
+from liveness.models.access import DEFAULT_NAMESPACE, ApiToken
 from liveness.states import RestartStrategy, ServerState, ServerType
 
 REACTIVATION = "OLD.reactivate_on_heartbeat AND (OLD.state, NEW.state) IN ({})".format(
@@ -36,6 +36,7 @@ class Server(models.Model):
     type = models.TextField()
     name = models.TextField()
     cluster = models.TextField(db_default="default")
+    namespace = models.TextField(db_default=DEFAULT_NAMESPACE, help_text="That of its token: it gets no other's jobs.")
     hostname = models.TextField(db_default="")
     pid = models.IntegerField(null=True)
     version = models.TextField(db_default="")

@@ -21,7 +21,7 @@ from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.conf import conf
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
-from liveness.models import PROJECT_DIGEST, ApiToken, Role, Server
+from liveness.models import DEFAULT_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
 from liveness.services import transitions
 from liveness.services.operator_events import Subject, record_operator_event
 from liveness.states import Mover, ServerState
@@ -51,13 +51,25 @@ class Bounds:
 
 @retried_atomic
 def create_token(
-    name: str, role: str, expires_in: float | None = None, bounds: Bounds = Bounds(), by: str = "", note: str = ""
+    name: str,
+    role: str,
+    expires_in: float | None = None,
+    bounds: Bounds = Bounds(),
+    by: str = "",
+    note: str = "",
+    namespace: str = DEFAULT_NAMESPACE,
 ) -> str:
     """A new API token; its text is shown this once. `expires_in` is in seconds; `by` is the operator who wants it."""
     text = API_PREFIX + secrets.token_urlsafe(32)
     expires_at = None if expires_in is None else ClockTimestamp() + timedelta(seconds=expires_in)
     created = ApiToken.objects.create(
-        name=name, role=Role(role), prefix=text[:11], digest=digest_token(text), expires_at=expires_at, **vars(bounds)
+        name=name,
+        role=Role(role),
+        namespace=namespace,
+        prefix=text[:11],
+        digest=digest_token(text),
+        expires_at=expires_at,
+        **vars(bounds),
     )
     record_operator_event("create_token", by, note, token_subject(created))
     return text

@@ -8,7 +8,7 @@
 --   fence_after float8|null, is_new bool
 -- row: RegisteredServer
 with registrar as materialized (
-    select t.id from liveness_apitoken t
+    select t.id, t.namespace from liveness_apitoken t
      where t.digest = %(digest)s and t.role = 'worker' and t.revoked_at is null
        and (t.expires_at is null or t.expires_at > clock_timestamp())
        and (t.types is null or %(type)s = any(t.types))
@@ -21,9 +21,9 @@ with registrar as materialized (
        for share
 )
 insert into liveness_server as s (
-    type, name, cluster, hostname, pid, version, tags, max_concurrent, capabilities, token_id, instance_id,
+    type, name, cluster, namespace, hostname, pid, version, tags, max_concurrent, capabilities, token_id, instance_id,
     heartbeat_interval, timeout, termination_grace_period, worker_task_restart_strategy, reactivate_on_heartbeat)
-select %(type)s, %(name)s, %(cluster)s, %(hostname)s, %(pid)s, %(program)s, %(tags)s::text[],
+select %(type)s, %(name)s, %(cluster)s, registrar.namespace, %(hostname)s, %(pid)s, %(program)s, %(tags)s::text[],
        %(max_concurrent)s, %(capabilities)s::jsonb, registrar.id, %(instance_id)s,
        %(heartbeat_interval)s, %(timeout)s, %(termination_grace_period)s, %(worker_task_restart_strategy)s,
        %(reactivate_on_heartbeat)s

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from controlplane.serving import hints
-from controlplane.serving.hints import WorkHints
+from controlplane.serving.hints import Offer, WorkHints
 from jobs.sql.rows import ClaimableJobs
 
 ONE, TWO, THREE = (str(uuid.UUID(int=number)) for number in range(1, 4))
@@ -49,7 +49,7 @@ class Jobs(list):
 
     def add(self, *tags, jobs=1, refused_by=()):
         ids = [uuid.uuid4() for _ in range(jobs)]
-        self.append(ClaimableJobs(list(tags), [uuid.UUID(server) for server in refused_by], ids))
+        self.append(ClaimableJobs("default", list(tags), [uuid.UUID(server) for server in refused_by], ids))
 
 
 def play(story):
@@ -60,7 +60,7 @@ def play(story):
         work = WorkHints(jobs)
 
         def waits(server, *tags, seconds=LONG, gone=never):
-            return asyncio.ensure_future(work.wait(server, frozenset(tags), seconds, gone))
+            return asyncio.ensure_future(work.wait(server, Offer("default", frozenset(tags)), seconds, gone))
 
         try:
             await story(work, jobs, waits)
@@ -164,7 +164,7 @@ def test_a_database_that_does_not_answer_is_asked_again(monkeypatch):
     from django.db import OperationalError
 
     async def story(work, jobs, waits):
-        answers = [OperationalError("down"), [ClaimableJobs(["script"], [], [uuid.uuid4()])]]
+        answers = [OperationalError("down"), [ClaimableJobs("default", ["script"], [], [uuid.uuid4()])]]
 
         def look(most):
             answer = answers.pop(0)
@@ -211,6 +211,6 @@ def test_beyond_the_limit_and_once_the_process_ends_nobody_waits(monkeypatch):
 def test_tags_are_known_of_those_that_came_last(monkeypatch):
     monkeypatch.setattr(hints, "REMEMBERED", 1)
     work = WorkHints(Jobs())
-    assert work.learn_tags(("a",), ["script"]) == work.tags_of(("a",)) == {"script"}
-    work.learn_tags(("b",), [])
-    assert work.tags_of(("a",)) is None and work.tags_of(("b",)) == frozenset()
+    assert work.learn_offer(("a",), "red", ["script"]) == work.offer_of(("a",)) == ("red", {"script"})
+    work.learn_offer(("b",), "red", [])
+    assert work.offer_of(("a",)) is None and work.offer_of(("b",)) == ("red", frozenset())

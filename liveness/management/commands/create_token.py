@@ -4,8 +4,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from controlplane.core.durations import parse_duration
-from liveness.management.operator_command import OperatorCommand, one_line
-from liveness.models import Role
+from liveness.management.operator_command import OperatorCommand, name_argument, one_line
+from liveness.models import DEFAULT_NAMESPACE, Role
 from liveness.services import tokens
 from liveness.services.tokens import Bounds
 from liveness.states import ServerType
@@ -20,6 +20,13 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--expires-in", metavar="30d", help="lifetime, like 45s, 5m, 24h or 30d (default: unlimited)"
         )
+        parser.add_argument(
+            "--namespace",
+            type=name_argument,
+            default=DEFAULT_NAMESPACE,
+            metavar="NAME",
+            help=f"namespace that it belongs to, and reaches alone (default: {DEFAULT_NAMESPACE})",
+        )
         bound = parser.add_argument_group("what alone may register with a token of role worker (default: anything)")
         bound.add_argument(
             "--types", type=types, metavar="A,B", help=f"types of server that it may register: {', '.join(ServerType)}"
@@ -30,7 +37,7 @@ class Command(OperatorCommand):
             metavar="A,B",
             help="tags that they may have, including those that agents add, like script",
         )
-        bound.add_argument("--cluster", type=one_line, metavar="NAME", help="cluster that they belong to")
+        bound.add_argument("--cluster", type=name_argument, metavar="NAME", help="cluster that they belong to")
         bound.add_argument("--servers", type=number, metavar="N", help="how many of them there may be at once")
         parser.add_argument("name", type=one_line, help="what the token is for; shown beside its first characters")
 
@@ -42,7 +49,7 @@ class Command(OperatorCommand):
             lifetime = parse_duration(expires_in)
         except ValueError as error:
             raise CommandError(f"--expires-in: {error}") from None
-        self.stdout.write(tokens.create_token(name, role, lifetime, bounds, self.actor, note))
+        self.stdout.write(tokens.create_token(name, role, lifetime, bounds, self.actor, note, options["namespace"]))
 
 
 def words(given: str) -> list[str]:

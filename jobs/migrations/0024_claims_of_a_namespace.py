@@ -1,0 +1,31 @@
+"""The queue that a claim reads is one of its namespace. Until the index is there, the one before it serves."""
+
+from django.contrib.postgres.operations import RemoveIndexConcurrently
+from django.db import migrations, models
+
+from controlplane.core.model_fields import BuildIndex
+from jobs.states import JobState
+
+NEW = "job_to_claim_in_namespace"
+
+
+class Migration(migrations.Migration):
+    atomic = False
+
+    dependencies = [("jobs", "0023_namespaces")]
+    operations = [
+        BuildIndex(
+            model_name="workerjob",
+            index=models.Index(
+                "namespace",
+                "required_tags",
+                models.F("priority").desc(),
+                "available_at",
+                "id",
+                name=NEW,
+                condition=models.Q(state=JobState.PENDING),
+            ),
+        ),
+        RemoveIndexConcurrently(model_name="workerjob", name="job_to_claim"),
+        migrations.RenameIndex(model_name="workerjob", old_name=NEW, new_name="job_to_claim"),
+    ]
