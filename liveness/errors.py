@@ -36,6 +36,13 @@ class WrongRole(Problem):
     code = "wrong_role"
 
 
+class WrongNamespace(Problem):
+    """Whoever calls does not reach this namespace."""
+
+    status = 403
+    code = "wrong_namespace"
+
+
 class TokenBound(Problem):
     """This token is bound: it may not register a server like this one."""
 

@@ -43,6 +43,7 @@ class Job(TypedDict):
 
     id: str
     name: str
+    namespace: str
     kind: str
     state: JobState
     flags: list[str]
@@ -119,6 +120,7 @@ class Step(TypedDict):
 class ExecutionFields(TypedDict):
     id: str
     name: str
+    namespace: str
     state: ExecutionState
     key: str | None
     timeout_seconds: float | None
@@ -150,6 +152,7 @@ class Server(TypedDict):
     type: str
     own: bool
     name: str
+    namespace: str
     cluster: str
     hostname: str
     pid: int | None
@@ -172,6 +175,7 @@ class Server(TypedDict):
 class Trigger(TypedDict):
     id: str
     name: str
+    namespace: str
     cron: str | None
     interval_seconds: float | None
     timezone: str

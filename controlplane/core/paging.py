@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import F, Func, IntegerField, QuerySet
 from rest_framework import serializers
 
-from controlplane.core.rest import IdField, JSONRenderer, StrictSerializer
+from controlplane.core.rest import IdField, JSONRenderer, StrictSerializer, TextField
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 """Bytes of the items of a list; what would go beyond is the next page's."""
@@ -57,6 +57,7 @@ class PageFilter(StrictSerializer):
 
     cursor = IdField(required=False, help_text="`next` of the previous page.")
     limit = PageSizeField()
+    namespace = TextField(required=False, max_length=200, help_text="One of those that the caller reaches.")
 
     heavy: ClassVar[Sequence[str]] = ()
     """Columns that may hold so much that rows are weighed before they are read."""

@@ -23,7 +23,7 @@ from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
 from jobs.errors import ExecutionUnknown
 from jobs.services import cancellation, executions
-from liveness.api.access import request_credential
+from liveness.api.access import NamespaceQuery, request_credential
 
 
 class Executions(JobCall):
@@ -34,9 +34,14 @@ class Executions(JobCall):
         """Executions, latest first, a page at a time; a client's own."""
         query = ExecutionFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(ExecutionPage, query.page(selectors.visible_executions(self.owner).defer("inputs"))))
+        visible = self.within_namespaces(selectors.visible_executions(self.owner))
+        return Response(paged(ExecutionPage, query.page(visible.defer("inputs"))))
 
-    @extend_schema(parameters=[KEY], request=ExecutionRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
+    @extend_schema(
+        parameters=[KEY, NamespaceQuery],
+        request=ExecutionRequest,
+        responses={201: ExecutionAnswer, 200: ExecutionAnswer},
+    )
     def post(self, request: Request) -> Response:
         """Begin an execution: all of its steps at once, or nothing."""
         body = ExecutionRequest(data=request.data)

@@ -82,6 +82,7 @@ def chosen_window(request: Request) -> Window:
 class History(RoleCall):
     """`GET /instance/history`."""
 
+    is_about_instance = True
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
     @extend_schema(parameters=[HistoryFilter], responses=HistoryAnswer)
@@ -93,6 +94,7 @@ class History(RoleCall):
 class HistoryBy(RoleCall):
     """`GET /instance/history/actions` and `/instance/history/tags`."""
 
+    is_about_instance = True
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
     dimension: Any = None
 

@@ -113,6 +113,7 @@ class InstanceAnswer(serializers.Serializer):
 class Instance(RoleCall):
     """`GET /instance`."""
 
+    is_about_instance = True
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
     @extend_schema(responses=InstanceAnswer)

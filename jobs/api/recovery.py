@@ -89,6 +89,7 @@ class Count(serializers.Serializer):
 class Stale(RoleCall):
     """`GET /recovery/stale`."""
 
+    is_about_instance = True
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
     @extend_schema(parameters=[StaleFilter], responses=StaleList)
@@ -123,6 +124,7 @@ class Stale(RoleCall):
 class ManualRecovery(RoleCall):
     """What an operator does to everything stale; it does what it says, whatever the settings say."""
 
+    is_about_instance = True
     roles = {"POST": {Role.OPERATOR}}
 
     def act_on_stale_attempts(self, request: Request, action: Callable[..., int]) -> Response:

@@ -38,7 +38,7 @@ class Servers(TokenFirst, RoleCall):
         """Servers, latest first, a page at a time."""
         query = ServerFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(ServerList, query.page(selectors.servers_with_attempts())))
+        return Response(paged(ServerList, query.page(self.within_namespaces(selectors.servers_with_attempts()))))
 
     @extend_schema(request=RegistrationRequest, responses={201: RegistrationAnswer, 200: RegistrationAnswer})
     def post(self, request: Request) -> Response:

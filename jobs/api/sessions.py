@@ -17,7 +17,7 @@ from jobs.errors import CsrfFailed
 from jobs.permissions import VIEWS
 from liveness.api.authentication import Credential
 from liveness.errors import WrongRole
-from liveness.models import ApiToken, Role
+from liveness.models import DEFAULT_NAMESPACE, ApiToken, Role
 from liveness.services import tokens
 
 
@@ -43,6 +43,14 @@ class SessionCredential(Credential):
     def api_token(self) -> ApiToken:
         """What a token of his would be. Raises WrongRole."""
         return ApiToken(name=self.user.get_username(), role=self.role)
+
+    @property
+    def namespaces(self) -> None:
+        return None
+
+    @property
+    def namespace(self) -> str:
+        return DEFAULT_NAMESPACE
 
     @property
     def submitter(self) -> ApiToken:

@@ -15,7 +15,7 @@ from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilt
 from jobs.api.views import KEY, idempotency_key
 from jobs.errors import TriggerUnknown
 from jobs.services import triggers
-from liveness.api.access import RoleCall
+from liveness.api.access import NamespaceQuery, RoleCall
 from liveness.models import Role
 from liveness.services.operator_events import format_actor
 
@@ -47,9 +47,9 @@ class Triggers(TriggerCall):
         """Triggers with their last slots, latest first, a page at a time."""
         query = TriggerFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(TriggerPage, query.page(selectors.triggers_with_slots())))
+        return Response(paged(TriggerPage, query.page(self.within_namespaces(selectors.triggers_with_slots()))))
 
-    @extend_schema(request=TriggerRequest, responses={201: TriggerAnswer})
+    @extend_schema(parameters=[NamespaceQuery], request=TriggerRequest, responses={201: TriggerAnswer})
     def post(self, request: Request) -> Response:
         """Create a trigger; its first slot is the next one of its schedule."""
         body = TriggerRequest(data=request.data)

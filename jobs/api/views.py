@@ -40,7 +40,7 @@ from jobs.api.serializers.workers import (
 )
 from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, submission
 from jobs.services.reports import Result
-from liveness.api.access import RoleCall, ServerCall, request_credential
+from liveness.api.access import NamespaceQuery, RoleCall, ServerCall, request_credential
 from liveness.models import Role
 
 KEY = OpenApiParameter(
@@ -176,9 +176,12 @@ class Jobs(JobCall):
         """Jobs, latest first, a page at a time; a client's own."""
         query = JobFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(JobPage, query.page(selectors.without_large(selectors.jobs_visible_to(self.owner)))))
+        visible = self.within_namespaces(selectors.jobs_visible_to(self.owner))
+        return Response(paged(JobPage, query.page(selectors.without_large(visible))))
 
-    @extend_schema(parameters=[KEY, TRACE], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED})
+    @extend_schema(
+        parameters=[KEY, TRACE, NamespaceQuery], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED}
+    )
     def post(self, request: Request) -> Response:
         """Submit a job, or a list of up to 1000, all or none."""
         many = isinstance(request.data, list)

@@ -89,7 +89,7 @@ class JobsWait(JobCall):
         ids, wait = query.validated_data["id"], query.validated_data["wait"]
         if is_asked_again(request) and wait and not has_ended(ids):
             return not_yet(wait)
-        visible = selectors.jobs_visible_to(self.owner).filter(pk__in=ids)
+        visible = self.within_namespaces(selectors.jobs_visible_to(self.owner)).filter(pk__in=ids)
         known = set(visible.values_list("pk", flat=True))
         rows = selectors.jobs_with_flags(selectors.without_large(visible.filter(state__in=TERMINAL)).order_by("pk"))
         items = within_limit(map(JobAnswer().to_representation, rows))

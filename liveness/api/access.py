@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import APIException
@@ -10,9 +11,10 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import OwnSettings
 from controlplane.core.problems import Problem
+from controlplane.core.rest import StrictSerializer, TextField
 from liveness.api.authentication import Credential
-from liveness.errors import NotYourServer, TokenMissing, WrongRole
-from liveness.models import Role
+from liveness.errors import NotYourServer, TokenMissing, WrongNamespace, WrongRole
+from liveness.models import DEFAULT_NAMESPACE, Role
 from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 
@@ -22,6 +24,27 @@ def request_credential(request: Request) -> Credential:
     if not isinstance(request.auth, Credential):
         raise TokenMissing
     return request.auth
+
+
+GUARDED = {
+    "server": ("liveness.models.Server", "liveness.errors.NoSuchServer"),
+    "job": ("jobs.models.WorkerJob", "jobs.errors.JobUnknown"),
+    "execution": ("jobs.models.Execution", "jobs.errors.ExecutionUnknown"),
+    "trigger": ("jobs.models.Trigger", "jobs.errors.TriggerUnknown"),
+}
+"""What is of a namespace, as addresses name it. By name: some are of the floor above."""
+
+
+class NamespaceQuery(StrictSerializer):
+    """In the query of a call that makes something."""
+
+    namespace = TextField(required=False, max_length=200, help_text="Of what is made; for who reaches several.")
+
+    @classmethod
+    def read(cls, named: str) -> str:
+        query = cls(data={"namespace": named})
+        query.is_valid(raise_exception=True)
+        return query.validated_data["namespace"]
 
 
 UNREADABLE = (400, 413, 415)
@@ -76,6 +99,12 @@ class RoleCall(ApiCall):
     """A call for API tokens of some roles. A view says which: `roles = {"POST": {Role.CLIENT}}`."""
 
     roles: dict[str, set[Role]] = {}
+    is_about_instance = False
+    """It is about no namespace, but about the whole control plane: for those who reach the namespace `default`."""
+    namespaces: frozenset[str] | None
+    """Those that this call is about. None: all."""
+    namespace: str
+    """Of what this call makes."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
@@ -83,7 +112,35 @@ class RoleCall(ApiCall):
         if allowed is None:
             return  # no such method: Django REST Framework answers 405
         credential = request_credential(request)
-        self.token, self.namespace = credential.api_token, credential.namespace
+        self.token = credential.api_token
         if self.token.role not in allowed:
             names = ", ".join(sorted(allowed))
             raise WrongRole(f"This needs a token of role {names}; this one is of role {self.token.role}.")
+        self.choose_namespaces(credential, request.query_params.get("namespace"))
+        self.refuse_hidden(kwargs)
+
+    def choose_namespaces(self, credential: Credential, named: str | None) -> None:
+        """Raises WrongNamespace where the caller names one that he does not reach, or calls about all of them."""
+        reached = credential.namespaces
+        if self.is_about_instance and reached is not None and DEFAULT_NAMESPACE not in reached:
+            raise WrongNamespace(f"What is about the whole control plane needs a token of {DEFAULT_NAMESPACE}.")
+        if named is not None:
+            named = NamespaceQuery.read(named)
+            if reached is not None and named not in reached:
+                raise WrongNamespace(f"This caller reaches the namespace {' and '.join(sorted(reached))} only.")
+            reached = frozenset({named})
+        self.namespaces, self.namespace = reached, named or credential.namespace
+
+    def refuse_hidden(self, named: dict[str, Any]) -> None:
+        """Raises what says that it is not there, where the address names what is of another namespace. A client's calls
+        reach its own alone."""
+        if self.namespaces is None or self.token.role == Role.CLIENT:
+            return
+        for word in GUARDED.keys() & named.keys():
+            model, unknown = map(import_string, GUARDED[word])
+            if model.objects.filter(pk=named[word]).exclude(namespace__in=self.namespaces).exists():
+                raise unknown
+
+    def within_namespaces(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Of these rows those that the caller reaches."""
+        return rows if self.namespaces is None else rows.filter(namespace__in=sorted(self.namespaces))

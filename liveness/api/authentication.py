@@ -26,8 +26,13 @@ class Credential:
         return tokens.find_token(self.text)
 
     @property
+    def namespaces(self) -> frozenset[str] | None:
+        """Those that its bearer reaches. None: all."""
+        return frozenset({self.api_token.namespace})
+
+    @property
     def namespace(self) -> str:
-        """Of what is made with it."""
+        """Of what is made with it, where its bearer names none."""
         return self.api_token.namespace
 
     @property

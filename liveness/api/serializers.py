@@ -132,9 +132,9 @@ class ServerDetail(serializers.ModelSerializer):
     class Meta:
         model = Server
         fields = (
-            "id", "type", "own", "name", "cluster", "hostname", "pid", "version", "tags", "max_concurrent", "state",
-            "fresh", "cordoned", "drain", "config", "metrics", "created_at", "state_changed_at", "last_heartbeat_at",
-            "next_transition", "attempts",
+            "id", "type", "own", "name", "namespace", "cluster", "hostname", "pid", "version", "tags", "max_concurrent",
+            "state", "fresh", "cordoned", "drain", "config", "metrics", "created_at", "state_changed_at",
+            "last_heartbeat_at", "next_transition", "attempts",
         )  # fmt: skip
 
     def get_cordoned(self, server: Server) -> bool:

@@ -60,6 +60,7 @@ class ServerEvents(RoleCall):
 class Events(RoleCall):
     """`GET /events`."""
 
+    is_about_instance = True
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
     renderer_classes = [JSONRenderer, JSONLinesRenderer]
 
@@ -148,6 +149,8 @@ class Disconnect(ServerAction):
 
 
 class MaintenanceCall(OperatorCall):
+    is_about_instance = True
+
     def state_response(self) -> Response:
         instance = Instance.objects.get()
         shown = None if instance.maintenance_since is None else instance
@@ -176,6 +179,8 @@ class ExitMaintenance(MaintenanceCall):
 
 class ReleaseBrake(OperatorCall):
     """`POST /brake/release`."""
+
+    is_about_instance = True
 
     @extend_schema(request=ReleaseRequest, responses=ReleaseAnswer)
     def post(self, request: Request) -> Response:

@@ -218,7 +218,7 @@ class ExecutionSummary(serializers.ModelSerializer):
     class Meta:
         model = Execution
         fields = (
-            "id", "name", "state", "key", "timeout_seconds", "error", "parent", "trigger", "rerun_of",
+            "id", "name", "namespace", "state", "key", "timeout_seconds", "error", "parent", "trigger", "rerun_of",
             "cancel_requested_at", "created_at", "finished_at", "steps",
         )  # fmt: skip
 

@@ -138,8 +138,8 @@ class JobAnswer(serializers.ModelSerializer):
     class Meta:
         model = WorkerJob
         fields = (
-            "id", "name", "kind", "state", "flags", "action", "payload", "tags", "required_tags", "priority",
-            "timeout_seconds",
+            "id", "name", "namespace", "kind", "state", "flags", "action", "payload", "tags", "required_tags",
+            "priority", "timeout_seconds",
             "on_worker_lost", "unmatched", "max_retries", "retry_delay_seconds", "retry_backoff", "retry_on",
             "resubmissions", "retries", "resubmission_of", "resubmitted_as", "cancel_requested_at", "execution", "step",
             "child", "key", "traceparent",

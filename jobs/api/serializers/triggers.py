@@ -141,7 +141,7 @@ class TriggerAnswer(serializers.ModelSerializer):
     class Meta:
         model = Trigger
         fields = (
-            "id", "name", "cron", "interval_seconds", "timezone", "action", "payload", "tags", "priority",
+            "id", "name", "namespace", "cron", "interval_seconds", "timezone", "action", "payload", "tags", "priority",
             "timeout_seconds", "max_retries", "enabled", "missed", "execution", "next_slot_at", "created_at", "slots",
         )  # fmt: skip
 
