@@ -11,7 +11,7 @@ from controlplane.core import packages
 def intervals() -> dict[str, float]:
     """Each task, and the seconds between two ticks."""
     packages.refuse_others()
-    from jobs.conf import HISTORY_INTERVAL, PRUNE_INTERVAL, TRIGGERS_INTERVAL
+    from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, TRIGGERS_INTERVAL
     from jobs.conf import conf as jobs
     from liveness.conf import conf as liveness
 
@@ -19,6 +19,7 @@ def intervals() -> dict[str, float]:
         "jobs.tasks.check_liveness": liveness().interval,
         "jobs.tasks.sweep_jobs": jobs().sweep_interval,
         "jobs.tasks.evaluate_triggers": TRIGGERS_INTERVAL,
+        "jobs.tasks.run_batches": BATCHES_INTERVAL,
         "jobs.tasks.count_history": HISTORY_INTERVAL,
         "jobs.tasks.send_alerts": liveness().interval,
         "jobs.tasks.prune": PRUNE_INTERVAL,

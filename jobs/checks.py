@@ -44,7 +44,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         messages.append(
             Error(f'JOBS["WAITING_LIMIT"] is {settings.waiting_limit}; it must be 1 or more.', id="jobs.E006")
         )
-    for name in ("job_retention", "execution_retention", "heartbeat_retention", "history_retention"):
+    for name in ("job_retention", "execution_retention", "heartbeat_retention", "history_retention", "batch_retention"):
         value = getattr(settings, name)
         if value is not None and value < 0:
             messages.append(Error(f'JOBS["{name.upper()}"] is {value:g} s; it must not be negative.', id="jobs.E004"))

@@ -45,6 +45,8 @@ class JobsSettings:
     """Heartbeats of attempts are kept so long."""
     history_retention: Seconds | None = 90 * 86400
     """The figures of each hour, for charts, are kept so long."""
+    batch_retention: Seconds | None = 30 * 86400
+    """Bulk actions that have ended are kept so long, with what came of each item."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ conf = Conf(JobsSettings, "JOBS")
 alerts_conf = Conf(AlertsSettings, "ALERTS")
 TRIGGERS_INTERVAL = 2
 """Seconds: how late a slot may be evaluated."""
+BATCHES_INTERVAL = 2
+"""Seconds between two goes at bulk actions."""
 HISTORY_INTERVAL = 30
 """Seconds between two counts of what has ended: charts are so old at most."""
 PRUNE_INTERVAL = 3600

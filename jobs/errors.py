@@ -253,3 +253,9 @@ class EvaluationInFlight(Problem):
     """This trigger is already being evaluated."""
 
     code = "evaluation_in_flight"
+
+
+class BatchEnded(Problem):
+    """This bulk action has ended: there is nothing to stop."""
+
+    code = "batch_ended"

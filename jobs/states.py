@@ -50,6 +50,22 @@ class ExecutionState(Described):
     CANCELLED = "CANCELLED", "It was cancelled, and all of its steps have ended. Nobody moves it on."
 
 
+class BatchState(Described):
+    """Where a bulk action is. Each line says what it means, and who moves it on."""
+
+    RUNNING = "RUNNING", "Its items are acted on, one after the other. The last outcome ends it; or somebody stops it."
+    COMPLETED = "COMPLETED", "Each of its items has an outcome. Nobody moves it on; retention deletes it."
+    STOPPED = "STOPPED", "Somebody has stopped it: what is done stays done, the rest is left alone."
+
+
+class ItemOutcome(Described):
+    """What came of one of those that a bulk action acts on."""
+
+    PENDING = "PENDING", "Nothing was done to it yet."
+    DONE = "DONE", "It was acted on."
+    REFUSED = "REFUSED", "It did not apply any more; the reason says why."
+
+
 class OnWorkerLost(Described):
     """What becomes of a running job whose worker is lost."""
 

@@ -8,8 +8,8 @@ executor one does, and of those of two schedulers half do.
 from celery import shared_task
 from django.dispatch import Signal
 
-from jobs.conf import HISTORY_INTERVAL, PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
-from jobs.services import alerts, evaluations, history, liveness_check, retention, sweep
+from jobs.conf import BATCHES_INTERVAL, HISTORY_INTERVAL, PRUNE_INTERVAL, TRIGGERS_INTERVAL, conf
+from jobs.services import alerts, batches, evaluations, history, liveness_check, retention, sweep
 from liveness.conf import conf as liveness
 from liveness.services import sign_ins, timetable
 
@@ -44,6 +44,13 @@ def evaluate_triggers() -> None:
     """Every few seconds."""
     if timetable.try_begin_task("evaluate_triggers", TRIGGERS_INTERVAL / 2):
         evaluations.evaluate_due_triggers()
+
+
+@shared_task(name="jobs.tasks.run_batches", ignore_result=True)
+def run_batches() -> None:
+    """Every few seconds."""
+    if timetable.try_begin_task("run_batches", BATCHES_INTERVAL / 2):
+        batches.run_batches()
 
 
 @shared_task(name="jobs.tasks.count_history", ignore_result=True)

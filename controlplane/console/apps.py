@@ -4,3 +4,9 @@ from django.apps import AppConfig
 class ConsoleConfig(AppConfig):
     name = "controlplane.console"
     verbose_name = "Console"
+
+    def ready(self) -> None:
+        from controlplane.console.actions.log_entries import log_item
+        from jobs.services.batches import item_done
+
+        item_done.connect(log_item)

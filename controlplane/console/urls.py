@@ -4,16 +4,9 @@ from django.urls import URLPattern, path
 
 from controlplane.console.actions import targets
 from controlplane.console.actions.bulk_actions import build_action_page
-from controlplane.console.actions.jobs import (
-    EXECUTION_ACTIONS,
-    JOB_ACTIONS,
-    QUARANTINE_ACTIONS,
-    RESUBMIT_AGAIN_ACTION,
-)
-from controlplane.console.actions.servers import SERVER_ACTIONS
-from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.views import (
     activity,
+    batches,
     executions,
     failures,
     history,
@@ -31,13 +24,7 @@ def build_action_paths() -> list[URLPattern]:
     """Each action of an operator has an address of its own."""
     return [
         path(f"{folder}/{name}/", build_action_page(target, action), name=f"{folder}_{name}")
-        for folder, target, actions in (
-            ("servers", targets.SERVERS, SERVER_ACTIONS),
-            ("jobs", targets.JOBS, JOB_ACTIONS | RESUBMIT_AGAIN_ACTION),
-            ("executions", targets.EXECUTIONS, EXECUTION_ACTIONS),
-            ("triggers", targets.TRIGGERS, TRIGGER_ACTIONS | DELETE_ACTION),
-            ("quarantine", targets.QUARANTINED, QUARANTINE_ACTIONS),
-        )
+        for folder, target, actions in targets.ACTIONS
         for name, action in actions.items()
     ]
 
@@ -60,6 +47,9 @@ urlpatterns = [
     path("triggers/<uuid:trigger>/", triggers.show_trigger, name="trigger"),
     path("triggers/<uuid:trigger>/edit/", triggers.edit_trigger, name="trigger_edit"),
     path("trends/", history.show_trends, name="trends"),
+    path("batches/", batches.show_batches, name="batches"),
+    path("batches/<uuid:batch>/", batches.show_batch, name="batch"),
+    path("batches/<uuid:batch>/stop/", batches.show_stop, name="batch_stop"),
     path("activity/", activity.show_activity, name="activity"),
     path("quarantine/", activity.show_quarantine, name="quarantine"),
     path("recovery/", recovery.show_stale_attempts, name="recovery"),

@@ -7,6 +7,7 @@ its tree (jobs/services/propagation.py).
 
 from jobs.models.alerts import AlertMessage, AlertMute, Incident
 from jobs.models.attempts import Attempt, LateReport, LogLine
+from jobs.models.batches import Batch, BatchItem
 from jobs.models.executions import Execution, ExecutionEvent, StepDependency
 from jobs.models.history import HistoryEntry, HistoryWatermark
 from jobs.models.jobs import WorkerJob
@@ -18,6 +19,8 @@ __all__ = [
     "AlertMessage",
     "AlertMute",
     "Attempt",
+    "Batch",
+    "BatchItem",
     "Execution",
     "ExecutionEvent",
     "HistoryEntry",

@@ -23,6 +23,7 @@ log = structlog.get_logger()
 BATCH = 500
 EXECUTIONS_BATCH = 20
 STEPS_BATCH = 5000
+BATCHES_BATCH = 5
 FIRST = UUID(int=0)
 
 
@@ -106,6 +107,7 @@ def list_prunings() -> list[Pruning]:
         "events": liveness().event_retention,
         "server_heartbeats": liveness().heartbeat_retention,
         "attempt_heartbeats": conf().heartbeat_retention,
+        "batches": conf().batch_retention,
     }
     before = sql.read_retention_limits.fetch_only_row(**kept)
     executions = {"executions": before.executions}
@@ -121,6 +123,7 @@ def list_prunings() -> list[Pruning]:
             {"servers": before.servers, "jobs": before.jobs, **executions},
             BATCH,
         ),
+        Pruning("batches", sql.scan_batches, sql.delete_batches, FIRST, {"batches": before.batches}, BATCHES_BATCH),
         event_pruning(before.events),
         heartbeat_pruning(before.server_heartbeats, before.attempt_heartbeats),
     ]

@@ -1,9 +1,9 @@
 -- statement: read_retention_limits
 -- The moments before which things are past their retention (seconds; null keeps all), by one reading of the clock.
 -- takes: jobs float8, executions float8, servers float8, events float8, server_heartbeats float8,
---   attempt_heartbeats float8
+--   attempt_heartbeats float8, batches float8
 -- returns: jobs timestamptz|null, executions timestamptz|null, servers timestamptz|null, events timestamptz|null,
---   server_heartbeats timestamptz|null, attempt_heartbeats timestamptz|null
+--   server_heartbeats timestamptz|null, attempt_heartbeats timestamptz|null, batches timestamptz|null
 -- row: RetentionLimits
 with clock as materialized (
     -- What the history has still to count stays for it, for up to an hour.
@@ -15,7 +15,8 @@ select least(now - make_interval(secs => %(jobs)s), case when %(jobs)s is not nu
        now - make_interval(secs => %(servers)s) as servers,
        now - make_interval(secs => %(events)s) as events,
        now - make_interval(secs => %(server_heartbeats)s) as server_heartbeats,
-       now - make_interval(secs => %(attempt_heartbeats)s) as attempt_heartbeats
+       now - make_interval(secs => %(attempt_heartbeats)s) as attempt_heartbeats,
+       now - make_interval(secs => %(batches)s) as batches
   from clock
 
 -- statement: scan_jobs

@@ -40,6 +40,34 @@ class MutedAlerts(NamedTuple):
     until: datetime
 
 
+class LeasedItem(NamedTuple):
+    id: int
+    batch: UUID
+    subject_id: UUID
+    seen: str
+    tries: int
+    operation: str
+    label: str
+    actor: str
+    note: str
+    parameters: str
+    begun_at: datetime
+
+
+class RecordItemRow(NamedTuple):
+    state: str
+
+
+class ScannedIds(NamedTuple):
+    last: UUID | None
+    due: int
+    has_old: bool
+
+
+class Deleted(NamedTuple):
+    deleted: int
+
+
 class OverdueExecution(NamedTuple):
     id: UUID
     timeout_seconds: float
@@ -307,16 +335,7 @@ class RetentionLimits(NamedTuple):
     events: datetime | None
     server_heartbeats: datetime | None
     attempt_heartbeats: datetime | None
-
-
-class ScannedIds(NamedTuple):
-    last: UUID | None
-    due: int
-    has_old: bool
-
-
-class Deleted(NamedTuple):
-    deleted: int
+    batches: datetime | None
 
 
 class ScannedNumbers(NamedTuple):

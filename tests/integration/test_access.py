@@ -133,7 +133,8 @@ class Things:
         row = of and apps.get_model(*of.groups())._default_manager.order_by("-pk").first()
         ids = {
             "<uuid:server>": self.own.id, "<uuid:job>": self.job, "<uuid:execution>": self.execution,
-            "<uuid:trigger>": self.trigger, "<str:step>": "a", "<slug:name>": "fail-stale-running",
+            "<uuid:trigger>": self.trigger, "<uuid:batch>": self.job, "<str:step>": "a",
+            "<slug:name>": "fail-stale-running",
             "<path:object_id>": str(row.pk if row else self.job), "<id>": str(row and row.pk),
             "<path:content_type_id>": str(ContentType.objects.get_for_model(WorkerJob).pk),
             "^api/": "api/v2/jobs", "^(?P<app_label>liveness|jobs|auth)/$": "jobs/", "(?P<url>.*)$": "nothing/is/here",

@@ -29,7 +29,7 @@ from tests.support.http import Caller, Worker
 from tests.support.transitions import put, way_to
 
 DAY = 86400
-NOTHING = {"executions": 0, "slots": 0, "jobs": 0, "servers": 0, "events": 0, "heartbeats": 0}
+NOTHING = {"executions": 0, "slots": 0, "jobs": 0, "servers": 0, "batches": 0, "events": 0, "heartbeats": 0}
 OLD = "clock_timestamp() - interval '100 days'"
 TIMES = "from generate_series(1, %s)"
 TABLES = [WorkerJob, Attempt, LateReport, Server, ServerEvent, Heartbeat]
@@ -374,7 +374,10 @@ def test_the_command_says_what_it_would_do_and_what_it_did(db, clock, capsys):
     heartbeats(number=2), events()
     clock.advance(91 * DAY)
     call_command("prune", "--dry-run")
-    assert "would delete: 0 executions, 0 slots, 0 jobs, 0 servers, 1 event, 2 heartbeats\n" in capsys.readouterr().out
+    assert (
+        "would delete: 0 executions, 0 slots, 0 jobs, 0 servers, 0 batches, 1 event, 2 heartbeats\n"
+        in capsys.readouterr().out
+    )
     call_command("prune")
     assert capsys.readouterr().out.splitlines() == [
         "executions: 0 past their retention",
@@ -383,7 +386,7 @@ def test_the_command_says_what_it_would_do_and_what_it_did(db, clock, capsys):
         "servers: 0 past their retention",
         "events: 1 past their retention",
         "heartbeats: 2 past their retention",
-        "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 1 event, 2 heartbeats",
+        "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 0 batches, 1 event, 2 heartbeats",
     ]
     call_command("prune")
     assert capsys.readouterr().out.endswith(
@@ -427,7 +430,7 @@ def test_it_is_done_once_a_day(db, clock):
 def test_no_tick_carries_a_moment_of_its_senders_clock():
     app.finalize()
     entries = [entry for name, entry in app.conf.beat_schedule.items() if name.startswith("jobs.")]
-    assert len(entries) == 6
+    assert len(entries) == 7
     assert not [entry for entry in entries if "expires" in entry["options"]]
 
 

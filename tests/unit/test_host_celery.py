@@ -27,7 +27,7 @@ def add(one, other):
 assert add.app is host and _state.get_current_app() is host
 assert count() == before, "receivers of signals"
 assert "controlplane.celery" not in sys.modules
-tasks = ("check_liveness", "count_history", "evaluate_triggers", "prune", "send_alerts", "sweep_jobs")
+tasks = ("check_liveness", "count_history", "evaluate_triggers", "prune", "run_batches", "send_alerts", "sweep_jobs")
 ours = [f"jobs.tasks.{name}" for name in tasks]
 assert sorted(name for name in host.tasks if name.startswith(("jobs.", "controlplane.", "liveness."))) == ours
 

@@ -1,26 +1,24 @@
 """The page that an action is confirmed on: what would happen (GET), then, with a note, it happens (POST).
 
-What is acted on stands in the address: `?pick=ID` for each that was chosen, or `?all=1` and a filter. What is picked
-is done at once, each for itself, if it is still in the state in which it was seen. What a filter matches is done in
-batches, one per request, with the progress between them; nothing that came after the look is touched.
+What is acted on stands in the address: `?pick=ID` for each that was chosen, or `?all=1` and a filter. One is acted on
+at once, if it is still as it was seen. Several are a batch (jobs/services/batches.py), of which the request itself does
+the first; of what a filter matches nothing is touched that came after the look.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
+from controlplane.console.actions.log_entries import write_log_entry
 from controlplane.console.actions.servers import OperatorAction, request_actor
 from controlplane.console.selectors.filters import Filter, parse_uuid
 from controlplane.console.views.not_found import HOME
@@ -33,9 +31,14 @@ from controlplane.console.views.page import (
     sees,
 )
 from controlplane.core.problems import Problem
-from liveness.errors import ChangedSinceSeen
+from jobs.models import Batch, BatchItem
+from jobs.services import batches
+from jobs.services.operator_actions import perform_operation
+from jobs.states import BatchState, ItemOutcome
 
-MOST_AT_ONCE, BATCH, REFUSALS_SHOWN = 400, 200, 10
+MOST_AT_ONCE, REFUSALS_SHOWN = 400, 10
+BATCH = 200
+"""Items that the request itself does; the executors do the rest."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,6 @@ class Target:
     every: str
     one: str
     describe_row: Callable[[Any], str]
-    locks: Q = field(default_factory=Q)
-    """Which of them may be locked while it is looked whether they have changed."""
     consequences: Callable[[str, list[Any]], list[Any]] = field(default=lambda name, rows: [])
     """The jobs that would move too, of those that were picked: for those who may view jobs."""
 
@@ -102,7 +103,7 @@ def build_action_page(target: Target, action: OperatorAction) -> View:
         form = action.form(request.POST if request.method == "POST" else None)
         if not form.is_valid():
             return show_preview(request, selection, action, form)
-        perform = perform_next_batch if selection.filter else perform_on_picked
+        perform = perform_on_one if len(selection.picks) == 1 else perform_on_many
         return perform(request, selection, action, form)
 
     return show_action
@@ -114,10 +115,15 @@ def show_preview(
     """What would happen; or, with a problem, why it did not."""
     target, shown = selection.target, {}
     if selection.filter:
-        counts = count_outcomes(selection, action)
+        counts, _ = sort_outcomes(selection.rows, target, action)
         until = selection.rows.order_by("-pk").values_list("pk", flat=True).first()
         total, would = sum(counts.values()), counts[None]
-        shown = {"summary": counts.most_common(), "until": until, "seen": total}
+        shown = {
+            "summary": counts.most_common(),
+            "until": until,
+            "seen": total,
+            "most": max(0, would - batches.MOST_ITEMS) and batches.MOST_ITEMS,
+        }
         subject = f"{target.format_count(total)} ({selection.filter.words or 'all there are'})"
     else:
         rows = list(selection.rows)
@@ -138,111 +144,105 @@ def render_confirmation(
     return render_page(request, "confirm", {"trail": [HOME], **shown}, status=409 if problem else 200, lives=False)
 
 
-def count_outcomes(selection: Selection, action: OperatorAction) -> Counter[str | None]:
-    """Of how many it would be done (None), and of how many it would be refused, by why."""
+def sort_outcomes(rows: QuerySet[Any], target: Target, action: OperatorAction) -> tuple[Counter[str | None], Q]:
+    """Of how many it would be done (None), and of how many it would be refused, by why; and which those of None are."""
     outcomes: Counter[str | None] = Counter()
-    for row in selection.rows.order_by().values(*selection.target.decisive_columns).annotate(row_count=Count("pk")):
+    applies = []
+    for row in rows.order_by().values(*target.decisive_columns).annotate(row_count=Count("pk")):
         count = row.pop("row_count")
-        outcomes[action.refusal_reason(SimpleNamespace(**row))] += count
-    return outcomes
-
-
-def perform_on_picked(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
-    """Each for itself; a 409 with the page again when nothing was done."""
-    done, refused, names = 0, [], {row.pk: selection.target.describe_row(row) for row in selection.rows}
-    result: Any = None
-    for seen in request.POST.getlist("seen"):
-        pk, _, state = seen.partition(" ")
-        if parse_uuid(pk) not in selection.picks:
-            continue
-        try:
-            result = perform_action(request, selection.target, action, UUID(pk), form.cleaned_data, state)
-            done += 1
-        except Problem as problem:
-            refused.append(
-                f"{names.get(UUID(pk), pk)}: {problem.detail}" if len(selection.picks) > 1 else problem.detail
+        reason = action.refusal_reason(SimpleNamespace(**row))
+        outcomes[reason] += count
+        if reason is None:
+            applies.append(
+                Q(
+                    **{
+                        f"{name}__isnull" if value is None else name: value is None or value
+                        for name, value in row.items()
+                    }
+                )
             )
-    if not done:
-        return show_preview(
-            request, selection, action, form, " ".join(refused[:REFUSALS_SHOWN]) or "Nothing was chosen."
-        )
-    report_outcome(request, selection.target, action, done, refused)
-    if len(selection.picks) == 1 and isinstance(result, UUID):
-        return redirect(selection.target.one, result)
-    return redirect(selection.target.every if action.is_removal else selection.back)
+    return outcomes, Q(*applies, _connector=Q.OR) if applies else Q(pk__in=[])
 
 
-def perform_next_batch(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
-    """The next of those that a filter matched when it was looked at."""
-    until, after = parse_uuid(request.POST.get("until")), parse_uuid(request.POST.get("after"))
-    seen, done, refused = (read_number(request, name) for name in ("seen", "done", "refused"))
-    if until is None:
-        return show_preview(request, selection, action, form, "Look at the preview first.")
-    rows = selection.rows.filter(pk__lte=until).order_by("pk")
-    if after is None and (matched := rows.count()) > seen:
-        grown = f"There were {seen:,} when you looked and there are {matched:,} now."
-        return show_preview(request, selection, action, form, grown)
-    batch = list((rows.filter(pk__gt=after) if after else rows).values_list("pk", flat=True)[:BATCH])
-    for pk in batch:
-        try:
-            perform_action(request, selection.target, action, pk, form.cleaned_data)
-            done += 1
-        except Problem:
-            refused += 1
-    if len(batch) < BATCH:
-        report_outcome(
-            request, selection.target, action, done, [f"{refused:,} to which it does not apply"] if refused else []
-        )
-        return redirect(selection.back)
-    shown = {"until": until, "after": batch[-1], "seen": seen, "done": done, "refused": refused}
-    title = f"{action.label}: {done + refused:,} of {seen:,}"
-    return render_confirmation(
-        request,
-        title,
-        action,
-        form,
-        selection.back,
-        progress=True,
-        past=done + refused,
-        tab=f"{selection.target.noun}s",
-        **shown,
-    )
+def perform_on_one(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
+    """At once; a 409 with the page again when nothing was done."""
+    [pick], target = selection.picks, selection.target
+    seen = dict(read_seen(request, selection)).get(pick)
+    if seen is None:
+        return show_preview(request, selection, action, form, "Nothing was chosen.")
+    user: Any = request.user
+    try:
+        result = perform_operation(
+            action.operation, pick, request_actor(request), form.cleaned_data, seen,
+            lambda row, _: write_log_entry(user.pk, row, action.label, form.cleaned_data["note"]),
+        )  # fmt: skip
+    except Problem as problem:
+        return show_preview(request, selection, action, form, problem.detail)
+    report_outcome(request, target, action, 1, [])
+    if isinstance(result, UUID):
+        return redirect(target.one, result)
+    return redirect(target.every if action.is_removal else selection.back)
 
 
-def perform_action(
-    request: HttpRequest,
-    target: Target,
-    action: OperatorAction,
-    pk: UUID,
-    parameters: dict[str, Any],
-    seen: str | None = None,
-) -> Any:
-    """It, to one, with an entry in the admin's log; only if it is as it was `seen`: its state, and the attempt of a job
-    that is held. What the service returns."""
-    rows = target.rows().model._default_manager.filter(pk=pk)
-    # Of the others the service has transactions of its own, which must not wait for each other.
-    is_lockable = rows.filter(target.locks).exists()
-    with transaction.atomic() if is_lockable else nullcontext():
-        row = rows.select_for_update(no_key=True).first() if is_lockable else rows.first()
-        if row is not None and seen is not None:
-            state, _, attempt = seen.partition(" ")
-            if row.state != state:
-                raise ChangedSinceSeen(f"It was {state} when you looked and is {row.state} now: look again.")
-            if attempt and str(row.attempt_id) != attempt:
-                raise ChangedSinceSeen("Another attempt has started since you looked: look again.")
-        result = action.service(pk, by=request_actor(request), **parameters)
-        user: Any = request.user
-        message = f"{action.label}: {parameters['note']}".rstrip(": ")
-        LogEntry.objects.log_actions(user.pk, [row], CHANGE, message, single_object=True)
-    return result
+def perform_on_many(request: HttpRequest, selection: Selection, action: OperatorAction, form: Any) -> HttpResponse:
+    """As a batch, of which some is done here and now."""
+    target, left_out = selection.target, []
+    if key := form.cleaned_data.get("key"):
+        sent_before = Batch.objects.filter(key=key).first()
+        if sent_before:
+            return redirect("instance:batch", sent_before.pk)
+    if selection.filter:
+        until, seen = parse_uuid(request.POST.get("until")), read_number(request, "seen")
+        if until is None:
+            return show_preview(request, selection, action, form, "Look at the preview first.")
+        rows = selection.rows.filter(pk__lte=until)
+        outcomes, applies = sort_outcomes(rows, target, action)
+        if (matched := sum(outcomes.values())) > seen:
+            grown = f"There were {seen:,} when you looked and there are {matched:,} now."
+            return show_preview(request, selection, action, form, grown)
+        left_out = [(why, count) for why, count in outcomes.most_common() if why]
+        ids = rows.filter(applies).order_by("pk").values_list("pk", flat=True)
+        items = [(id, "") for id in ids[: batches.MOST_ITEMS]]
+        chosen, nothing = selection.filter.words or "all there are", "It applies to none of them any more."
+    else:
+        items, chosen, nothing = read_seen(request, selection), "chosen one by one", "Nothing was chosen."
+    if not items:
+        return show_preview(request, selection, action, form, nothing)
+    parameters = {name: value for name, value in form.cleaned_data.items() if name != "note"}
+    batch = batches.begin_batch(
+        action.operation, request_actor(request), form.cleaned_data["note"], parameters, items, label=action.label,
+        chosen=chosen, query=selection.filter.query if selection.filter else "", left_out=left_out,
+    )  # fmt: skip
+    batches.run_batch(batch, BATCH)
+    return answer_batch(request, selection, action, form, Batch.objects.get(pk=batch))
+
+
+def answer_batch(
+    request: HttpRequest, selection: Selection, action: OperatorAction, form: Any, batch: Batch
+) -> HttpResponse:
+    """The page of the batch; of a few that were picked, and are done, what came of them in words."""
+    if selection.filter or batch.state == BatchState.RUNNING or batch.refused > REFUSALS_SHOWN:
+        return redirect("instance:batch", batch.pk)
+    names = {row.pk: selection.target.describe_row(row) for row in selection.rows}
+    items = BatchItem.objects.filter(batch=batch, outcome=ItemOutcome.REFUSED).order_by("id")
+    refused = [f"{names.get(item.subject_id, item.subject_id)}: {item.reason}" for item in items]
+    if not batch.done:
+        return show_preview(request, selection, action, form, " ".join(refused))
+    report_outcome(request, selection.target, action, batch.done, refused)
+    return redirect(selection.back)
+
+
+def read_seen(request: HttpRequest, selection: Selection) -> list[tuple[UUID, str]]:
+    """Of those that were picked, what was seen of each: its state, and the attempt of a job that is held."""
+    seen = (text.partition(" ") for text in request.POST.getlist("seen"))
+    ids = ((parse_uuid(id), state) for id, _, state in seen)
+    return [(id, state) for id, state in dict(ids).items() if id and id in selection.picks and state]
 
 
 def report_outcome(request: HttpRequest, target: Target, action: OperatorAction, done: int, refused: list[str]) -> None:
     messages.success(request, f"{action.label}: done to {target.format_count(done)}.")
-    for reason in refused[:REFUSALS_SHOWN]:
+    for reason in refused:
         messages.warning(request, f"Not done: {reason}")
-    if len(refused) > REFUSALS_SHOWN:
-        messages.warning(request, f"Not done to {len(refused) - REFUSALS_SHOWN} more.")
 
 
 def read_number(request: HttpRequest, name: str) -> int:

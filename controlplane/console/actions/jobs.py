@@ -1,12 +1,9 @@
-"""What an operator may do to a job, in words and as a service."""
-
-from functools import partial
-from uuid import UUID
+"""What an operator may do to a job or an execution, in words and as a service."""
 
 from django import forms
 
 from controlplane.console.actions.servers import OnceForm, OperatorAction
-from jobs.services import cancellation, executions, guards, interventions, quarantine
+from jobs.services import guards
 
 
 class ResubmitForm(OnceForm):
@@ -15,41 +12,24 @@ class ResubmitForm(OnceForm):
     )
 
 
-def resubmit_job(
-    job: UUID, by: str, note: str, key: str, *, drop_checkpoint: bool = False, force: bool = False
-) -> UUID:
-    key_of_job = derive_idempotency_key(key, job)
-    keep = not drop_checkpoint
-    return interventions.resubmit_job(job, by, key=key_of_job, note=note, keep_checkpoint=keep, force=force)[0]
-
-
-def rerun_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
-    return executions.rerun_execution(execution, by, key=derive_idempotency_key(key, execution), note=note)[0]
-
-
-def derive_idempotency_key(key: str, id: UUID) -> str | None:
-    """A form's key, for one of those that it acts on."""
-    return f"{key} {id}" if key else None
-
-
 JOB_ACTIONS = {
     action.name: action
     for action in (
         OperatorAction(
             "cancel", "Cancel", "A waiting job ends now; a running one when its worker confirms, unless it completes "
             "first.", "jobs.cancel_workerjob",
-            interventions.cancel_job,
+            "cancel_job",
             guards.ensure_may_cancel_job, is_grave=True,
         ),
         OperatorAction(
             "resubmit", "Resubmit", "One that is held is taken from its worker and waits again; one that has ended is "
             "submitted again, as another job. A Celery task in quarantine goes back to its queue.",
-            "jobs.resubmit_workerjob", resubmit_job, guards.ensure_may_resubmit_job,
+            "jobs.resubmit_workerjob", "resubmit_job", guards.ensure_may_resubmit_job,
             ResubmitForm,
         ),
         OperatorAction(
             "fail", "Fail", "It is FAILED with FAILED_BY_OPERATOR, and never retried.", "jobs.fail_workerjob",
-            interventions.fail_job,
+            "fail_job",
             guards.ensure_may_fail_job, is_grave=True,
         ),
     )
@@ -59,7 +39,7 @@ JOB_ACTIONS = {
 RESUBMIT_AGAIN_ACTION = {
     "resubmit_again": OperatorAction(
         "resubmit_again", "Resubmit again", "It was resubmitted before, as another job. Resubmitted again, both run.",
-        "jobs.resubmit_workerjob", partial(resubmit_job, force=True), guards.ensure_may_resubmit_job_again,
+        "jobs.resubmit_workerjob", "resubmit_job_again", guards.ensure_may_resubmit_job_again,
         ResubmitForm, is_grave=True,
     ),
 }  # fmt: skip
@@ -71,13 +51,13 @@ EXECUTION_ACTIONS = {
         OperatorAction(
             "cancel", "Cancel", "What waits ends now, what runs when its worker confirms; children too. No hook runs.",
             "jobs.cancel_execution",
-            cancellation.cancel_execution,
+            "cancel_execution",
             guards.ensure_may_cancel_execution, is_grave=True,
         ),
         OperatorAction(
             "rerun", "Run again", "A new execution starts, with the same steps and inputs. This one stays as it is.",
             "jobs.rerun_execution",
-            rerun_execution, guards.ensure_may_rerun_execution,
+            "rerun_execution", guards.ensure_may_rerun_execution,
             OnceForm,
         ),
     )
@@ -86,7 +66,7 @@ EXECUTION_ACTIONS = {
 DISMISS_ACTION = {
     "dismiss": OperatorAction(
         "dismiss", "Dismiss", "It stays FAILED and leaves the quarantine: somebody has looked at it.",
-        "jobs.dismiss_workerjob", quarantine.dismiss_job,
+        "jobs.dismiss_workerjob", "dismiss_job",
         guards.ensure_may_dismiss_job,
     ),
 }  # fmt: skip

@@ -65,7 +65,8 @@ class OperatorAction:
     label: str
     then: str
     permission: str
-    service: Callable[..., Any]
+    operation: str
+    """Of `OPERATIONS`: the service that does it."""
     guard: Callable[[Any], None]
     """Raises the Problem that says why it does not apply now."""
     form: type[NoteForm] = NoteForm
@@ -88,26 +89,26 @@ SERVER_ACTIONS = {
     for action in (
         OperatorAction(
             "cordon", "Cordon", "It gets no new work. What it holds goes on.", "liveness.cordon_server",
-            operations.cordon_server, operations.ensure_may_cordon, OptionalNoteForm,
+            "cordon_server", operations.ensure_may_cordon, OptionalNoteForm,
         ),
         OperatorAction(
             "uncordon", "Uncordon", "It gets work again.", "liveness.cordon_server",
-            operations.uncordon_server, operations.ensure_may_uncordon, OptionalNoteForm,
+            "uncordon_server", operations.ensure_may_uncordon, OptionalNoteForm,
         ),
         OperatorAction(
             "drain", "Drain",
             "It gets no new work, and until the deadline to finish what it holds. Then it gives back the rest.",
-            "liveness.drain_server", operations.drain_server, operations.ensure_may_drain, DrainForm,
+            "liveness.drain_server", "drain_server", operations.ensure_may_drain, DrainForm,
         ),
         OperatorAction(
             "undrain", "Stop draining", "It gets work again: drain and cordon are lifted.", "liveness.drain_server",
-            operations.undrain_server, operations.ensure_may_undrain, OptionalNoteForm,
+            "undrain_server", operations.ensure_may_undrain, OptionalNoteForm,
         ),
         OperatorAction(
             "disconnect", "Disconnect now",
             "It counts as lost and is told to end. Jobs that have not started move at once, running ones by its "
             "restart strategy. It never comes back: a restart is another server.",
-            "liveness.disconnect_server", operations.disconnect_server, operations.ensure_may_disconnect,
+            "liveness.disconnect_server", "disconnect_server", operations.ensure_may_disconnect,
             is_grave=True,
         ),
     )

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from django.db.models import Q
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from controlplane.console.actions.bulk_actions import Target
+from controlplane.console.actions.jobs import EXECUTION_ACTIONS, JOB_ACTIONS, QUARANTINE_ACTIONS, RESUBMIT_AGAIN_ACTION
+from controlplane.console.actions.servers import SERVER_ACTIONS, OperatorAction
+from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.presenters.jobs import name_job, short_id
 from controlplane.console.selectors.filters import (
@@ -24,6 +26,7 @@ from jobs.states import AttemptState
 from jobs.verdict.servers import describe_fate_of_jobs
 from liveness import selectors as liveness
 from liveness.selectors import TimedServer
+from liveness.states import Subject
 
 HELD_SHOWN = 200
 
@@ -66,15 +69,13 @@ SERVERS = Target(
     "instance:servers", "instance:server", describe_server, consequences=list_consequences,
 )  # fmt: skip
 JOB_DECISIVE_COLUMNS = ("state", "kind", "is_step", "is_execution", "is_cancelling", "is_quarantined", "is_resubmitted")
-# What is done to a step locks its execution first.
-IS_NO_STEP = Q(execution=None)
 JOBS = Target(
     "job", selectors.jobs_without_content, JobFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
-    describe_job, locks=IS_NO_STEP,
+    describe_job,
 )  # fmt: skip
 EXECUTIONS = Target(
     "execution", selectors_of_executions.visible_executions, ExecutionFilter, ("state",), "instance:executions",
-    "instance:execution", lambda execution: str(execution.name), locks=Q(pk__in=[]),
+    "instance:execution", lambda execution: str(execution.name),
 )  # fmt: skip
 TRIGGERS = Target(
     "trigger", selectors_of_executions.triggers_with_guards, TriggerFilter, ("enabled", "in_flight"),
@@ -82,5 +83,17 @@ TRIGGERS = Target(
 )  # fmt: skip
 QUARANTINED = Target(
     "job", selectors.quarantined_jobs, QuarantineFilter, JOB_DECISIVE_COLUMNS, "instance:quarantine", "instance:job",
-    describe_job, locks=IS_NO_STEP,
+    describe_job,
 )  # fmt: skip
+
+ACTIONS: tuple[tuple[str, Target, dict[str, OperatorAction]], ...] = (
+    ("servers", SERVERS, SERVER_ACTIONS),
+    ("jobs", JOBS, JOB_ACTIONS | RESUBMIT_AGAIN_ACTION),
+    ("executions", EXECUTIONS, EXECUTION_ACTIONS),
+    ("triggers", TRIGGERS, TRIGGER_ACTIONS | DELETE_ACTION),
+    ("quarantine", QUARANTINED, QUARANTINE_ACTIONS),
+)
+"""What can be done to what, and the folder of its addresses."""
+PERMISSIONS = {action.operation: action.permission for _, _, actions in ACTIONS for action in actions.values()}
+"""The permission that each operation takes."""
+TARGETS = {Subject.SERVER: SERVERS, Subject.JOB: JOBS, Subject.EXECUTION: EXECUTIONS, Subject.TRIGGER: TRIGGERS}

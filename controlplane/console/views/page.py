@@ -33,7 +33,7 @@ TABS = {
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
 
 TAB_OF_PAGE = {
-    "server": "servers", "job": "jobs", "log": "jobs", "errors": "jobs", "execution": "executions",
+    "server": "servers", "job": "jobs", "log": "jobs", "errors": "jobs", "execution": "executions", "batches": "jobs",
     "trigger": "triggers", "trigger_form": "triggers",
 }  # fmt: skip
 """Under which tab a page stands that is none itself."""

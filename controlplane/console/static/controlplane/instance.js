@@ -1,10 +1,6 @@
 // The Instance pages between two polls: counts ages, keeps what the reader opened, says when a poll fails.
 (() => {
   "use strict";
-  // A batch that was done goes on by itself; without this script there is a button.
-  const onward = document.getElementById("continue");
-  if (onward) setTimeout(() => onward.requestSubmit(), 250);
-
   // What the lists know, offered where it may be typed.
   for (const known of document.querySelectorAll("datalist[id^=known-]")) {
     const field = document.getElementById(known.id.replace("known-", "by-"));

@@ -1,0 +1,148 @@
+"""An operator's action on many jobs, servers or other things: begun by a request, done item by item, wherever that is.
+
+Each item is acted on for itself by the service that acts on one, and that is recorded in the same transaction; of steps
+and executions in the next. What a process that died had taken on, another takes on when the lease is over; where the
+first had acted, and not recorded it, the event tells.
+"""
+
+import time
+from typing import Any
+from uuid import UUID
+
+import orjson
+import structlog
+from django.db import DatabaseError
+from django.dispatch import Signal
+
+from controlplane.core.problems import Problem
+from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic
+from jobs.errors import BatchEnded
+from jobs.models import Batch
+from jobs.services.operator_actions import OPERATIONS, SUBJECTS, perform_operation
+from jobs.sql import sql
+from jobs.sql.rows import LeasedItem
+from jobs.states import BatchState, ItemOutcome
+from liveness.models import ServerEvent
+from liveness.services.operator_events import Subject, record_operator_event
+from liveness.states import Subject as SubjectType
+
+log = structlog.get_logger()
+
+MOST_ITEMS = 100_000
+LEASE = 60
+"""Seconds for which whoever has taken items on is waited for."""
+TAKEN_AT_ONCE = 20
+BUDGET = 1.5
+"""Seconds after which no other items are taken on: the rest is for the next tick."""
+
+item_done = Signal()
+"""Sent with `item`, and the `row` that it is about, in the transaction that records that it was acted on."""
+
+
+def begin_batch(
+    operation: str,
+    by: str,
+    note: str,
+    parameters: dict[str, Any],
+    items: list[tuple[UUID, str]],
+    *,
+    label: str,
+    chosen: str,
+    query: str = "",
+    left_out: list[tuple[str, int]],
+) -> UUID:
+    """Have an operation done to these, each with what was `seen` of it (empty: whatever it is now). With a `key` in the
+    parameters that a batch has already, it is that one."""
+    key = parameters.get("key") or None
+    begun = sql.begin_batch.fetch_row(
+        key=key, operation=operation, subject_type=OPERATIONS[operation].subject, label=label, chosen=chosen,
+        query=query, actor=by, note=note, parameters=orjson.dumps(parameters).decode(),
+        left_out=orjson.dumps(left_out).decode(), ids=[id for id, _ in items], seen=[seen for _, seen in items],
+    )  # fmt: skip
+    if begun is None:
+        return Batch.objects.values_list("pk", flat=True).get(key=key)
+    log.info("Batch begun", batch=str(begun.id), operation=operation, items=len(items), actor=by, reason=note)
+    return begun.id
+
+
+def run_batches() -> int:
+    """Go on with what there is to do, until all is done or the budget is spent; how many items got an outcome."""
+    began, done = time.monotonic(), 0
+    while time.monotonic() - began < BUDGET and (number := run_items(None, TAKEN_AT_ONCE)):
+        done += number
+    return done
+
+
+def run_batch(batch: UUID, limit: int) -> int:
+    """Go on with one batch, with so many of its items; how many got an outcome."""
+    done = 0
+    while done < limit and (number := run_items(batch, min(TAKEN_AT_ONCE, limit - done))):
+        done += number
+    return done
+
+
+def run_items(batch: UUID | None, number: int) -> int:
+    """Take on so many items, and act on each; how many got an outcome."""
+    items = sorted(sql.lease_items.fetch_rows(batch=batch, number=number, seconds=float(LEASE)))
+    for place, item in enumerate(items, 1):
+        if run_item(item) == BatchState.STOPPED:
+            return place
+    return len(items)
+
+
+def run_item(item: LeasedItem) -> str | None:
+    """Act on one item, and note what came of it; the state of its batch. None: somebody else has done it meanwhile."""
+    states: list[str | None] = []
+    parameters = {**orjson.loads(item.parameters), "note": item.note}
+    if "key" in parameters:
+        parameters["key"] = parameters["key"] or str(item.batch)
+    try:
+        perform_operation(
+            item.operation, item.subject_id, item.actor, parameters, item.seen,
+            lambda row, result: states.append(record_done(item, row, result)),
+        )  # fmt: skip
+    except Problem as problem:
+        if item.tries > 1 and was_done(item):
+            subjects = SUBJECTS[OPERATIONS[item.operation].subject].model._default_manager
+            return record_done(item, subjects.filter(pk=item.subject_id).first(), None)
+        return record_outcome(item, ItemOutcome.REFUSED, problem.detail)
+    except DatabaseError as error:
+        if is_transient_error(error):
+            raise
+        record_left_out("batch", item.id, error)
+        return record_outcome(item, ItemOutcome.REFUSED, "The database refuses it: the log has why.")
+    return states[0]
+
+
+@retried_atomic
+def record_done(item: LeasedItem, row: Any, result: Any) -> str | None:
+    new = result if isinstance(result, UUID) and result != item.subject_id else None
+    state = record_outcome(item, ItemOutcome.DONE, result=new)
+    if state is not None:
+        item_done.send(Batch, item=item, row=row)
+    return state
+
+
+def record_outcome(item: LeasedItem, outcome: ItemOutcome, reason: str = "", result: UUID | None = None) -> str | None:
+    recorded = sql.record_item.fetch_row(item=item.id, outcome=outcome, reason=reason, result=result)
+    return recorded and recorded.state
+
+
+def was_done(item: LeasedItem) -> bool:
+    """Whether an earlier try has acted, and only its outcome is missing."""
+    operation = OPERATIONS[item.operation]
+    return ServerEvent.objects.filter(
+        subject_type=operation.subject,
+        subject_id=str(item.subject_id),
+        action=operation.event,
+        actor=item.actor,
+        at__gte=item.begun_at,
+    ).exists()
+
+
+@retried_atomic
+def stop_batch(batch: UUID, by: str, note: str) -> None:
+    """No other item is begun; what is done stays done. Raises BatchEnded."""
+    if not sql.stop_batch.fetch_rows(batch=batch, actor=by):
+        raise BatchEnded
+    record_operator_event("stop_batch", by, note, Subject(SubjectType.INSTANCE, batch, f"batch {batch}"))

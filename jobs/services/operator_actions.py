@@ -1,0 +1,119 @@
+"""What operators do to a server, a job, an execution or a trigger, by name: to one at once, or to many as a batch.
+
+The services are those of everybody else, with their guards, events and notes.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Model, Q
+
+from jobs.models import Execution, Trigger, WorkerJob
+from jobs.services import cancellation, executions, interventions, quarantine, triggers
+from liveness.errors import ChangedSinceSeen
+from liveness.models import Server
+from liveness.services import operations
+from liveness.states import Subject
+
+
+def resubmit_job(
+    job: UUID, by: str, note: str, key: str, *, drop_checkpoint: bool = False, force: bool = False
+) -> UUID:
+    key_of_job = derive_idempotency_key(key, job)
+    keep = not drop_checkpoint
+    return interventions.resubmit_job(job, by, key=key_of_job, note=note, keep_checkpoint=keep, force=force)[0]
+
+
+def resubmit_job_again(job: UUID, by: str, note: str, key: str, *, drop_checkpoint: bool = False) -> UUID:
+    return resubmit_job(job, by, note, key, drop_checkpoint=drop_checkpoint, force=True)
+
+
+def rerun_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
+    return executions.rerun_execution(execution, by, key=derive_idempotency_key(key, execution), note=note)[0]
+
+
+def evaluate_trigger(trigger: UUID, by: str, note: str, key: str) -> None:
+    triggers.evaluate_trigger(trigger, by, derive_idempotency_key(key, trigger), note=note)
+
+
+def derive_idempotency_key(key: str, id: UUID) -> str | None:
+    """A form's key, for one of those that it acts on."""
+    return f"{key} {id}" if key else None
+
+
+class SubjectRows(NamedTuple):
+    """The rows of what can be acted on."""
+
+    model: type[Model]
+    lockable: Q
+    """Which of them may be locked while the service acts. Of the others it has transactions of its own, which must not
+    wait for each other: what is done to a step locks its execution first."""
+
+
+SUBJECTS = {
+    Subject.SERVER: SubjectRows(Server, Q()),
+    Subject.JOB: SubjectRows(WorkerJob, Q(execution=None)),
+    Subject.EXECUTION: SubjectRows(Execution, Q(pk__in=[])),
+    Subject.TRIGGER: SubjectRows(Trigger, Q()),
+}
+
+
+class Operation(NamedTuple):
+    subject: Subject
+    service: Callable[..., Any]
+    event: str
+    """What it did has an event with this action."""
+
+
+OPERATIONS: dict[str, Operation] = {
+    "cordon_server": Operation(Subject.SERVER, operations.cordon_server, "cordon_server"),
+    "uncordon_server": Operation(Subject.SERVER, operations.uncordon_server, "uncordon_server"),
+    "drain_server": Operation(Subject.SERVER, operations.drain_server, "drain_server"),
+    "undrain_server": Operation(Subject.SERVER, operations.undrain_server, "undrain_server"),
+    "disconnect_server": Operation(Subject.SERVER, operations.disconnect_server, "disconnect_server"),
+    "cancel_job": Operation(Subject.JOB, interventions.cancel_job, "cancel_job"),
+    "resubmit_job": Operation(Subject.JOB, resubmit_job, "resubmit_job"),
+    "resubmit_job_again": Operation(Subject.JOB, resubmit_job_again, "resubmit_job"),
+    "fail_job": Operation(Subject.JOB, interventions.fail_job, "fail_job"),
+    "dismiss_job": Operation(Subject.JOB, quarantine.dismiss_job, "dismiss_job"),
+    "cancel_execution": Operation(Subject.EXECUTION, cancellation.cancel_execution, "cancel_execution"),
+    "rerun_execution": Operation(Subject.EXECUTION, rerun_execution, "rerun_execution"),
+    "evaluate_trigger": Operation(Subject.TRIGGER, evaluate_trigger, "evaluate_trigger"),
+    "pause_trigger": Operation(Subject.TRIGGER, triggers.pause_trigger, "pause_trigger"),
+    "resume_trigger": Operation(Subject.TRIGGER, triggers.resume_trigger, "resume_trigger"),
+    "delete_trigger": Operation(Subject.TRIGGER, triggers.delete_trigger, "delete_trigger"),
+}
+
+
+def perform_operation(
+    name: str,
+    id: UUID,
+    by: str,
+    parameters: dict[str, Any],
+    seen: str = "",
+    then: Callable[[Any, Any], object] = lambda row, result: None,
+) -> Any:
+    """What the service returns; `then`, with the row as it was and that, what follows: in the same transaction where
+    the row may be locked.
+
+    Only if the row is as it was `seen`: its state, and the attempt of a job that is held. Raises ChangedSinceSeen, and
+    the Problem of the service that says why it does not apply.
+    """
+    operation = OPERATIONS[name]
+    model, lockable = SUBJECTS[operation.subject]
+    rows = model._default_manager.filter(pk=id)
+    is_lockable = rows.filter(lockable).exists()
+    with transaction.atomic() if is_lockable else nullcontext():
+        row: Any = rows.select_for_update(no_key=True).first() if is_lockable else rows.first()
+        if row is not None and seen:
+            state, _, attempt = seen.partition(" ")
+            if row.state != state:
+                raise ChangedSinceSeen(f"It was {state} when you looked and is {row.state} now: look again.")
+            if attempt and str(row.attempt_id) != attempt:
+                raise ChangedSinceSeen("Another attempt has started since you looked: look again.")
+        result = operation.service(id, by=by, **parameters)
+        then(row, result)
+    return result

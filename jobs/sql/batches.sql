@@ -1,0 +1,106 @@
+-- rule: item_is_due(i)
+(i.outcome = 'PENDING' and (i.leased_until is null or i.leased_until <= clock_timestamp()))
+
+-- statement: begin_batch
+-- A batch with its items, in the order in which they are to be done. Nothing when one with its key was begun before.
+-- takes: key text, operation text, subject_type text, label text, chosen text, query text, actor text, note text,
+--   parameters jsonb, left_out jsonb, ids uuid[], seen text[]
+-- returns: id uuid
+with new_batch as (
+    insert into jobs_batch (
+        key, operation, subject_type, label, chosen, query, actor, note, parameters, left_out, total)
+    values (%(key)s, %(operation)s, %(subject_type)s, %(label)s, %(chosen)s, %(query)s, %(actor)s, %(note)s,
+            %(parameters)s::jsonb, %(left_out)s::jsonb, cardinality(%(ids)s::uuid[]))
+        on conflict (key) do nothing
+    returning id
+),
+new_items as (
+    insert into jobs_batchitem (batch_id, subject_id, seen)
+    select new_batch.id, chosen.id, coalesce(chosen.seen, '')
+      from new_batch cross join unnest(%(ids)s::uuid[], %(seen)s::text[]) with ordinality as chosen (id, seen, place)
+     order by chosen.place
+)
+select id from new_batch
+
+-- statement: lease_items
+-- The next items, of one batch or (null) of the one that was worked on longest ago, so that a large batch keeps no other
+-- waiting. They are the caller's for so many seconds: should he die, somebody else takes them on then.
+-- takes: batch uuid, number bigint, seconds float8
+-- returns: id bigint, batch uuid, subject_id uuid, seen text, tries int, operation text, label text, actor text,
+--   note text, parameters jsonb, begun_at timestamptz
+-- row: LeasedItem
+with next_batch as (
+    select b.id from jobs_batch b
+     where b.state = 'RUNNING' and (%(batch)s::uuid is null or b.id = %(batch)s)
+       and exists (select from jobs_batchitem i where i.batch_id = b.id and {{item_is_due(i)}})
+     order by b.worked_on_at, b.id
+     limit 1
+),
+due as materialized (
+    select i.id from jobs_batchitem i
+     where i.batch_id = any(array(select id from next_batch)) and {{item_is_due(i)}}
+     order by i.id
+     limit %(number)s
+       for no key update skip locked
+),
+worked_on as (
+    update jobs_batch b set worked_on_at = clock_timestamp() where b.id = any(array(select id from next_batch))
+)
+update jobs_batchitem i
+   set tries = i.tries + 1, leased_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+  from jobs_batch b
+ where i.id = any(array(select id from due)) and b.id = i.batch_id
+returning i.id, b.id as batch, i.subject_id, i.seen, i.tries, b.operation, b.label, b.actor, b.note, b.parameters,
+          b.created_at as begun_at
+
+-- statement: record_item
+-- What came of an item, once, and what that is for its batch: the last outcome ends it.
+-- takes: item bigint, outcome text, reason text, result uuid
+-- returns: state text
+with recorded as (
+    update jobs_batchitem i
+       set outcome = %(outcome)s::text, reason = %(reason)s, result_id = %(result)s, at = clock_timestamp(), leased_until = null
+     where i.id = %(item)s and i.outcome = 'PENDING'
+ returning i.batch_id
+)
+update jobs_batch b
+   set done = b.done + (%(outcome)s = 'DONE')::int,
+       refused = b.refused + (%(outcome)s = 'REFUSED')::int,
+       state = case when b.state = 'RUNNING' and b.done + b.refused + 1 >= b.total then 'COMPLETED' else b.state end,
+       finished_at = case when b.done + b.refused + 1 >= b.total then coalesce(b.finished_at, clock_timestamp())
+                          else b.finished_at end
+  from recorded
+ where b.id = any(array[recorded.batch_id])
+returning b.state
+
+-- statement: stop_batch
+-- No other item is begun. Nothing when it has ended.
+-- takes: batch uuid, actor text
+-- returns: id uuid
+update jobs_batch b
+   set state = 'STOPPED', finished_at = clock_timestamp(), stopped_by = %(actor)s
+ where b.id = %(batch)s and b.state = 'RUNNING'
+returning b.id
+
+-- statement: scan_batches
+-- The next batches in the order of their ids, how many of them are past their retention, and whether to look on.
+-- takes: batches timestamptz, after uuid, batch bigint
+-- returns: last uuid|null, due bigint, has_old bool
+-- row: ScannedIds
+select (array_agg(b.id order by b.id desc))[1] as last,
+       count(*) filter (where b.finished_at < %(batches)s) as due,
+       bool_or(b.created_at < %(batches)s) as has_old
+  from (select id, created_at, finished_at from jobs_batch where id > %(after)s order by id limit %(batch)s) b
+
+-- statement: delete_batches
+-- Delete the batches of a span that are past their retention, with their items. Only ended ones have a finished_at.
+-- takes: after uuid, last uuid, batches timestamptz
+-- returns: deleted bigint
+-- row: Deleted
+with deleted_batches as (
+    delete from jobs_batch b where b.id > %(after)s and b.id <= %(last)s and b.finished_at < %(batches)s returning id
+),
+deleted_items as (
+    delete from jobs_batchitem i where i.batch_id = any(array(select id from deleted_batches))
+)
+select count(*) as deleted from deleted_batches
