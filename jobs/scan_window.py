@@ -14,22 +14,26 @@ SCAN_LIMIT = 10_000
 
 
 def next_scan_window(
-    rows: QuerySet[Any], before: UUID | None = None, state: str | None = None
+    rows: QuerySet[Any], before: UUID | None = None, state: str | None = None, *, oldest_first: bool = False
 ) -> tuple[QuerySet[Any], UUID | None]:
-    """The next LOOKED of these rows that are in a state, latest first, and the id of the last; None: these are all."""
-    rest = rows.filter(pk__lt=before) if before else rows
+    """The next SCAN_LIMIT of these rows that are in a state, latest or oldest first, and the id of the last; None: all
+    of them."""
+    sign, onward, back = ("", "pk__gt", "pk__lte") if oldest_first else ("-", "pk__lt", "pk__gte")
+    rest = rows.filter(**{onward: before}) if before else rows
     if state is None:
-        ids = rest.order_by("-pk").values_list("pk", flat=True)
+        ids = rest.order_by(f"{sign}pk").values_list("pk", flat=True)
     else:
         # A range and this order, which the index of states alone has: nothing else is to be walked over.
-        ids = rest.filter(state__range=(state, state)).order_by("-state", "-pk").values_list("pk", flat=True)
+        ids = (
+            rest.filter(state__range=(state, state)).order_by(f"{sign}state", f"{sign}pk").values_list("pk", flat=True)
+        )
         rest = rest.filter(state=state)
     last = list(ids[SCAN_LIMIT - 1 : SCAN_LIMIT + 1])
     if len(last) < 2:
         return rest, None
-    return rest.filter(pk__gte=last[0]) if state is None else rest.filter(
-        field_is_any_of("pk", ids[:SCAN_LIMIT])
-    ), last[0]
+    if state is None:
+        return rest.filter(**{back: last[0]}), last[0]
+    return rest.filter(field_is_any_of("pk", ids[:SCAN_LIMIT])), last[0]
 
 
 def filter_by_kind(jobs: QuerySet[Any], kind: str | None) -> QuerySet[Any]:

@@ -1,7 +1,7 @@
 """Reads for the API and the pages."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,7 @@ from jobs.errors import JobNotWaiting, JobUnknown
 from jobs.history import Window
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
+from jobs.scan_window import field_is_any_of
 from jobs.sql import sql
 from jobs.sql.rows import HistoryPoint, WrittenLine
 from jobs.states import Flag, JobState, Unmatched
@@ -252,12 +253,19 @@ def quarantined_jobs() -> QuerySet[WorkerJob]:
     return jobs_without_content().filter(IN_QUARANTINE)
 
 
-def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int) -> QuerySet[WorkerJob]:
-    """Of these `jobs_without_content()` a page, latest first, with the last attempt of each, `last_attempt`, and
-    what each was submitted again as, `resubmitted_as`."""
-    page = jobs.filter(pk__lt=before) if before else jobs
-    page = page.annotate(last_attempt=last_attempt_of_job(), resubmitted_as=LAST_RESUBMISSION)
-    return page.order_by("-id")[:limit]
+def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int, order: str = "") -> QuerySet[WorkerJob]:
+    """Of these `jobs_without_content()` a page, latest first or in another order, with the last attempt of each,
+    `last_attempt`, and what each was submitted again as, `resubmitted_as`."""
+    if order in SORT_KEYS:
+        key = SORT_KEYS[order]().desc(nulls_last=True)
+        # By nothing but what that takes; the rest is read of the page alone.
+        first = jobs.order_by(key, "-id").values("pk")[:limit]
+        page = jobs.filter(field_is_any_of("pk", first)).order_by(key, "-id")
+    else:
+        oldest_first = order == "oldest"
+        page = jobs.filter(**{"pk__gt" if oldest_first else "pk__lt": before}) if before else jobs
+        page = page.order_by("id" if oldest_first else "-id")
+    return page.annotate(last_attempt=last_attempt_of_job(), resubmitted_as=LAST_RESUBMISSION)[:limit]
 
 
 def summary_of_server() -> Subquery:
@@ -276,18 +284,30 @@ def holder_of_job() -> Subquery:
 def last_attempt_of_job() -> Subquery:
     """The last attempt of a job: its `state`, its `server`, and for how many `seconds` its code ran, or runs."""
     last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number").annotate(holder=summary_of_server())
-    ran = Func(
-        Coalesce("finished_at", ClockTimestamp()),
-        F("started_at"),
-        template=RAN,
-        arg_joiner=" - ",
-        output_field=FloatField(),
-    )
-    summary = last.values(summary=JSONObject(state="state", server="holder", seconds=ran))[:1]
+    summary = last.values(summary=JSONObject(state="state", server="holder", seconds=seconds_of_attempt()))[:1]
     return Subquery(summary, output_field=JSONField())
 
 
 RAN = "extract(epoch from %(expressions)s)::float8"
+
+
+def seconds_of_attempt() -> Func:
+    """For how long the code of an attempt ran, or runs."""
+    return Func(
+        Coalesce("finished_at", ClockTimestamp()), F("started_at"), template=RAN, arg_joiner=" - ",
+        output_field=FloatField(),
+    )  # fmt: skip
+
+
+def seconds_of_job() -> Case:
+    """The same of the last attempt of a job; none of one that waits."""
+    last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number").values(seconds=seconds_of_attempt())[:1]
+    has_run = Q(state__in=states.LIVE | states.TERMINAL)
+    return Case(When(has_run, then=Subquery(last, output_field=FloatField())), output_field=FloatField())
+
+
+SORT_KEYS: dict[str, Callable[[], Any]] = {"longest": seconds_of_job, "priority": lambda: F("priority")}
+"""What jobs are sorted by where it is not their age; no index has it."""
 
 
 def job_counts_by_state(jobs: QuerySet[WorkerJob]) -> dict[str, int]:

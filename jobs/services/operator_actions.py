@@ -69,11 +69,11 @@ class Operation(NamedTuple):
 
 
 OPERATIONS: dict[str, Operation] = {
-    "cordon_server": Operation(Subject.SERVER, operations.cordon_server, "cordon_server"),
-    "uncordon_server": Operation(Subject.SERVER, operations.uncordon_server, "uncordon_server"),
-    "drain_server": Operation(Subject.SERVER, operations.drain_server, "drain_server"),
-    "undrain_server": Operation(Subject.SERVER, operations.undrain_server, "undrain_server"),
-    "disconnect_server": Operation(Subject.SERVER, operations.disconnect_server, "disconnect_server"),
+    "cordon_server": Operation(Subject.SERVER, operations.cordon_server, "cordon"),
+    "uncordon_server": Operation(Subject.SERVER, operations.uncordon_server, "uncordon"),
+    "drain_server": Operation(Subject.SERVER, operations.drain_server, "drain"),
+    "undrain_server": Operation(Subject.SERVER, operations.undrain_server, "undrain"),
+    "disconnect_server": Operation(Subject.SERVER, operations.disconnect_server, "disconnect"),
     "cancel_job": Operation(Subject.JOB, interventions.cancel_job, "cancel_job"),
     "resubmit_job": Operation(Subject.JOB, resubmit_job, "resubmit_job"),
     "resubmit_job_again": Operation(Subject.JOB, resubmit_job_again, "resubmit_job"),
@@ -82,8 +82,8 @@ OPERATIONS: dict[str, Operation] = {
     "cancel_execution": Operation(Subject.EXECUTION, cancellation.cancel_execution, "cancel_execution"),
     "rerun_execution": Operation(Subject.EXECUTION, rerun_execution, "rerun_execution"),
     "evaluate_trigger": Operation(Subject.TRIGGER, evaluate_trigger, "evaluate_trigger"),
-    "pause_trigger": Operation(Subject.TRIGGER, triggers.pause_trigger, "pause_trigger"),
-    "resume_trigger": Operation(Subject.TRIGGER, triggers.resume_trigger, "resume_trigger"),
+    "pause_trigger": Operation(Subject.TRIGGER, triggers.pause_trigger, "change_trigger"),
+    "resume_trigger": Operation(Subject.TRIGGER, triggers.resume_trigger, "change_trigger"),
     "delete_trigger": Operation(Subject.TRIGGER, triggers.delete_trigger, "delete_trigger"),
 }
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -12,12 +13,22 @@ from django.db.models.functions import Cast
 from django.http import QueryDict
 
 from controlplane.console.selectors.failures import MESSAGE_PATTERN
+from controlplane.console.selectors.periods import MomentField, first_id_at, first_id_within, format_field
 from jobs import scan_window, selectors
 from jobs.models import Attempt
 from jobs.states import ExecutionState, JobKind, JobState, SlotOutcome, TriggerState
 from liveness import states
 from liveness.states import ServerState, ServerType
 
+WITHIN = {
+    "15m": ("15 min", 15 * 60), "1h": ("hour", 3600), "24h": ("24 h", 86400), "7d": ("7 days", 7 * 86400),
+}  # fmt: skip
+"""Periods that end now: as it stands in an address, in words, and in seconds."""
+PERIOD = ("within", "since", "until")
+INDEXED = {"state", *PERIOD}
+"""What an index finds, however many rows there are."""
+ORDERS = {"oldest": "oldest first", "longest": "longest run first", "priority": "highest priority first"}
+WORDS = {"within": "of the last"}
 EVERY_ENDED = "ended"
 """In place of a state: every one of those that are over."""
 
@@ -43,16 +54,24 @@ class Filter(forms.Form):
         return {name: value for name, value in self.cleaned_data.items() if value}
 
     @property
+    def texts(self) -> dict[str, str]:
+        """What is chosen, as it stands in an address."""
+        return {name: format_field(value) for name, value in self.chosen_values.items()}
+
+    @property
     def query(self) -> str:
         """As it stands in an address."""
         address = QueryDict(mutable=True)
-        address.update({name: "1" if value is True else str(value) for name, value in self.chosen_values.items()})
+        address.update(self.texts)
         return address.urlencode()
 
     @property
     def words(self) -> str:
         """As people say it."""
-        descriptions = [name if value is True else f"{name} {value}" for name, value in self.chosen_values.items()]
+        descriptions = [
+            name if value is True else f"{WORDS.get(name, name)} {format_field(value)}"
+            for name, value in self.chosen_values.items()
+        ]
         return ", ".join(descriptions)
 
 
@@ -99,11 +118,45 @@ class ServerFilter(Filter):
         return bool(self.chosen_states) and self.chosen_states <= states.RETIRED
 
 
-class SearchFilter(Filter):
+class PeriodFilter(Filter):
+    """Of what happened at some time."""
+
+    within = forms.ChoiceField(
+        required=False, choices=[("", "any time"), *((name, f"last {words}") for name, (words, _) in WITHIN.items())]
+    )
+    since = MomentField(label="From (UTC)")
+    until = MomentField(label="Until (UTC)")
+
+    def __init__(self, data: QueryDict | None = None) -> None:
+        super().__init__(data)
+        self.order_fields([name for name in self.fields if name not in (*PERIOD, "sort")])
+
+    @property
+    def period(self) -> tuple[timedelta | None, datetime | None, datetime | None]:
+        """How far back from now, from which moment on, and before which."""
+        values = self.chosen_values
+        within = timedelta(seconds=WITHIN[values["within"]][1]) if "within" in values else None
+        return within, values.get("since"), values.get("until")
+
+
+class SearchFilter(PeriodFilter):
     """Of rows that sort by id. What no index finds is looked for only so far at once."""
+
+    order = ""
+    """How the rows are sorted, of `listing.ORDERS`; empty: the newest first."""
+
+    def in_period(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Narrowed to those made in the period: by their ids, which begin with the moment."""
+        within, since, until = self.period
+        if within is not None:
+            rows = rows.filter(pk__gte=first_id_within(within))
+        if since is not None:
+            rows = rows.filter(pk__gte=first_id_at(since))
+        return rows.filter(pk__lt=first_id_at(until)) if until is not None else rows
 
     def filter_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """All that match, however many there are to look at: for what is done to all of them."""
+        rows = self.in_period(rows)
         return self.match_rows(
             rows.filter(state=self.chosen_values["state"]) if "state" in self.chosen_values else rows
         )
@@ -112,9 +165,12 @@ class SearchFilter(Filter):
         """All but the state."""
         raise NotImplementedError
 
-    def match_in_scan_window(self, rows: QuerySet[Any], before: UUID | None) -> tuple[QuerySet[Any], UUID | None]:
+    def match_in_scan_window(
+        self, rows: QuerySet[Any], before: UUID | None, *, oldest_first: bool = False
+    ) -> tuple[QuerySet[Any], UUID | None]:
         """What matches of the next `scan_window.SCAN_LIMIT` rows, and the id of the last of these; None: of all."""
-        looked, floor = scan_window.next_scan_window(rows, before, self.chosen_values.get("state"))
+        state = self.chosen_values.get("state")
+        looked, floor = scan_window.next_scan_window(self.in_period(rows), before, state, oldest_first=oldest_first)
         return self.match_rows(looked), floor
 
     def match_by_key_or_id(self, rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -137,6 +193,20 @@ class JobFilter(SearchFilter):
     error = forms.CharField(required=False, max_length=300, widget=forms.HiddenInput)
     """A message with # for each number, as errors are grouped."""
     open = forms.BooleanField(required=False, label="Not yet resubmitted")
+    sort = forms.ChoiceField(required=False, choices=[("", "newest first"), *ORDERS.items()])
+
+    @property
+    def chosen_values(self) -> dict[str, Any]:
+        """How the list is sorted changes nothing in what is found."""
+        return {name: value for name, value in super().chosen_values.items() if name != "sort"}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return {**super().texts, **({"sort": self.order} if self.order else {})}
+
+    @property
+    def order(self) -> str:  # type: ignore[override]
+        return str(self.cleaned_data.get("sort") or "")
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         values = self.chosen_values
@@ -185,17 +255,23 @@ class JobFilter(SearchFilter):
             else matching
         )
 
-    def match_in_scan_window(self, rows: QuerySet[Any], before: UUID | None) -> tuple[QuerySet[Any], UUID | None]:
+    def match_in_scan_window(
+        self, rows: QuerySet[Any], before: UUID | None, *, oldest_first: bool = False
+    ) -> tuple[QuerySet[Any], UUID | None]:
         rows = scan_window.filter_by_kind(rows, self.chosen_values.get("kind"))
         if "server" not in self.chosen_values:
-            return super().match_in_scan_window(rows, before)
+            return super().match_in_scan_window(rows, before, oldest_first=oldest_first)
         attempts, are_few = self.attempts_of_server
         if are_few:
             return super().filter_rows(rows).filter(scan_window.field_is_any_of("pk", attempts.values("job"))), None
-        matching, floor = super().match_in_scan_window(rows, before)
+        matching, floor = super().match_in_scan_window(rows, before, oldest_first=oldest_first)
         # Job by job, never as a join: that reads all attempts of the server, for whichever jobs.
         ran_there = attempts.filter(job=OuterRef("pk")).values(yes=Value(True))[:1]
         return matching.alias(ran_there=Subquery(ran_there, output_field=BooleanField())).filter(ran_there=True), floor
+
+
+class ErrorFilter(JobFilter):
+    sort = None  # type: ignore[assignment]  # of groups
 
 
 class QuarantineFilter(JobFilter):
@@ -234,7 +310,7 @@ class LogFilter(Filter):
     q = forms.CharField(required=False, label="Search", max_length=200, strip=False)
 
 
-class ActivityFilter(Filter):
+class ActivityFilter(PeriodFilter):
     KINDS = {
         "server": "transitions of servers",
         "attempt": "interrupted attempts",

@@ -1,13 +1,22 @@
-"""A page of a list that is filtered: what was found, how far it looked, and where it goes on."""
+"""A page of a list that is filtered and sorted: what was found, how far it looked, and where it goes on.
+
+By age an index sorts. By anything else the next `scan_window.SCAN_LIMIT` rows are sorted, and the page says so.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.http import HttpRequest
 
-from controlplane.console.selectors.filters import Filter, SearchFilter
+from controlplane.console.selectors.filters import INDEXED, ORDERS, Filter, SearchFilter, parse_uuid
 from jobs import scan_window
+
+OLDEST = "oldest"
+Page = Callable[[QuerySet[Any], UUID | None, int], QuerySet[Any]]
+"""Of these rows a page: those after one, so many, in the order that is asked for."""
 
 
 class ListPage(NamedTuple):
@@ -16,33 +25,89 @@ class ListPage(NamedTuple):
     """The link that goes on."""
     searched: str
     """How much was looked through, where that was not everything; in words."""
+    before: UUID | None
+    """Where the page begins, if that is not where the list does."""
+    is_sorted: bool = False
+    """It is sorted only as far as it was looked through."""
 
 
 def build_list_page(
-    search: SearchFilter,
-    rows: QuerySet[Any],
-    page: Callable[[QuerySet[Any], UUID | None, int], QuerySet[Any]],
-    before: UUID | None,
-    limit: int,
-    noun: str = "job",
+    request: HttpRequest, search: SearchFilter, rows: QuerySet[Any], page: Page, limit: int, noun: str = "job"
 ) -> ListPage:
-    """The next `limit` of these rows that match, latest first."""
-    is_searched = search.chosen_values.keys() - {"state"}
-    matching, floor = search.match_in_scan_window(rows, before) if is_searched else (search.filter_rows(rows), None)
+    """The next `limit` of these rows that match, in the order that is asked for."""
+    before = parse_uuid(request.GET.get("before"))
+    if search.order not in ("", OLDEST):
+        return build_sorted_page(request, search, rows, page, before, limit, noun)
+    oldest_first = search.order == OLDEST
+    is_searched = search.chosen_values.keys() - INDEXED
+    matching, floor = (
+        search.match_in_scan_window(rows, before, oldest_first=oldest_first)
+        if is_searched
+        else (search.filter_rows(rows), None)
+    )
     matches = list(page(matching, before, limit + 1))
     if len(matches) > limit:
-        return ListPage(matches[:limit], link_to_older(search, matches[limit - 1].pk), "")
+        return ListPage(matches[:limit], link_to_older(search, matches[limit - 1].pk), "", before)
     if floor is None:
-        return ListPage(matches, None, "")
+        return ListPage(matches, None, "", before)
     if missing := limit - len(matches):
         matches += page(search.match_by_key_or_id(rows), floor, missing)
+    searched = describe_window(search, before, noun, "oldest" if oldest_first else "newest")
+    return ListPage(matches, link_to_older(search, floor), searched, before)
+
+
+def build_sorted_page(
+    request: HttpRequest,
+    search: SearchFilter,
+    rows: QuerySet[Any],
+    page: Page,
+    before: UUID | None,
+    limit: int,
+    noun: str,
+) -> ListPage:
+    """The next `limit` of what matches within one window, after those that `skip` says were shown; then the next
+    window, from its beginning."""
+    text = request.GET.get("skip", "")
+    skip = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    matching, floor = search.match_in_scan_window(rows, before)
+    matches = list(page(matching, None, skip + limit + 1)[skip:])
+    searched = describe_window(search, before, noun, "newest") if floor else ""
+    if len(matches) > limit:
+        # What comes meanwhile must not move the window.
+        newest = before or UUID(int=rows.order_by("-pk").values_list("pk", flat=True)[0].int + 1)
+        return ListPage(
+            matches[:limit], link_to_older(search, newest, skip=skip + limit), searched, before, is_sorted=True
+        )
+    onward = link_to_older(search, floor) if floor else None
+    return ListPage(matches, onward, searched, before, is_sorted=True)
+
+
+def describe_window(search: Filter, before: UUID | None, noun: str, ends: str) -> str:
     state = f"{search.chosen_values['state']} " if "state" in search.chosen_values else ""
-    number = f"{scan_window.SCAN_LIMIT:,} more" if before else f"the newest {scan_window.SCAN_LIMIT:,}"
-    return ListPage(matches, link_to_older(search, floor), f"{number} {state}{noun}s")
+    number = f"{scan_window.SCAN_LIMIT:,} more" if before else f"the {ends} {scan_window.SCAN_LIMIT:,}"
+    return f"{number} {state}{noun}s"
 
 
-def link_to_older(search: Filter, last: object) -> str:
-    return f"?{search.query}{'&' if search.query else ''}before={last}"
+def present_list_page(listing: ListPage, search: SearchFilter) -> dict[str, Any]:
+    """What the table of a list that is sorted, and its pager, show beside the rows."""
+    return {
+        "before": listing.before,
+        "older": listing.older,
+        "searched": listing.searched,
+        "order": search.order,
+        "is_sorted": listing.is_sorted,
+        "orders": {order or "newest": link_to_order(search, order) for order in ("", *ORDERS)},
+    }
+
+
+def link_to_order(search: SearchFilter, order: str) -> str:
+    """The same list in an order, from its beginning."""
+    others = {name: text for name, text in search.texts.items() if name != "sort"}
+    return f"?{urlencode({**others, **({'sort': order} if order else {})})}"
+
+
+def link_to_older(search: Filter, last: object, **more: object) -> str:
+    return f"?{search.query}{'&' if search.query else ''}{urlencode({'before': last, **more})}"
 
 
 def format_at_least(count: int, floor: object) -> str:

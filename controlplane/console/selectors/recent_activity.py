@@ -93,12 +93,13 @@ def list_activity(
     server: str = "",
     who: str = "",
     before: datetime | None = None,
+    after: datetime | None = None,
     sees: Collection[str] = frozenset(SUBJECTS_OF_VIEWS),
 ) -> tuple[list[ActivityEntry], datetime | None]:
-    """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment, to what
-    the reader `sees`; at most `limit`, latest first. And since when it was looked for, where that was not from the
-    beginning."""
-    some = activity_sources(kind, server, who, before, sees)
+    """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment and not
+    before another, to what the reader `sees`; at most `limit`, latest first. And since when it was looked for, where
+    that was not from the beginning."""
+    some = activity_sources(kind, server, who, before, after, sees)
     if not some:
         return [], None
     ends = [source.end_of_scan for source in some if source.sought]
@@ -118,7 +119,12 @@ def visible(sees: Collection[str]) -> Q:
 
 
 def activity_sources(
-    kind: str, server: str, who: str, before: datetime | None, sees: Collection[str]
+    kind: str,
+    server: str,
+    who: str,
+    before: datetime | None,
+    after: datetime | None,
+    sees: Collection[str],
 ) -> list[ActivitySource]:
     transitions, refusals = ServerEvent.objects.order_by(), LateReport.objects.order_by()
     interruptions = Attempt.objects.filter(state__in=INTERRUPTED)
@@ -126,6 +132,9 @@ def activity_sources(
     if before:
         transitions, refusals = transitions.filter(at__lt=before), refusals.filter(at__lt=before)
         interruptions = interruptions.filter(finished_at__lt=before)
+    if after:
+        transitions, refusals = transitions.filter(at__gte=after), refusals.filter(at__gte=after)
+        interruptions = interruptions.filter(finished_at__gte=after)
     if server:
         transitions = transitions.filter(server_name=server)
         attempts, are_few = scan_window.attempts_of_servers(server, None)

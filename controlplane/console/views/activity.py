@@ -1,6 +1,7 @@
 """What happened, and what is kept for review."""
 
 from datetime import UTC
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -12,8 +13,8 @@ from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.presenters.jobs import present_job
 from controlplane.console.selectors import recent_activity
-from controlplane.console.selectors.filters import ActivityFilter, QuarantineFilter, parse_uuid
-from controlplane.console.selectors.listing import build_list_page, format_at_least, link_to_older
+from controlplane.console.selectors.filters import PERIOD, ActivityFilter, QuarantineFilter
+from controlplane.console.selectors.listing import build_list_page, format_at_least, link_to_older, present_list_page
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader, viewable
 from jobs import selectors
@@ -30,7 +31,12 @@ def show_activity(request: HttpRequest) -> HttpResponse:
     before = parse_moment(request.GET.get("before"))
     now: Any = database_time()
     sees = viewable(request.user)
-    entries, since = recent_activity.list_activity(ENTRIES_A_PAGE + 1, before=before, sees=sees, **chosen.chosen_values)
+    within, start, until = chosen.period
+    searched = {name: value for name, value in chosen.chosen_values.items() if name not in PERIOD}
+    entries, since = recent_activity.list_activity(
+        ENTRIES_A_PAGE + 1, before=min(filter(None, (before, until)), default=None), sees=sees,
+        after=max(filter(None, (start, within and now - within)), default=None), **searched,
+    )  # fmt: skip
     last = entries[-2].at if len(entries) > ENTRIES_A_PAGE else since
     shown = {
         "title": "Activity",
@@ -49,10 +55,8 @@ def show_activity(request: HttpRequest) -> HttpResponse:
 def show_quarantine(request: HttpRequest) -> HttpResponse:
     """Jobs that ended with their workers, again and again: for a look, and then resubmitted or dismissed."""
     chosen = QuarantineFilter(request.GET)
-    before = parse_uuid(request.GET.get("before"))
-    listing = build_list_page(
-        chosen, selectors.quarantined_jobs(), selectors.jobs_page, before, JOBS_A_PAGE, "quarantined job"
-    )
+    page = partial(selectors.jobs_page, order=chosen.order)
+    listing = build_list_page(request, chosen, selectors.quarantined_jobs(), page, JOBS_A_PAGE, "quarantined job")
     matching, floor = chosen.match_in_scan_window(selectors.quarantined_jobs(), None)
     shown = {
         "title": "Quarantine",
@@ -62,9 +66,7 @@ def show_quarantine(request: HttpRequest) -> HttpResponse:
         "codes": " or ".join(QUARANTINED),
         "matching": format_at_least(matching.count(), floor),
         "jobs": [present_job(job) for job in listing.rows],
-        "before": before,
-        "older": listing.older,
-        "searched": listing.searched,
+        **present_list_page(listing, chosen),
         "actions": list_permitted_actions(request, QUARANTINE_ACTIONS),
         "folder": "quarantine",
     }

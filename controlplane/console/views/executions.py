@@ -11,7 +11,7 @@ from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.charts.steps import build_graph, build_steps_chart
 from controlplane.console.presenters.formatting import format_moment, seconds_until, time_since
 from controlplane.console.presenters.jobs import describe_action
-from controlplane.console.selectors.filters import ExecutionFilter, parse_uuid
+from controlplane.console.selectors.filters import ExecutionFilter
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
@@ -33,15 +33,14 @@ EXECUTIONS_A_PAGE, STEPS_DRAWN, STEPS_LISTED, EVENTS_SHOWN = 50, 80, 200, 100
 def show_executions(request: HttpRequest) -> HttpResponse:
     """Executions, latest first, a page at a time; `?before=` an id goes on."""
     chosen = ExecutionFilter(request.GET)
-    before = parse_uuid(request.GET.get("before"))
     listing = build_list_page(
-        chosen, selectors.visible_executions(), selectors.executions_page, before, EXECUTIONS_A_PAGE, "execution"
+        request, chosen, selectors.visible_executions(), selectors.executions_page, EXECUTIONS_A_PAGE, "execution"
     )
     shown = {
         "title": "Executions",
         "trail": [HOME],
         "filter": chosen,
-        "before": before,
+        "before": listing.before,
         "older": listing.older,
         "searched": listing.searched,
         "executions": [present_execution(row) for row in listing.rows],

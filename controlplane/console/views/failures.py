@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.selectors.failures import errors_of_jobs
-from controlplane.console.selectors.filters import JobFilter
+from controlplane.console.selectors.filters import ErrorFilter
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader
 from jobs import scan_window, selectors
@@ -23,7 +23,7 @@ def show_errors(request: HttpRequest) -> HttpResponse:
     """The errors of the jobs that failed last, those of a filter alone, the most frequent first."""
     sought = request.GET.copy()
     sought["state"] = JobState.FAILED.value
-    chosen = JobFilter(sought)
+    chosen = ErrorFilter(sought)
     matching, floor = chosen.match_in_scan_window(selectors.jobs_without_content(), None)
     matching = matching.filter(state=JobState.FAILED)
     now: Any = liveness.database_time()
@@ -38,9 +38,9 @@ def show_errors(request: HttpRequest) -> HttpResponse:
     return render_page(request, "errors", shown)
 
 
-def present_error(row: dict[str, Any], chosen: JobFilter, now: Any) -> dict[str, Any]:
+def present_error(row: dict[str, Any], chosen: ErrorFilter, now: Any) -> dict[str, Any]:
     """An error with the address of its jobs, and of what resubmits those that were not yet."""
-    others = {name: value for name, value in chosen.chosen_values.items() if name not in ("state", "open")}
+    others = {name: value for name, value in chosen.texts.items() if name not in ("state", "open")}
     query = {**others, "state": JobState.FAILED.value, "code": row["code"] or "", "error": row["pattern"]}
     again = {**query, "open": "1", "all": "1"}
     return {

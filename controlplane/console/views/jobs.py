@@ -26,8 +26,8 @@ from controlplane.console.charts.lanes import (
 from controlplane.console.presenters.formatting import format_moment, time_since, time_until
 from controlplane.console.presenters.job_outlook import describe_job_outlook
 from controlplane.console.presenters.jobs import count_losses, describe_action, doubt_about, name_job, present_job
-from controlplane.console.selectors.filters import JobFilter, parse_uuid
-from controlplane.console.selectors.listing import build_list_page, format_at_least
+from controlplane.console.selectors.filters import JobFilter
+from controlplane.console.selectors.listing import build_list_page, format_at_least, present_list_page
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts
 from controlplane.console.views.page import render_page, require_reader, sees
@@ -49,8 +49,8 @@ OF_ONE_JOB = JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
 def show_jobs(request: HttpRequest) -> HttpResponse:
     """Jobs, latest first, a page at a time; `?before=` an id goes on."""
     chosen = JobFilter(request.GET)
-    before = parse_uuid(request.GET.get("before"))
-    listing = build_list_page(chosen, selectors.jobs_without_content(), selectors.jobs_page, before, JOBS_A_PAGE)
+    page = partial(selectors.jobs_page, order=chosen.order)
+    listing = build_list_page(request, chosen, selectors.jobs_without_content(), page, JOBS_A_PAGE)
     wider = chosen.without_state()
     figures: dict[str, Any]
     format_count: Callable[[int], str]
@@ -75,9 +75,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         ),
         "any": total or chosen.chosen_values,
         "all_states": f"{reverse('instance:jobs')}?{wider.query}",
-        "before": before,
-        "older": listing.older,
-        "searched": listing.searched,
+        **present_list_page(listing, chosen),
         "jobs": [present_job(job) for job in listing.rows],
         "actions": list_permitted_actions(request, JOB_ACTIONS),
         "folder": "jobs",

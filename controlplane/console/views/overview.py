@@ -111,7 +111,7 @@ def present_job_counts(
     figures: dict[str, Any], chosen: JobFilter | None = None, format_count: Callable[[int], str] = str
 ) -> list[dict[str, Any]]:
     """Each state of jobs with its number, as a link that filters by it and keeps what else is filtered by."""
-    at, others = reverse("instance:jobs"), {**chosen.chosen_values} if chosen else {}
+    at, others = reverse("instance:jobs"), {**chosen.texts} if chosen else {}
     present = others.pop("state", None)
     return [
         {
