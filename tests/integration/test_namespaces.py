@@ -162,14 +162,15 @@ def test_a_claim_walks_over_no_job_of_another_namespace(worker_of, of):
     wanted = submit_as(of("red", "client"))
     owner = ApiToken.objects.get(namespace="red", role="client")
     for n in range(20):  # and asks for none of their sets of tags
-        jobs = [{"action": SCRIPT, "tags": [f"t{n}"], "priority": 5}] * 500
+        jobs = [{"action": {**SCRIPT, "runner": "local"}, "tags": [f"t{n}"], "priority": 5}] * 500
         submission.submit_jobs(owner, jobs, namespace=f"other{n % 5}")
     red = worker_of("red", tags=["script", *(f"t{n}" for n in range(20))])
     run("analyze jobs_workerjob")
     with CaptureQueriesContext(connection) as queries:
         assert claimed_by(red) == [wanted["id"]]
+    _, claim = queries[0]["sql"].split(";\n")
     submit_as(of("red", "client"))
-    (plan,) = run("explain (analyze, format json) " + queries[0]["sql"].split(";\n")[1])
+    (plan,) = run(f"explain (analyze, format json) {claim}")
     reads = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "jobs_workerjob"]
     reads = [node for node in reads if node["Node Type"] != "ModifyTable"]
     assert "job_to_claim" in {node.get("Index Name") for node in reads}
@@ -177,7 +178,7 @@ def test_a_claim_walks_over_no_job_of_another_namespace(worker_of, of):
     assert sum(read) < 20
 
 
-def test_a_token_of_a_namespace_is_made_on_the_command_line(capsys):
+def test_a_token_of_a_namespace_is_made_on_the_command_line(db, capsys):
     call_command("create_token", "ours", role="client", namespace="red")
     assert ApiToken.objects.get(name="ours").namespace == "red"
     capsys.readouterr()
