@@ -22,6 +22,9 @@ SECRET_NAME = re.compile(
 )
 ROW = re.compile(r"(Failing row contains )\(.*\)")
 """What PostgreSQL tells of a row that breaks a rule."""
+ITEM_NAME = re.compile(r"""(['"])(\w+)\1: """)
+ITEM_VALUE = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)|[\[({].*|[^,})\]]+""", re.DOTALL)
+"""What Python shows of an item of a dict, which may be cut."""
 WRONG_REFERENCE = 'A secret is {"secret": "NAME"} and nothing beside that.'
 WRONG_NAME = (
     "The name of a secret has up to 100 letters, digits, dots, dashes and underscores, and begins with none of the "
@@ -105,6 +108,15 @@ def restore(value: Any, stored: Any) -> Any:
 
 def _key_of(step: Any) -> str | None:
     return key if isinstance(step, dict) and isinstance(key := step.get("key"), str) else None
+
+
+def mask_arguments(text: str) -> str:
+    """What Python shows of arguments, as it is shown."""
+    shown, at = "", 0
+    for name in ITEM_NAME.finditer(text):
+        if name.start() >= at and looks_secret(name[2]) and (value := ITEM_VALUE.match(text, name.end())):
+            shown, at = f"{shown}{text[at : name.end()]}'{MASK}'", value.end()
+    return shown + text[at:]
 
 
 def mask_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

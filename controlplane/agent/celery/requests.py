@@ -18,6 +18,7 @@ from celery.worker.state import task_ready
 from kombu.utils.imports import symbol_by_name
 
 from controlplane.agent.celery.restoring import Outcome, quarantine_text
+from controlplane.agent.secret_values import mask_arguments
 
 if TYPE_CHECKING:
     from controlplane.agent.celery.bootsteps import Protection
@@ -65,7 +66,7 @@ class Protected(Base):
         line = ["+", self.tag, self.id, self.name, queue, eta, retries, self.root_id]
         line += [self.parent_id, self.attempt, is_again or retries > 0]
         if self.protection.options.show_arguments:
-            line.append(f"{self.argsrepr} {self.kwargsrepr}"[:TEXT])
+            line.append(mask_arguments(f"{self.argsrepr} {self.kwargsrepr}")[:TEXT])
         return line
 
     def is_given(self) -> None:

@@ -229,3 +229,21 @@ def test_a_line_of_the_log_masks_what_looks_secret_and_rows_of_the_database():
     shown = secret_values.mask_event(None, "info", event)
     assert shown["job"] == {"password": "***", "n": 1} and "Failing row contains (***)." in shown["exception"]
     assert "hunter2" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"password": "hunter2", "n": 1}, "{'password': '***', 'n': 1}"),
+        ({"n": 1, "api_key": 'it\'s "hunter2"'}, "{'n': 1, 'api_key': '***'}"),
+        ({"token": 4711, "n": 1}, "{'token': '***', 'n': 1}"),
+        ({"credentials": {"a": "hunter2", "b": "hunter2"}}, "{'credentials': '***'"),
+        ({"deep": {"password": "hunter2"}, "n": 1}, "{'deep': {'password': '***'}, 'n': 1}"),
+    ],
+)
+def test_what_python_shows_of_arguments_masks_what_looks_secret(arguments, shown):
+    assert secret_values.mask_arguments(f"(1,) {arguments!r}") == f"(1,) {shown}"
+
+
+def test_arguments_that_were_cut_show_no_part_of_a_secret():
+    assert secret_values.mask_arguments("() {'n': 1, 'password': 'hunt") == "() {'n': 1, 'password': '***'"
