@@ -9,13 +9,12 @@ import structlog
 
 from controlplane.agent import memory
 from controlplane.agent.attempt import Attempt, log_fields
-from controlplane.agent.pulse import PULSE_INTERVAL
+from controlplane.agent.pulse import SILENT_AFTER
 from controlplane.agent.supervisor import Supervisor
 
 log = structlog.get_logger()
 MEMORY_LOOK_INTERVAL = 0.5  # seconds
 SIGN_LOOK_INTERVAL = 1.0  # seconds
-SILENT_AFTER = 5 * PULSE_INTERVAL  # without a sign of life: no runner heartbeat lists it until there is one again
 
 
 class AttemptWatch:

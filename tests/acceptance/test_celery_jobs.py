@@ -72,6 +72,25 @@ def listed(plane, attempt):
     return next((row for row in lists[-1] if row["attempt"] == attempt), None) if lists else None
 
 
+def test_a_job_whose_task_hangs_is_listed_no_more_while_others_are_and_is_killed_once_it_is_lost(fleet, plane):
+    fleet.worker("one", concurrency=2)
+    hangs, busy = submit(plane, "hold_the_interpreter", "hangs", "a" * 60 + "b"), submit(plane, "work", "busy", 600)
+    for name in ("hangs", "busy"):
+        fleet.begun(name)
+    eventually(lambda: listed(plane, hangs) and listed(plane, busy), why="both run")
+    eventually(lambda: not listed(plane, hangs), why="its process gives no sign of life")
+    assert listed(plane, busy)
+    plane.server("one@host")["answer"] = {"lost": [hangs]}
+    eventually(lambda: hangs in stopped(plane), why="it was killed")
+    assert listed(plane, busy) and "busy" not in fleet.count("end")
+
+
+def stopped(plane):
+    """What the last heartbeat says of what was lost."""
+    with plane.lock:
+        return [body for call, body in plane.calls if call == "heartbeat"][-1].get("stopped", [])
+
+
 def test_a_job_that_takes_longer_than_it_may_is_ended_and_so_is_one_that_kills_its_process(fleet, plane):
     fleet.worker("one")
     long, deadly = submit(plane, "work", "long", 60, timeout=1), submit(plane, "poison", False)

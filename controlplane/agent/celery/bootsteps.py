@@ -21,7 +21,7 @@ from controlplane.agent.celery.failures import context_of, store_failure
 from controlplane.agent.celery.holdings import Holdings
 from controlplane.agent.celery.link import Link
 from controlplane.agent.celery.options import Options, Unset, options_of
-from controlplane.agent.celery.own_queue import OwnQueue
+from controlplane.agent.celery.own_queue import OwnQueue, is_prefork
 from controlplane.agent.celery.remains import MARK
 from controlplane.agent.celery.requests import (
     Protected,
@@ -243,16 +243,16 @@ class Protection(bootsteps.StartStopStep):
 
     def _note_what_is_given(self, worker: Any) -> None:
         """A child may die of a task before it could say that it accepted it: what it was given counts."""
-        process, is_prefork = worker._process_task, worker.pool_cls.__module__ == "celery.concurrency.prefork"
+        process, has_processes = worker._process_task, is_prefork(worker)
 
         def given(request: Any) -> None:
             if self.jobs and self.jobs.hold(request):
                 return
-            if is_prefork and isinstance(request, Protected):
+            if has_processes and isinstance(request, Protected):
                 request.is_given()
             process(request)
 
-        if is_prefork or self.jobs:
+        if has_processes or self.jobs:
             worker._process_task = given  # looked up at each task: the pool's step wraps it in the semaphore
             if getattr(worker, "process_task", None) == process:
                 worker.process_task = given

@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT, RESULT_KEPT
 from controlplane.agent.outcomes import failure_report, report_of
+from controlplane.agent.pulse import SILENT_AFTER
+
+log = structlog.get_logger()
 
 
 class Stage(enum.Enum):
@@ -35,10 +41,33 @@ class Claim:
     stops_until: float | None = None  # its code is being ended, by then with SIGKILL
     verdict: dict[str, Any] | None = None  # what is reported then; None: nothing, for it is not ours any more
     is_revoked: bool = False
+    sign: int = 0  # its last sign of life: when its file of them was last changed, by another clock than ours
+    sign_at: float = 0.0
+    is_silent: bool = False
 
     @property
     def is_before_code(self) -> bool:
         return self.stage in (Stage.SENT, Stage.STARTING)
+
+    def look_for_signs(self, file: str, now: float) -> None:
+        """Whether its code hangs, or was stopped: where it gives signs of life, it goes on to do so."""
+        try:
+            sign = os.stat(file).st_mtime_ns
+        except OSError:
+            sign = 0
+        if not sign or sign != self.sign:
+            self.sign, self.sign_at = sign, now
+        if self.is_silent != (now - self.sign_at > SILENT_AFTER):
+            self.is_silent = not self.is_silent
+            if self.is_silent:
+                log.warning("No sign of life of a job's code", attempt=self.id, pid=self.pid)
+            else:
+                log.info("A job's code gives signs of life again", attempt=self.id, pid=self.pid)
+
+
+def pulse_of(path: str | Path) -> str:
+    """The file of the signs of life of the task whose result goes to `path`."""
+    return f"{path}.pulse"
 
 
 def message_of(item: dict[str, Any]) -> dict[str, Any]:

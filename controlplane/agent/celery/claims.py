@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from controlplane.agent.celery.claim import Claim, Stage, message_of, read_result
+from controlplane.agent.celery.claim import Claim, Stage, message_of, pulse_of, read_result
 from controlplane.agent.celery.fence import TwoWitnesses
 from controlplane.agent.celery.remains import is_child
 from controlplane.agent.heart import HeldAttempts
@@ -80,10 +80,15 @@ class Claims:
         with self._lock:
             started = (Stage.RUNNING, Stage.ENDED)
             claims = list(self._claims.values())
-            begun = [claim for claim in claims if claim.stage in started and claim.has_begun]
+            running: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+            for claim in claims:
+                if claim.stage in started and claim.has_begun:
+                    is_silent = claim.is_silent and claim.stage is Stage.RUNNING
+                    running[is_silent].append({"attempt": claim.id, "pid": claim.pid})
             return HeldAttempts(
                 claimed=[claim.id for claim in claims if claim.stage not in started],
-                running=[{"attempt": claim.id, "pid": claim.pid} for claim in begun],
+                running=running[False],
+                silent=running[True],
                 stopped=sorted(id for id in self._lost.intersection(self._known) if id not in self._claims),
             )
 
@@ -144,6 +149,8 @@ class Claims:
                 elif claim.times_out_at and now >= claim.times_out_at and claim.stops_until is None:
                     log.warning("Job exceeded its timeout", attempt=claim.id, timeout=claim.timeout)
                     self._stop(claim, timeout_report(claim.timeout), KILL_PATIENCE)
+                if claim.stage is Stage.RUNNING:
+                    claim.look_for_signs(pulse_of(self.folder / claim.id), now)
                 if claim.stops_until is not None and claim.stage is Stage.RUNNING:
                     self._finish_stopping(claim, now)
             waiting = sum(claim.stage is not Stage.ENDED and not claim.has_begun for claim in self._claims.values())
@@ -297,6 +304,8 @@ class Claims:
         self._claims.pop(claim.id, None)
         with contextlib.suppress(OSError):
             (self.folder / claim.id).unlink()
+        with contextlib.suppress(OSError):  # of a process that was killed
+            os.unlink(pulse_of(self.folder / claim.id))
         self.order({"order": "forget", "task": claim.id})
 
     def _select(self, ids: Collection[str]) -> list[Claim]:

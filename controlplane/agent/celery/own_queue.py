@@ -14,7 +14,7 @@ from celery.worker import state
 from kombu import Exchange, Queue
 
 from controlplane.agent.celery import keys
-from controlplane.agent.celery.job_trace import trace_job
+from controlplane.agent.celery.job_trace import trace_job, trace_job_with_pulse
 from controlplane.agent.folder import Folder
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 UNUSED_FOR = 86400.0  # seconds after which RabbitMQ deletes the queue of a worker that is gone
+
+
+def is_prefork(worker: Any) -> bool:
+    """Whether each task runs in a process that runs nothing else meanwhile."""
+    return bool(worker.pool_cls.__module__ == "celery.concurrency.prefork")
 
 
 class OwnQueue:
@@ -115,7 +120,7 @@ class OwnQueue:
         request.is_given()
         try:
             # Not the one that Celery makes for each task, which knows its pool.
-            pool: Any = _Keeping(worker.pool, self.folder.path / request.id)
+            pool: Any = _Keeping(worker.pool, self.folder.path / request.id, has_processes=is_prefork(worker))
             worker_request.Request.execute_using_pool(request, pool)
         except TaskRevokedError:
             if release := getattr(worker, "_quick_release", None):
@@ -125,8 +130,9 @@ class OwnQueue:
 class _Keeping:
     """A pool whose processes keep what a job returns."""
 
-    def __init__(self, pool: Any, path: Path) -> None:
+    def __init__(self, pool: Any, path: Path, *, has_processes: bool) -> None:
         self._pool, self._path = pool, str(path)
+        self._trace = trace_job_with_pulse if has_processes else trace_job
 
     def apply_async(self, trace: Any, args: tuple[Any, ...], **options: Any) -> Any:
-        return self._pool.apply_async(trace_job, args=(self._path, *args), **options)
+        return self._pool.apply_async(self._trace, args=(self._path, *args), **options)

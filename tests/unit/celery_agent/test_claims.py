@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -10,8 +11,10 @@ from controlplane.agent.celery.claim import message_of
 from controlplane.agent.celery.claims import RECEIVED_WITHIN, Claims
 from controlplane.agent.celery.fence import TwoWitnesses
 from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT
+from controlplane.agent.pulse import SILENT_AFTER, pulse_into
 from controlplane.agent.runners import job_environment
 from controlplane.agent.transport import ClaimResult, ReportResult
+from tests.support.standin import eventually
 from tests.unit.celery_agent.test_verdicts import Clock
 
 OWN = "controlplane.jobs.me"
@@ -256,3 +259,60 @@ def test_at_the_end_of_its_worker_what_was_given_away_is_forgotten_and_what_was_
     heart.claims.finish(None)
     assert heart.last == {"attempt": "cancelled", "event": "CANCELLED"}
     assert heart.reports == ["STARTED", "STARTED", "CANCELLED"]
+
+
+def held(heart):
+    held = heart.claims.list_held()
+    return [[row["attempt"] for row in rows] for rows in (held.running, held.silent)]
+
+
+def test_code_that_gives_no_more_signs_of_life_is_silent_until_it_gives_one_again(heart, tmp_path):
+    heart.begin()
+    signs = tmp_path / "a.pulse"
+    for moment in range(3):
+        signs.touch()
+        os.utime(signs, (moment, moment))
+        heart.clock.now += SILENT_AFTER
+        heart.look()
+        assert held(heart) == [["a"], []]
+    heart.clock.now += SILENT_AFTER
+    heart.look()
+    assert held(heart) == [["a"], []]
+    heart.clock.now += 0.1
+    heart.look()
+    assert held(heart) == [[], ["a"]]
+    os.utime(signs, (9, 9))
+    heart.look()
+    assert held(heart) == [["a"], []]
+
+
+def test_code_that_was_never_asked_for_signs_is_not_silent(heart):
+    heart.begin()
+    heart.look()
+    heart.clock.now += 100 * SILENT_AFTER
+    heart.look()
+    assert held(heart) == [["a"], []]
+
+
+def test_what_has_ended_is_not_silent_and_leaves_no_signs(heart, tmp_path):
+    heart.begin()
+    (tmp_path / "a.pulse").touch()
+    heart.look()
+    heart.clock.now += 2 * SILENT_AFTER
+    heart.look()
+    assert held(heart) == [[], ["a"]]
+    heart.end("LOST_CHILD", "WORKER_CRASHED: it was killed")
+    assert held(heart) == [["a"], []]
+    heart.answer("FAILED")
+    assert not (tmp_path / "a.pulse").exists()
+
+
+def test_a_block_gives_signs_of_life_in_a_file_which_goes_with_it(tmp_path):
+    file = tmp_path / "pulse"
+    with pulse_into(str(file)):
+        eventually(file.read_text)
+        os.utime(file, (1, 1))
+        eventually(lambda: file.stat().st_mtime != 1)
+    assert not file.exists()
+    with pulse_into(str(tmp_path / "no" / "folder")):
+        pass
