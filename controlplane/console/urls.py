@@ -6,6 +6,7 @@ from controlplane.console.actions import targets
 from controlplane.console.actions.bulk_actions import build_action_page
 from controlplane.console.views import (
     activity,
+    alerts,
     batches,
     executions,
     failures,
@@ -51,6 +52,10 @@ urlpatterns = [
     path("batches/<uuid:batch>/", batches.show_batch, name="batch"),
     path("batches/<uuid:batch>/stop/", batches.show_stop, name="batch_stop"),
     path("activity/", activity.show_activity, name="activity"),
+    path("alerts/", alerts.show_alerts, name="alerts"),
+    path("alerts/mute/", alerts.mute_rule, name="alerts_mute"),
+    path("alerts/unmute/", alerts.unmute_rule, name="alerts_unmute"),
+    path("alerts/test/", alerts.test_channels, name="alerts_test"),
     path("quarantine/", activity.show_quarantine, name="quarantine"),
     path("recovery/", recovery.show_stale_attempts, name="recovery"),
     path("recovery/<slug:name>/", recovery.show_manual_recovery, name="by_hand"),

@@ -139,18 +139,22 @@ def send_leased(message: LeasedMessage) -> str | None:
     return error
 
 
-def send_test() -> dict[str, str]:
-    """A test message over each channel, at once; what came of each: empty, or why it could not be sent."""
+def write_test() -> list[AlertMessage]:
+    """A test message for each channel, to be sent with what is due next."""
     payload = {
         "type": "test",
         "timestamp": datetime.now(UTC).isoformat(),
         "data": {"instance": alerts_conf().name, "rule": "test", "summary": "This is a test of alerts."},
     }
+    return [AlertMessage.objects.create(event="test", channel=channel, payload=payload) for channel in list_channels()]
+
+
+def send_test() -> dict[str, str]:
+    """A test message over each channel, at once; what came of each: empty, or why it could not be sent."""
     results = {}
-    for channel in list_channels():
-        message = AlertMessage.objects.create(event="test", channel=channel, payload=payload)
+    for message in write_test():
         leased = sql.lease_message.fetch_row(only=message.pk)
-        results[channel] = (send_leased(leased) if leased else "Another process sends it.") or ""
+        results[message.channel] = (send_leased(leased) if leased else "Another process sends it.") or ""
     return results
 
 

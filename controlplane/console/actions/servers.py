@@ -8,7 +8,7 @@ from uuid import uuid4
 from django import forms
 from django.http import HttpRequest
 
-from controlplane.core.durations import parse_duration
+from controlplane.console.actions.fields import DurationField
 from controlplane.core.problems import Problem
 from controlplane.core.rest import NOTE_LENGTH, clean
 from liveness.services import operations
@@ -48,13 +48,11 @@ class OnceForm(NoteForm):
 
 
 class DrainForm(OptionalNoteForm):
-    deadline = forms.CharField(required=False, help_text="45s, 5m, 24h; the grace period of each unless given.")
-
-    def clean_deadline(self) -> float | None:
-        try:
-            return parse_duration(self.cleaned_data["deadline"] or None)
-        except ValueError as error:
-            raise forms.ValidationError(str(error)) from None
+    deadline = DurationField(
+        required=False,
+        presets=("5m", "30m", "2h", "24h"),
+        help_text="45s, 5m, 24h; the grace period of each unless given. Then it gives back what it still holds.",
+    )
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from django import forms
 from django.core.exceptions import ValidationError
 from rest_framework.exceptions import ParseError
 
+from controlplane.console.actions.fields import DurationField
 from controlplane.console.actions.servers import OptionalNoteForm
-from controlplane.core.durations import format_duration, parse_duration
+from controlplane.core.durations import format_duration
 from controlplane.core.rest import refuse_unstorable
 from jobs.api.serializers.triggers import TriggerRequest
 from jobs.models import Trigger
@@ -24,22 +25,6 @@ STORED = (
     "name", "cron", "interval_seconds", "timezone", "missed", "action", "payload", "tags", "priority",
     "timeout_seconds", "max_retries", "execution",
 )  # fmt: skip
-
-
-class DurationField(forms.CharField):
-    """Seconds, as people write them."""
-
-    def clean(self, value: object) -> float | None:
-        text = super().clean(value)
-        if not text:
-            return None
-        try:
-            seconds = parse_duration(text)
-        except ValueError as error:
-            raise ValidationError(str(error)) from None
-        if seconds is None:
-            raise ValidationError("This needs a length of time, like 45s, 5m or 24h.")
-        return seconds
 
 
 class JSONTextField(forms.CharField):

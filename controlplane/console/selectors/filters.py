@@ -16,6 +16,7 @@ from controlplane.console.selectors.failures import MESSAGE_PATTERN
 from controlplane.console.selectors.periods import MomentField, first_id_at, first_id_within, format_field
 from jobs import scan_window, selectors
 from jobs.models import Attempt
+from jobs.services.alerts import RULES
 from jobs.states import ExecutionState, JobKind, JobState, SlotOutcome, TriggerState
 from liveness import states
 from liveness.states import ServerState, ServerType
@@ -300,6 +301,17 @@ class TriggerFilter(Filter):
 
 class SlotFilter(Filter):
     outcome = forms.ChoiceField(required=False, choices=choices_of(SlotOutcome), label="Past slots")
+
+
+class IncidentFilter(Filter):
+    rule = forms.ChoiceField(required=False, choices=choices_of(RULES))
+    cluster = forms.CharField(required=False, max_length=200, label="Cluster, or type")
+
+    @property
+    def condition(self) -> Q:
+        values = self.chosen_values
+        condition = Q(rule=values["rule"]) if "rule" in values else Q()
+        return condition & Q(subject=values["cluster"]) if "cluster" in values else condition
 
 
 class LogFilter(Filter):

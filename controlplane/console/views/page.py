@@ -28,7 +28,7 @@ READ_METHODS, FORM_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
 TABS = {
     "overview": None, "servers": "server", "jobs": "job", "executions": "execution", "triggers": "trigger",
-    "trends": "job", "activity": None, "quarantine": "job", "recovery": "job",
+    "trends": "job", "activity": None, "alerts": None, "quarantine": "job", "recovery": "job",
 }  # fmt: skip
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
 
@@ -40,7 +40,7 @@ TAB_OF_PAGE = {
 
 KEYS = {
     "o": "overview", "s": "servers", "j": "jobs", "e": "executions", "t": "triggers", "a": "activity",
-    "q": "quarantine", "r": "recovery",
+    "l": "alerts", "q": "quarantine", "r": "recovery",
 }  # fmt: skip
 """What leads to which tab after `g`."""
 

@@ -11,7 +11,6 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -28,6 +27,7 @@ from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.presenters.formatting import format_moment, time_since, time_until
 from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
 from controlplane.console.selectors.filters import SlotFilter, TriggerFilter
+from controlplane.console.views.activity import parse_moment
 from controlplane.console.views.jobs import present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader
@@ -133,14 +133,6 @@ def present_slot(slot: Any, now: datetime) -> dict[str, Any]:
         "ago": time_since(slot.slot, now),
         "job": slot.job_state and short_id(slot.job_id),
     }
-
-
-def parse_moment(text: str | None) -> datetime | None:
-    try:
-        moment = parse_datetime(text or "")
-    except ValueError:
-        return None
-    return moment if moment is not None and moment.tzinfo else None
 
 
 @require_reader("trigger", FORM_METHODS)

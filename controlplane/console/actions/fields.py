@@ -1,0 +1,45 @@
+"""Fields of the forms of actions."""
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from controlplane.core.durations import parse_duration
+
+
+class PresetInput(forms.TextInput):
+    """A text, with what is mostly typed to choose from."""
+
+    def __init__(self, presets: tuple[str, ...]) -> None:
+        super().__init__()
+        self.presets = presets
+
+    def render(self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None) -> SafeString:
+        known = f"presets-{name}"
+        field = super().render(name, value, {**(attrs or {}), "list": known}, renderer)
+        options = format_html_join("", '<option value="{}"></option>', ((preset,) for preset in self.presets))
+        return format_html('{}<datalist id="{}">{}</datalist>', field, known, options)
+
+
+class DurationField(forms.CharField):
+    """Seconds, as people write them; None where it may be left out."""
+
+    def __init__(self, *, presets: tuple[str, ...] = (), **options: Any) -> None:
+        if presets:
+            options["widget"] = PresetInput(presets)
+        super().__init__(**options)
+
+    def clean(self, value: object) -> float | None:
+        text = super().clean(value)
+        if not text:
+            return None
+        try:
+            seconds = parse_duration(text)
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
+        if seconds is None:
+            raise ValidationError("This needs a length of time, like 45s, 5m or 24h.")
+        return seconds

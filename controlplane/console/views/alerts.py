@@ -1,0 +1,175 @@
+"""Alerts: what the rules have found, who was told of it, and what is muted."""
+
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from controlplane.console.actions.alerts import MUTE, PERMISSION, TEST, UNMUTE, AlertAction, MuteForm
+from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.servers import OptionalNoteForm, request_actor
+from controlplane.console.presenters.formatting import time_since, time_until
+from controlplane.console.selectors.filters import IncidentFilter, parse_uuid
+from controlplane.console.selectors.listing import link_to_older
+from controlplane.console.views.not_found import HOME
+from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader, viewable
+from jobs import alert_selectors as selectors
+from jobs.conf import alerts_conf
+from jobs.services import alerts
+from jobs.services.alert_channels import list_channels
+from liveness.selectors import database_time
+
+INCIDENTS_A_PAGE, MESSAGES_SHOWN = 50, 50
+EVERY_RULE = "all"
+RULES = {
+    "server_lost": ("server", "A server is DISCONNECTED or in ERROR, by cluster."),
+    "brake": ("server", "The brake holds a type of server."),
+    "check_overdue": ("server", "No liveness check has gone through for three intervals."),
+    "quarantine": ("job", "A job is in quarantine."),
+    "no_matching_worker": ("job", "Jobs wait for tags that no alive worker has."),
+    "version_skew": ("server", "Alive workers of one cluster run several versions."),
+    "oldest_waiting": ("job", "A job has waited for longer than ALERTS[OLDEST_WAITING]."),
+    "failures_a_minute": ("job", "So many jobs fail each minute as ALERTS[FAILURES_A_MINUTE] says."),
+}
+"""What each rule is about, of `VIEWS`, and what it finds."""
+
+
+@require_reader()
+def show_alerts(request: HttpRequest) -> HttpResponse:
+    """Incidents, the open ones first; rules and mutes; the outbox. Of what its reader may view."""
+    chosen = IncidentFilter(request.GET)
+    before = parse_uuid(request.GET.get("before"))
+    now: Any = database_time()
+    known = [rule for rule, (what, _) in RULES.items() if what in viewable(request.user)]
+    muted = selectors.mutes(now)
+    found = list(selectors.incidents_page(chosen.condition & Q(rule__in=known), before, INCIDENTS_A_PAGE + 1))
+    incidents = [present_incident(row, now) for row in found[:INCIDENTS_A_PAGE]]
+    outbox = selectors.latest_messages(Q(incident=None) | Q(incident__rule__in=known), MESSAGES_SHOWN)
+    shown = {
+        "title": "Alerts",
+        "trail": [HOME],
+        "filter": chosen,
+        "open": [row for row in incidents if row["it"].ended_at is None],
+        "ended": [row for row in incidents if row["it"].ended_at is not None],
+        "before": before,
+        "older": len(found) > INCIDENTS_A_PAGE and link_to_older(chosen, found[INCIDENTS_A_PAGE - 1].pk),
+        "rules": [
+            {"rule": rule, "meaning": RULES[rule][1], "is_on": is_on(rule), "mute": muted.get(rule)} for rule in known
+        ],
+        "all_muted": muted.get(EVERY_RULE),
+        "now": now,
+        "until": {rule: time_until(mute.until, now) for rule, mute in muted.items()},
+        "channels": list_channels(),
+        "outbox": [present_message(row, now) for row in outbox],
+        "may": "server" in viewable(request.user) and request.user.has_perm(PERMISSION),
+    }
+    for row in shown["rules"]:
+        row["until"] = shown["until"].get(row["rule"])
+    return render_page(request, "alerts", shown)
+
+
+def is_on(rule: str) -> bool:
+    """Whether the settings have it look at all."""
+    return getattr(alerts_conf(), rule) not in (False, None)
+
+
+def present_incident(row: Any, now: datetime) -> dict[str, Any]:
+    end = row.ended_at or now
+    return {
+        "it": row,
+        "opened": time_since(row.opened_at, now),
+        "ended": row.ended_at and time_since(row.ended_at, now),
+        "lasted": (end - row.opened_at).total_seconds(),
+    }
+
+
+def present_message(row: Any, now: datetime) -> dict[str, Any]:
+    return {
+        "it": row,
+        "made": time_since(row.created_at, now),
+        "sent": row.sent_at and time_since(row.sent_at, now),
+        "due": row.next_try_at and (time_until(row.next_try_at, now) if row.next_try_at > now else "the next check"),
+    }
+
+
+@require_reader("server", FORM_METHODS)
+def mute_rule(request: HttpRequest) -> HttpResponse:
+    """`?rule=`: nobody is told of what it finds, for a while."""
+    rule = read_rule(request)
+    form = MuteForm(request.POST if request.method == "POST" else None)
+    if not form.is_valid():
+        return confirm(request, MUTE, form, rule)
+    note, seconds = form.cleaned_data["note"], form.cleaned_data["duration"]
+    until = alerts.mute(rule, seconds, request_actor(request), note)
+    return finish(request, MUTE, rule, note, f"Muted {name_of(rule)} until {until:%Y-%m-%d %H:%M:%S} UTC.")
+
+
+@require_reader("server", FORM_METHODS)
+def unmute_rule(request: HttpRequest) -> HttpResponse:
+    """`?rule=`: what it finds is told again."""
+    rule = read_rule(request)
+    now: Any = database_time()
+    is_muted = rule in selectors.mutes(now)
+    form = OptionalNoteForm(request.POST if request.method == "POST" else None)
+    if not form.is_valid() or not is_muted:
+        problem = f"{name_of(rule).capitalize()} is not muted." if form.is_bound and not is_muted else ""
+        return confirm(request, UNMUTE, form, rule, would=int(is_muted), problem=problem)
+    alerts.mute(rule, 0, request_actor(request), form.cleaned_data["note"])
+    return finish(
+        request, UNMUTE, rule, form.cleaned_data["note"], f"{name_of(rule).capitalize()}: not muted any more."
+    )
+
+
+@require_reader("server", FORM_METHODS)
+def test_channels(request: HttpRequest) -> HttpResponse:
+    """A test message for each channel, over the outbox: a receiver that hangs keeps nobody waiting here."""
+    require_permission(request, PERMISSION)
+    channels = list_channels()
+    form = forms.Form(request.POST if request.method == "POST" else None)
+    if not form.is_valid() or not channels:
+        return render_confirmation(
+            request, "Send a test", TEST, form, reverse("instance:alerts"), tab="alerts", noun="message",
+            would=len(channels), total=len(channels),
+        )  # fmt: skip
+    alerts.write_test()
+    return finish(request, TEST, "", "", f"Test messages for {', '.join(channels)} are in the outbox.")
+
+
+def read_rule(request: HttpRequest) -> str:
+    """Raises PermissionDenied, and Http404 where there is no such rule."""
+    require_permission(request, PERMISSION)
+    rule = request.GET.get("rule", EVERY_RULE)
+    if rule != EVERY_RULE and rule not in RULES:
+        raise Http404("There is no such rule of alerts.")
+    return rule
+
+
+def name_of(rule: str) -> str:
+    return "all rules" if rule == EVERY_RULE else rule
+
+
+def confirm(
+    request: HttpRequest, action: AlertAction, form: Any, rule: str, would: int = 1, problem: str = ""
+) -> HttpResponse:
+    title = f"{action.label}: {name_of(rule)}"
+    return render_confirmation(
+        request, title, action, form, reverse("instance:alerts"), problem, tab="alerts", noun="rule", would=would,
+        total=1,
+    )  # fmt: skip
+
+
+def finish(request: HttpRequest, action: AlertAction, rule: str, note: str, said: str) -> HttpResponse:
+    """With an entry in the admin's log."""
+    user: Any = request.user
+    LogEntry.objects.create(
+        user_id=user.pk, action_flag=CHANGE, object_repr=f"alerts {rule}".strip(),
+        change_message=f"{action.label}: {note}".rstrip(": "),
+    )  # fmt: skip
+    messages.success(request, said)
+    return redirect("instance:alerts")

@@ -1,0 +1,37 @@
+"""Reads incidents, the messages that tell of them, and mutes."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import BooleanField, ExpressionWrapper, F, Func, JSONField, Q, QuerySet
+
+from jobs.models import AlertMessage, AlertMute, Incident
+
+MESSAGES = """(
+    select coalesce(jsonb_agg(jsonb_build_object(
+               'event', m.event, 'channel', m.channel, 'tries', m.tries, 'error', m.error,
+               'is_sent', m.sent_at is not null, 'is_given_up', m.sent_at is null and m.next_try_at is null)
+               order by m.id), '[]')
+      from jobs_alertmessage m where m.incident_id = %(expressions)s)"""
+
+
+def incidents_page(matching: Q, before: UUID | None, limit: int) -> QuerySet[Incident]:
+    """Incidents, latest first, with the messages that tell of each, `messages`; the open ones before all others, and on
+    the first page alone."""
+    messages = Func(F("pk"), template=MESSAGES, output_field=JSONField())
+    incidents = Incident.objects.filter(matching).annotate(messages=messages)
+    if before:
+        incidents = incidents.filter(ended_at__isnull=False, pk__lt=before)
+    has_ended = ExpressionWrapper(Q(ended_at__isnull=False), output_field=BooleanField())
+    return incidents.order_by(has_ended, "-pk")[:limit]
+
+
+def latest_messages(matching: Q, limit: int) -> QuerySet[AlertMessage]:
+    """The outbox, what was written last first."""
+    return AlertMessage.objects.filter(matching).select_related("incident").order_by("-pk")[:limit]
+
+
+def mutes(now: datetime) -> dict[str, Any]:
+    """What is muted, by rule."""
+    return {mute.rule: mute for mute in AlertMute.objects.filter(until__gt=now)}
