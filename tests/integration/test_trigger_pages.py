@@ -244,3 +244,17 @@ def test_each_page_of_a_trigger_takes_eight_queries_at_most(make, staff, clock):
         with CaptureQueriesContext(connection) as queries:
             assert browser.get(f"{AT}/{page}").status_code == 200
         assert len(queries) <= 8, page
+
+
+def test_what_is_secret_is_masked_on_the_page_and_in_the_form_and_stays_when_that_is_sent_back(make, staff):
+    action = {**SCRIPT, "env": {"DB_PASSWORD": "hush-of-action"}}
+    steps = [step("a", payload={"token": "hush-of-step"})]
+    trigger = make(payload={"password": "hush-of-payload"}, action=action, execution={"name": "x", "steps": steps})
+    before = Trigger.objects.values("action", "payload", "execution").get()
+    browser = staff("change_trigger", checks_csrf=False)
+    pages = [browser.get(f"{AT}/{trigger}/{page}").content.decode() for page in ("", "edit/")]
+    assert "hush" not in "".join(pages)
+    assert all("***" in page for page in pages)
+    done = browser.post(f"{AT}/{trigger}/edit/", {**fields_of(pages[1]), "priority": "3"})
+    assert done.status_code == 302
+    assert Trigger.objects.values("action", "payload", "execution").get() == before

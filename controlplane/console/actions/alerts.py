@@ -33,6 +33,7 @@ TEST = AlertAction(
 
 
 class MuteForm(OptionalNoteForm):
+    field_order = ("duration", "note")
     duration = DurationField(
         label="For", initial="1h", presets=("30m", "1h", "4h", "24h", "7d"), help_text="30m, 2h, 1d."
     )

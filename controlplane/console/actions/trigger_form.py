@@ -10,11 +10,12 @@ from django import forms
 from django.core.exceptions import ValidationError
 from rest_framework.exceptions import ParseError
 
+from controlplane.agent.secret_values import mask
 from controlplane.console.actions.fields import DurationField
 from controlplane.console.actions.servers import OptionalNoteForm
 from controlplane.core.durations import format_duration
 from controlplane.core.rest import refuse_unstorable
-from jobs.api.serializers.triggers import TriggerRequest
+from jobs.api.serializers.triggers import TriggerRequest, restore_fields
 from jobs.models import Trigger
 from jobs.states import Missed
 
@@ -90,8 +91,9 @@ class TriggerForm(OptionalNoteForm):
 
     field_order = ("name", "schedule", "cron", "timezone", "every", "missed", "action", "payload", "tags", "priority")
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, trigger: Trigger | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.trigger = trigger
         self.fields["note"].widget.attrs.pop("autofocus")
         self.fields["execution"].widget.attrs["rows"] = 14
         self.data_of_trigger: dict[str, Any] = {}
@@ -104,22 +106,21 @@ class TriggerForm(OptionalNoteForm):
             self.add_error(wanted, "This field is required.")
         if self.errors:
             return values
-        request = TriggerRequest(
-            data={
-                "name": values["name"],
-                "cron": values["cron"] if is_cron else None,
-                "interval_seconds": None if is_cron else values["every"],
-                "timezone": values["timezone"] or "UTC",
-                "missed": values["missed"],
-                "action": values["action"],
-                "payload": values["payload"],
-                "tags": [tag.strip() for tag in values["tags"].split(",") if tag.strip()],
-                "priority": values["priority"],
-                "timeout_seconds": values["timeout"],
-                "max_retries": values["max_retries"],
-                "execution": values["execution"],
-            }
-        )
+        data = {
+            "name": values["name"],
+            "cron": values["cron"] if is_cron else None,
+            "interval_seconds": None if is_cron else values["every"],
+            "timezone": values["timezone"] or "UTC",
+            "missed": values["missed"],
+            "action": values["action"],
+            "payload": values["payload"],
+            "tags": [tag.strip() for tag in values["tags"].split(",") if tag.strip()],
+            "priority": values["priority"],
+            "timeout_seconds": values["timeout"],
+            "max_retries": values["max_retries"],
+            "execution": values["execution"],
+        }
+        request = TriggerRequest(data=restore_fields(data, self.trigger))
         if request.is_valid():
             self.data_of_trigger = {name: request.validated_data[name] for name in STORED}
         for field, problems in request.errors.items():
@@ -152,13 +153,13 @@ def describe_fields(trigger: Trigger) -> dict[str, Any]:
         "timezone": trigger.timezone,
         "every": "" if trigger.interval_seconds is None else format_duration(trigger.interval_seconds),
         "missed": trigger.missed,
-        "action": format_json(trigger.action),
-        "payload": "" if trigger.payload is None else format_json(trigger.payload),
+        "action": format_json(mask(trigger.action)),
+        "payload": "" if trigger.payload is None else format_json(mask(trigger.payload)),
         "tags": ", ".join(trigger.tags),
         "priority": trigger.priority,
         "timeout": format_duration(trigger.timeout_seconds),
         "max_retries": trigger.max_retries,
-        "execution": format_json(trigger.execution),
+        "execution": format_json(mask(trigger.execution)),
         "seen": digest(trigger),
     }
 

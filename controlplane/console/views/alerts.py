@@ -119,7 +119,7 @@ def unmute_rule(request: HttpRequest) -> HttpResponse:
     form = OptionalNoteForm(request.POST if request.method == "POST" else None)
     if not form.is_valid() or not is_muted:
         problem = f"{name_of(rule).capitalize()} is not muted." if form.is_bound and not is_muted else ""
-        return confirm(request, UNMUTE, form, rule, would=int(is_muted), problem=problem)
+        return confirm(request, UNMUTE, form, rule, problem, applies=is_muted)
     alerts.mute(rule, 0, request_actor(request), form.cleaned_data["note"])
     return finish(
         request, UNMUTE, rule, form.cleaned_data["note"], f"{name_of(rule).capitalize()}: not muted any more."
@@ -155,8 +155,9 @@ def name_of(rule: str) -> str:
 
 
 def confirm(
-    request: HttpRequest, action: AlertAction, form: Any, rule: str, would: int = 1, problem: str = ""
+    request: HttpRequest, action: AlertAction, form: Any, rule: str, problem: str = "", *, applies: bool = True
 ) -> HttpResponse:
+    would = 0 if not applies else len(RULES) if rule == EVERY_RULE else 1
     title = f"{action.label}: {name_of(rule)}"
     return render_confirmation(
         request, title, action, form, reverse("instance:alerts"), problem, tab="alerts", noun="rule", would=would,

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from controlplane.agent.secret_values import mask
 from controlplane.console.actions.servers import list_permitted_actions, request_actor
 from controlplane.console.actions.trigger_form import (
     FIRST_FIELDS,
@@ -107,7 +108,7 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
         "edit": request.user.has_perm(EDIT) and reverse("instance:trigger_edit", args=[trigger]),
         "operator_events": present_operator_events(row),
         "texts": [
-            (name, format_json(value))
+            (name, format_json(mask(value)))
             for name, value in (
                 ("Evaluation", row.action), ("Payload", row.payload), ("Execution that it starts", row.execution)
             )
@@ -155,6 +156,7 @@ def answer_form(request: HttpRequest, trigger: Trigger | None) -> HttpResponse:
     form = TriggerForm(
         request.POST if request.method == "POST" else None,
         initial=FIRST_FIELDS if trigger is None else describe_fields(trigger),
+        trigger=trigger,
     )
     problem = ""
     if form.is_valid() and "look" not in request.POST:
