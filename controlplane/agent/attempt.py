@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from controlplane.agent.policy import takes_references
 from controlplane.agent.progress_file import ProgressFile
 from controlplane.agent.reported_file import ReportedFile
 from controlplane.agent.runners import Runner
-from controlplane.agent.secret_mask import SecretMask
-from controlplane.agent.secret_values import MARK, REFERENCE, list_secrets, reveal
+from controlplane.agent.secret_mask import READ_BY_PEOPLE, SecretMask
+from controlplane.agent.secret_values import MARK, MOST, REFERENCE, list_hidden_texts, list_secrets, reveal
 
 log = structlog.get_logger()
 
@@ -49,6 +50,7 @@ class Attempt:
     log: AttemptLog = field(default_factory=AttemptLog)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)  # by their names, as far as they are known
     mask: SecretMask = field(default_factory=SecretMask, repr=False)
+    mask_of_named: SecretMask = field(default_factory=SecretMask, repr=False)  # of what is a secret by its name alone
 
     def __post_init__(self, folder: Path) -> None:
         self.progress_file = ProgressFile(folder / self.id)
@@ -86,6 +88,12 @@ class Attempt:
         self.secrets |= secrets
         marked = [secret[MARK] for secret in self._list_secrets() if MARK in secret]
         self.mask = SecretMask([*self.secrets.values(), *marked])
+        job = self.item["job"]
+        self.mask_of_named = SecretMask(islice(list_hidden_texts([job["action"].get("env"), job.get("payload")]), MOST))
+
+    def mask_report(self, report: dict[str, Any]) -> dict[str, Any]:
+        """As it may be reported. What programs read, an output and a checkpoint, has lost no more than real secrets."""
+        return self.mask_of_named.mask_report(self.mask.mask_report(report), READ_BY_PEOPLE)
 
     def revealed_item(self) -> dict[str, Any]:
         """What was claimed, with its secrets in it: for its code alone."""

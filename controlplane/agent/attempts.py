@@ -127,7 +127,7 @@ class AttemptTracker:
             return
         else:
             report = attempt.verdict
-        report = attempt.mask.mask_report(report)
+        report = attempt.mask_report(report)
         log.info("Job ended", **log_fields(attempt), report=report["event"], code=report.get("error", {}).get("code"))
         self._end_attempt(attempt, report)
 
@@ -292,7 +292,7 @@ class AttemptTracker:
         self._enqueue_reports(attempt, [*attempt.close_files(), *attempt.log.close(), report])
 
     def _enqueue_reports(self, attempt: Attempt, reports: list[dict[str, Any]]) -> None:
-        self._outbox.add_reports(*({"attempt": attempt.id, **attempt.mask.mask_report(report)} for report in reports))
+        self._outbox.add_reports(*({"attempt": attempt.id, **attempt.mask_report(report)} for report in reports))
 
     def _attempts_with_output(self) -> list[Attempt]:
         """Whose code may have written something that may be handed on."""

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 from urllib.parse import quote
 
 from controlplane.agent.secret_values import MASK
 
 LEAST = 4  # characters: what is shorter stands in half of all texts by chance
+LEAST_LINE = 8  # characters of a line of a longer secret, of which there may be many
 CUT_FROM = 4000  # characters: a text of so many may have been cut, and a secret with it
 CUT_LOOKED_AT = 1000  # characters of a secret that may be left at such an end
-REPORTED = ("lines", "output", "error", "message", "value")
+READ_BY_PEOPLE = ("lines", "error", "message")
+REPORTED = (*READ_BY_PEOPLE, "output", "value")
 """What a report has of a job's code."""
 
 
 class SecretMask:
-    """Masks the texts themselves, each of their lines, and how JSON, Python and an address write them."""
+    """Masks the texts themselves, each of their longer lines, and how JSON, Python and an address write them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms = {form for secret in secrets for part in {secret, *secret.split("\n")} for form in _forms_of(part)}
+        parts = {part for secret in secrets for part in (secret, *_lines_of(secret))}
+        forms = {form for part in parts for form in _forms_of(part)}
         self._forms = sorted((form for form in forms if len(form) >= LEAST), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, self._forms))) if self._forms else None
 
-    def mask_report(self, report: dict[str, Any]) -> dict[str, Any]:
+    def mask_report(self, report: dict[str, Any], fields: Collection[str] = REPORTED) -> dict[str, Any]:
         if self._pattern is None:
             return report
-        return {name: self._mask(value) if name in REPORTED else value for name, value in report.items()}
+        return {name: self._mask(value) if name in fields else value for name, value in report.items()}
 
     def mask_text(self, text: str) -> str:
         if self._pattern is None:
@@ -54,6 +57,10 @@ class SecretMask:
                 if body.endswith(form[:kept]):
                     body = body[:-kept] + MASK
         return body + text[len(text.removesuffix("…")) :]
+
+
+def _lines_of(secret: str) -> list[str]:
+    return [line for line in secret.split("\n") if len(line) >= LEAST_LINE]
 
 
 def _forms_of(part: str) -> set[str]:

@@ -20,6 +20,10 @@ SECRET_NAME = re.compile(
     r".*(password|passwd|passphrase|secret|credential|(api|access|secret|private|signing|encryption)key)s?"
     r"|.*(token|authorization|.pwd)"
 )
+MOST = 100
+"""Secrets of one payload, or one environment: each is looked for in all that its code writes."""
+LEAST_HIDDEN = 8
+"""Characters: a shorter value of a name that looks secret may be a word, and is not looked for in other texts."""
 ROW = re.compile(r"(Failing row contains )\(.*\)")
 """What PostgreSQL tells of a row that breaks a rule."""
 ITEM_NAME = re.compile(r"""(['"])(\w+)\1: """)
@@ -41,10 +45,11 @@ class WrongSecret(ValueError):
 def find_problem(value: Any) -> str | None:
     """What is wrong with the secrets in a value, in a sentence; None: nothing is."""
     try:
-        for _ in list_secrets(value):
-            pass
+        count = sum(1 for _ in list_secrets(value))
     except WrongSecret as wrong:
         return str(wrong)
+    if count > MOST:
+        return f"There are {count} secrets; at most {MOST}."
     return next((STILL_MASKED.format(name) for name in _list_masked(value)), None)
 
 
@@ -86,6 +91,14 @@ def mask(value: Any, *, has_references: bool = True) -> Any:
         else mask(item, has_references=has_references and name not in ARGUMENTS)
         for name, item in value.items()
     }
+
+
+def list_hidden_texts(value: Any) -> Iterator[str]:
+    """What is not shown for its name alone, as far as it is long enough to be nothing else."""
+    for found in _list_objects(value):
+        for name, item in found.items():
+            if isinstance(item, str) and len(item) >= LEAST_HIDDEN and looks_secret(name):
+                yield item
 
 
 def restore(value: Any, stored: Any) -> Any:

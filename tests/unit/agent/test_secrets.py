@@ -61,6 +61,18 @@ def test_what_is_reported_of_code_has_none_of_its_secrets(plane, agent, folder, 
     assert SECRET not in worker.log
 
 
+def test_what_is_a_secret_by_its_name_alone_is_masked_where_people_read_it_and_not_in_an_output(plane, agent):
+    env = {"DB_PASSWORD": "of the submitter", "API_TOKEN": "short"}
+    says = "echo $DB_PASSWORD, $API_TOKEN; echo $DB_PASSWORD >&2"
+    attempts = [plane.submit({"type": "script", "command": f"{says}; exit {n}", "env": env}) for n in (0, 3)]
+    agent()
+    completed, failed = [eventually(lambda id=id: plane.final(id)) for id in attempts]
+    assert completed["output"]["stdout"] == "of the submitter, short\n"
+    assert failed["error"]["traceback"] == "***\n"
+    lines = {line for report in plane.reports if report["event"] == "LOG" for line in report["lines"]}
+    assert lines == {"***, short", "***"}
+
+
 def test_a_secret_comes_from_a_file_a_variable_or_a_command_in_this_order(plane, agent, tmp_path, folder, monkeypatch):
     monkeypatch.setenv("CONTROLPLANE_SECRET_DB_PASSWORD", "not this one")
     monkeypatch.setenv("CONTROLPLANE_SECRET_API_KEY", "of the variable")
@@ -208,6 +220,11 @@ def test_an_argument_that_is_called_secret_is_no_reference():
 )
 def test_what_looks_like_a_secret_and_is_none_is_a_problem(wrong):
     assert secret_values.find_problem({"deep": [wrong]})
+
+
+def test_there_are_only_so_many_secrets():
+    assert secret_values.find_problem([NAMED] * secret_values.MOST) is None
+    assert secret_values.find_problem([NAMED] * (secret_values.MOST + 1)) == "There are 101 secrets; at most 100."
 
 
 def test_a_value_that_comes_back_masked_is_a_problem_and_can_be_restored():
