@@ -6,19 +6,26 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from controlplane.agent.policy import takes_references
-from controlplane.agent.secret_values import find_problem, is_secret, list_secrets, mask
+from controlplane.agent.secret_values import MARK, NAME, REFERENCE, find_problem, is_secret, list_secrets, mask
 from controlplane.core.rest import AnyField, FreeTextField
 
-SECRET = {
-    "type": "object",
-    "description": 'A value of the worker, {"secret": "NAME"}, or one that is not shown, {"secret_value": "TEXT"}.',
-    "additionalProperties": {"type": "string"},
-}
+
+def describe_secret(name: str, value: dict[str, Any], description: str) -> dict[str, Any]:
+    """For the OpenAPI document."""
+    described = {"type": "object", "description": description, "properties": {name: {"type": "string", **value}}}
+    return {**described, "required": [name], "additionalProperties": False}
+
+
+SECRETS = [
+    describe_secret(REFERENCE, {"pattern": f"^{NAME.pattern}$"}, "What its worker has under this name."),
+    describe_secret(MARK, {"minLength": 1}, "The value itself, which is not shown."),
+]
+VARIABLE_LIMIT = 100_000  # characters
 NOT_AN_OBJECT = "This is an object: a secret stands below a name in it."
 NO_REFERENCES = "The message of a Celery task goes through its broker, which would keep a secret: its payload has none."
 
 
-@extend_schema_field({"oneOf": [{"type": "string"}, SECRET]})
+@extend_schema_field({"oneOf": [{"type": "string", "maxLength": VARIABLE_LIMIT}, *SECRETS]})
 class TextOrSecretField(FreeTextField):
     """The value of a variable."""
 
@@ -33,7 +40,7 @@ class EnvironmentField(serializers.DictField):
     """Variables of the code."""
 
     def __init__(self, **options: Any) -> None:
-        child = TextOrSecretField(max_length=100_000, allow_blank=True)
+        child = TextOrSecretField(max_length=VARIABLE_LIMIT, allow_blank=True)
         super().__init__(**{"child": child, "required": False, **options})
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
