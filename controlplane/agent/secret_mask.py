@@ -12,8 +12,7 @@ from controlplane.agent.secret_values import MASK
 
 LEAST = 4  # characters: what is shorter stands in half of all texts by chance
 LEAST_LINE = 8  # characters of a line of a longer secret, of which there may be many
-CUT_FROM = 4000  # characters: a text of so many may have been cut, and a secret with it
-CUT_LOOKED_AT = 1000  # characters of a secret that may be left at such an end
+CUT_FROM = 1000  # characters: a text of so many may have been cut, and a secret with it
 READ_BY_PEOPLE = ("lines", "error", "message")
 REPORTED = (*READ_BY_PEOPLE, "output", "value")
 """What a report has of a job's code."""
@@ -51,11 +50,16 @@ class SecretMask:
     def _mask_ends(self, text: str) -> str:
         body = text.removesuffix("…")
         for form in self._forms:
-            for kept in range(min(len(form) - 1, CUT_LOOKED_AT), LEAST - 1, -1):
-                if body.startswith(form[-kept:]):
-                    body = MASK + body[kept:]
-                if body.endswith(form[:kept]):
-                    body = body[:-kept] + MASK
+            at = form.find(body[:LEAST], 1)
+            while at != -1 and not body.startswith(form[at:]):
+                at = form.find(body[:LEAST], at + 1)
+            if at != -1:
+                body = MASK + body[len(form) - at :]
+            kept = form.rfind(body[-LEAST:], 0, len(form) - 1) + LEAST
+            while kept >= LEAST and not body.endswith(form[:kept]):
+                kept = form.rfind(body[-LEAST:], 0, kept - 1) + LEAST
+            if kept >= LEAST:
+                body = body[:-kept] + MASK
         return body + text[len(text.removesuffix("…")) :]
 
 

@@ -22,6 +22,8 @@ SECRET_NAME = re.compile(
 )
 MOST = 100
 """Secrets of one payload, or one environment: each is looked for in all that its code writes."""
+LONGEST = 16 * 1024
+"""Characters of a value that is looked for."""
 LEAST_HIDDEN = 8
 """Characters: a shorter value of a name that looks secret may be a word, and is not looked for in other texts."""
 ROW = re.compile(r"(Failing row contains )\(.*\)")
@@ -34,7 +36,10 @@ WRONG_NAME = (
     "The name of a secret has up to 100 letters, digits, dots, dashes and underscores, and begins with none of the "
     "dots and dashes."
 )
-WRONG_MARK = 'A value that is not to be shown is {"secret_value": "TEXT"} and nothing beside that.'
+WRONG_MARK = (
+    'A value that is not to be shown is {"secret_value": "TEXT"} and nothing beside that; '
+    f"the text has 1 to {LONGEST} characters."
+)
 STILL_MASKED = f'"{MASK}" is shown instead of {{}}: give the value itself.'
 
 
@@ -97,7 +102,7 @@ def list_hidden_texts(value: Any) -> Iterator[str]:
     """What is not shown for its name alone, as far as it is long enough to be nothing else."""
     for found in _list_objects(value):
         for name, item in found.items():
-            if isinstance(item, str) and len(item) >= LEAST_HIDDEN and looks_secret(name):
+            if isinstance(item, str) and LEAST_HIDDEN <= len(item) <= LONGEST and looks_secret(name):
                 yield item
 
 
@@ -151,7 +156,7 @@ def _is_hidden(name: str, item: Any, has_references: bool) -> bool:
     if name == MARK:
         return True
     is_shown = item is None or isinstance(item, bool) or item in ("", [], {})
-    return looks_secret(name) and not is_shown and not (has_references and is_secret(item))
+    return looks_secret(str(name)) and not is_shown and not (has_references and is_secret(item))
 
 
 def _is_reference(value: dict[str, Any]) -> bool:
@@ -161,7 +166,7 @@ def _is_reference(value: dict[str, Any]) -> bool:
 def _refuse_wrong_secret(value: dict[str, Any]) -> None:
     if MARK in value:
         text = value[MARK]
-        if len(value) != 1 or not isinstance(text, str) or not text:
+        if len(value) != 1 or not isinstance(text, str) or not 0 < len(text) <= LONGEST:
             raise WrongSecret(WRONG_MARK)
         if text == MASK:
             raise WrongSecret(STILL_MASKED.format(MARK))

@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from controlplane.agent.policy import takes_references
-from controlplane.agent.secret_values import MARK, NAME, REFERENCE, find_problem, is_secret, list_secrets, mask
+from controlplane.agent.secret_values import LONGEST, MARK, NAME, REFERENCE, find_problem, is_secret, list_secrets, mask
 from controlplane.core.rest import AnyField, FreeTextField
 
 
@@ -18,7 +18,7 @@ def describe_secret(name: str, value: dict[str, Any], description: str) -> dict[
 
 SECRETS = [
     describe_secret(REFERENCE, {"pattern": f"^{NAME.pattern}$"}, "What its worker has under this name."),
-    describe_secret(MARK, {"minLength": 1}, "The value itself, which is not shown."),
+    describe_secret(MARK, {"minLength": 1, "maxLength": LONGEST}, "The value itself, which is not shown."),
 ]
 VARIABLE_LIMIT = 100_000  # characters
 NOT_AN_OBJECT = "This is an object: a secret stands below a name in it."

@@ -180,6 +180,10 @@ def test_a_secret_that_was_cut_at_the_end_of_a_long_text_is_masked():
     filling = " " * CUT_FROM
     assert mask.mask_text(f"{SECRET[6:]}{filling}{SECRET[:9]}…") == f"***{filling}***…"
     assert mask.mask_text(f"{SECRET[6:]} short") == f"{SECRET[6:]} short"
+    assert mask.mask_text(f"{SECRET[1:]}{filling}{SECRET[:-1]}") == f"***{filling}***"
+    assert mask.mask_text(f"{SECRET[6:9]}-{filling}{SECRET[1:9]}") == f"{SECRET[6:9]}-{filling}{SECRET[1:9]}"
+    long = SecretMask(["abab" * 900])
+    assert long.mask_text(f"{'abab' * 800}b{filling}{'abab' * 800}a") == f"***b{filling}***"
 
 
 @pytest.mark.parametrize(
@@ -216,6 +220,7 @@ def test_an_argument_that_is_called_secret_is_no_reference():
     [
         *({"secret": 5}, {"secret": "a", "more": 1}, {"secret": ""}, {"secret": "../etc/passwd"}, {"secret": ".x"}),
         *({"secret": "a" * 101}, {"secret_value": 5}, {"secret_value": ""}, {"secret_value": "x", "secret": "y"}),
+        {"secret_value": "x" * (secret_values.LONGEST + 1)},
     ],
 )
 def test_what_looks_like_a_secret_and_is_none_is_a_problem(wrong):
@@ -243,6 +248,7 @@ def test_a_value_that_comes_back_masked_is_a_problem_and_can_be_restored():
 def test_a_line_of_the_log_masks_what_looks_secret_and_rows_of_the_database():
     row = 'CheckViolation: no\nDETAIL:  Failing row contains (1, {"password": "hunter2"}, (2)).'
     event = {"event": "x", "api_token": "hunter2", "job": {"password": "hunter2", "n": 1}, "exception": row}
+    event["counts"] = {1: 2}
     shown = secret_values.mask_event(None, "info", event)
     assert shown["job"] == {"password": "***", "n": 1} and "Failing row contains (***)." in shown["exception"]
     assert "hunter2" not in str(shown)
