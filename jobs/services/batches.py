@@ -11,11 +11,11 @@ from uuid import UUID
 
 import orjson
 import structlog
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
 from django.dispatch import Signal
 
 from controlplane.core.problems import Problem
-from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic
+from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_deadlocks
 from jobs.errors import BatchEnded
 from jobs.models import Batch
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS, perform_operation
@@ -114,12 +114,13 @@ def run_item(item: LeasedItem) -> str | None:
     return states[0]
 
 
-@retried_atomic
+@retry_deadlocks
 def record_done(item: LeasedItem, row: Any, result: Any) -> str | None:
     new = result if isinstance(result, UUID) and result != item.subject_id else None
-    state = record_outcome(item, ItemOutcome.DONE, result=new)
-    if state is not None:
-        item_done.send(Batch, item=item, row=row)
+    with transaction.atomic(savepoint=False):
+        state = record_outcome(item, ItemOutcome.DONE, result=new)
+        if state is not None:
+            item_done.send(Batch, item=item, row=row)
     return state
 
 

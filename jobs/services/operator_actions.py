@@ -4,7 +4,6 @@ The services are those of everybody else, with their guards, events and notes.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -105,15 +104,23 @@ def perform_operation(
     operation = OPERATIONS[name]
     model, lockable = SUBJECTS[operation.subject]
     rows = model._default_manager.filter(pk=id)
-    is_lockable = rows.filter(lockable).exists()
-    with transaction.atomic() if is_lockable else nullcontext():
-        row: Any = rows.select_for_update(no_key=True).first() if is_lockable else rows.first()
+
+    def act_on(row: Any) -> Any:
         if row is not None and seen:
-            state, _, attempt = seen.partition(" ")
-            if row.state != state:
-                raise ChangedSinceSeen(f"It was {state} when you looked and is {row.state} now: look again.")
-            if attempt and str(row.attempt_id) != attempt:
-                raise ChangedSinceSeen("Another attempt has started since you looked: look again.")
+            ensure_is_as_seen(row, seen)
         result = operation.service(id, by=by, **parameters)
         then(row, result)
-    return result
+        return result
+
+    with transaction.atomic():
+        if row := rows.filter(lockable).select_for_update(no_key=True).first():
+            return act_on(row)
+    return act_on(rows.first())
+
+
+def ensure_is_as_seen(row: Any, seen: str) -> None:
+    state, _, attempt = seen.partition(" ")
+    if row.state != state:
+        raise ChangedSinceSeen(f"It was {state} when you looked and is {row.state} now: look again.")
+    if attempt and str(row.attempt_id) != attempt:
+        raise ChangedSinceSeen("Another attempt has started since you looked: look again.")

@@ -28,7 +28,7 @@ WITHIN = {
 PERIOD = ("within", "since", "until")
 INDEXED = {"state", *PERIOD}
 """What an index finds, however many rows there are."""
-ORDERS = {"oldest": "oldest first", "longest": "longest run first", "priority": "highest priority first"}
+ORDERS = {"oldest": "oldest", "longest": "longest run", "priority": "highest priority"}
 WORDS = {"within": "of the last"}
 EVERY_ENDED = "ended"
 """In place of a state: every one of those that are over."""
@@ -133,6 +133,10 @@ class PeriodFilter(Filter):
         self.order_fields([name for name in self.fields if name not in (*PERIOD, "sort")])
 
     @property
+    def has_moments(self) -> bool:
+        return bool(self.data and (self.data.get("since") or self.data.get("until")))
+
+    @property
     def period(self) -> tuple[timedelta | None, datetime | None, datetime | None]:
         """How far back from now, from which moment on, and before which."""
         values = self.chosen_values
@@ -194,7 +198,7 @@ class JobFilter(SearchFilter):
     error = forms.CharField(required=False, max_length=300, widget=forms.HiddenInput)
     """A message with # for each number, as errors are grouped."""
     open = forms.BooleanField(required=False, label="Not yet resubmitted")
-    sort = forms.ChoiceField(required=False, choices=[("", "newest first"), *ORDERS.items()])
+    sort = forms.ChoiceField(required=False, choices=[("", "newest"), *ORDERS.items()])
 
     @property
     def chosen_values(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ class MomentField(forms.DateTimeField):
     """A moment in UTC, which the pages are in."""
 
     def __init__(self, **options: Any) -> None:
-        widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": 1})
+        widget = forms.DateTimeInput(attrs={"type": "datetime-local"})
         super().__init__(required=False, input_formats=FORMATS, widget=widget, **options)
 
 

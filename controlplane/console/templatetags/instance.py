@@ -71,6 +71,11 @@ def stylesheet(context: template.Context) -> SafeString:
 
 
 @register.filter
+def thousands(number: int) -> str:
+    return f"{number:,}"
+
+
+@register.filter
 def views_anything(user: Any) -> bool:
     """Whether the Instance pages have something for somebody."""
     return bool(viewable(user))
