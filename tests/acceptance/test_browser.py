@@ -329,7 +329,7 @@ def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site):
     site.go(page, "triggers/")
     browser.poll_often(page)
     page.locator("tr", has_text=name).locator(".slot .s-FIRED").first.wait_for()
-    server = site.server_page(page, name)
+    server, batch = site.server_page(page, name), site.begin_batch(page, name)
     in_the_dark = page.context.new_page()
     in_the_dark.emulate_media(color_scheme="dark")
     violations: list[str] = []
@@ -339,6 +339,7 @@ def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site):
         "recovery/?claimed=0&running=0", "jobs/00000000-0000-7000-8000-000000000000/", f"jobs/{half}/",
         "executions/", "executions/?state=CANCELLED&q=nobody", f"executions/{run}/", f"executions/{going}/",
         f"executions/cancel/?pick={going}", f"executions/rerun/?pick={run}", "triggers/",
+        "jobs/?sort=longest&since=2020-01-01T00:00", batch, f"{batch}stop/", "batches/",
     )  # fmt: skip
     for path in paths:
         for reader, rules in ((page, ()), (in_the_dark, ("color-contrast",))):

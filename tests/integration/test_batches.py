@@ -104,7 +104,7 @@ def test_who_dies_between_the_deed_and_its_record_leaves_no_item_done_twice_or_c
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(batches, "record_outcome", die)
+        patched.setattr(batches, "record_done", die)
         with pytest.raises(Killed):
             batches.run_batches()
     assert WorkerJob.objects.get(pk=job).state == ("FAILED" if is_step else "PENDING")
