@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from controlplane.agent.clean_text import is_clean
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
-from controlplane.core.rest import StrictSerializer
+from controlplane.core.rest import StrictSerializer, validate_body
 from jobs import selectors
 from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
@@ -37,6 +37,7 @@ from jobs.api.serializers.workers import (
     ReportsRequest,
     describe_heartbeat_answer,
     describe_holders,
+    to_reports,
 )
 from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, submission
 from jobs.services.reports import Result
@@ -88,11 +89,8 @@ class Claims(ServerCall):
     @extend_schema(request=ClaimRequest, responses=ClaimAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """Attempts for the worker to run; an empty list when there is nothing to do."""
-        body = ClaimRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        claimed = claiming.claim_jobs(
-            self.server_token, body.validated_data["limit"], body.validated_data.get("request_id")
-        )
+        body = validate_body(ClaimRequest, request.data)
+        claimed = claiming.claim_jobs(self.server_token, body["limit"], body.get("request_id"))
         return Response({"attempts": [self.describe_attempt(attempt) for attempt in claimed]})
 
     def describe_attempt(self, attempt: claiming.ClaimedAttempt) -> dict[str, Any]:
@@ -119,14 +117,12 @@ class Reports(ServerCall):
     @extend_schema(request=ReportsRequest, responses=ReportsAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """What happened to attempts; a result for each, in order: one refused report never spoils the others."""
-        body = ReportsRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        results = reporting.record_reports(self.server_token, body.to_reports())
+        results = reporting.record_reports(self.server_token, to_reports(request.data))
         return Response({"results": [self.describe_result(result) for result in results]})
 
     def describe_result(self, result: Result) -> dict[str, Any]:
         """Its fields; a detail only where there is one."""
-        return {field: value for field, value in asdict(result).items() if field != "detail" or value is not None}
+        return {field: value for field, value in vars(result).items() if field != "detail" or value is not None}
 
 
 class Tasks(ServerCall):
@@ -187,9 +183,8 @@ class Jobs(JobCall):
         many = isinstance(request.data, list)
         if many and idempotency_key(request) is not None:
             raise serializers.ValidationError({"Idempotency-Key": ["For a list, give each job its own `key`."]})
-        body = JobList(data=request.data) if many else SubmissionRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        wanted = body.validated_data if many else [self.add_idempotency_key(body.validated_data)]
+        body = validate_body(JobList if many else SubmissionRequest, request.data)
+        wanted = body if many else [self.add_idempotency_key(body)]
         wanted = [self.add_trace(job) for job in wanted]
         submitted = submission.submit_jobs(request_credential(request).submitter, wanted, namespace=self.namespace)
         known = selectors.without_large(selectors.jobs_with_attempts()) if many else selectors.jobs_with_attempts()

@@ -1,14 +1,13 @@
 """What a job may ask to be run."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from django.core.validators import RegexValidator
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from controlplane.core.rest import AnyField, FreeTextField, StrictSerializer, TextField, WholeField
+from controlplane.core.rest import AnyField, FreeTextField, StrictSerializer, TextField, WholeField, shared_serializer
 from jobs.api.serializers.secrets import EnvironmentField
 
 TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
@@ -116,12 +115,6 @@ ACTIONS: dict[str, type[StrictSerializer]] = {
     "docker": ContainerAction,
     "pod": ContainerAction,
 }
-
-
-@cache
-def shared_serializer(serializer: type[StrictSerializer]) -> StrictSerializer:
-    """One of each is enough, for validation leaves nothing in it; making one takes longer than using it."""
-    return serializer()
 
 
 @extend_schema_field(

@@ -20,8 +20,9 @@ from controlplane.core.rest import (
     TextField,
     WholeField,
     YesNoField,
+    shared_serializer,
 )
-from jobs.api.serializers.actions import ActionField, PriorityField, shared_serializer
+from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.executions import Definition, refuse_oversized_inputs
 from jobs.api.serializers.secrets import InputsField, MaskedField, MaskedObjectField, refuse_wrong_payload
 from jobs.models import Trigger, TriggerSlot

@@ -14,6 +14,7 @@ from controlplane.core.rest import (
     StrictSerializer,
     WholeField,
     YesNoField,
+    validate_body,
 )
 from jobs.models import LogLine
 from jobs.services.heartbeats import LISTED_LIMIT, HeldAttempts
@@ -225,8 +226,12 @@ class ReportItem(StrictSerializer):
 class ReportsRequest(StrictSerializer):
     reports = serializers.ListField(child=ReportItem(), max_length=1000)
 
-    def to_reports(self) -> list[Report]:
-        return [Report(**{**item, "event": Event(item["event"])}) for item in self.validated_data["reports"]]
+
+def to_reports(data: object) -> list[Report]:
+    """What the body of a `ReportsRequest` says. Raises ValidationError."""
+    return [
+        Report(**{**item, "event": Event(item["event"])}) for item in validate_body(ReportsRequest, data)["reports"]
+    ]
 
 
 class ReportResult(serializers.Serializer):
