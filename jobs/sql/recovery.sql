@@ -13,7 +13,8 @@ with lost_servers as materialized (
            {{liveness.running_attempts_move_at(s)}} <= greatest(clock.reading, s.state_changed_observed)
                or {{outstays_drain(s)}} and s.worker_task_restart_strategy <> 'NEVER' as moves
       from liveness_server s, liveness_clock clock
-     where ({{liveness.lost_at(s)}} <= greatest(clock.reading, s.state_changed_observed) or {{outstays_drain(s)}})
+     where (s.state not in {{ALIVE}} or s.drain_until_observed is not null)  -- all others are not even looked at
+       and ({{liveness.lost_at(s)}} <= greatest(clock.reading, s.state_changed_observed) or {{outstays_drain(s)}})
        -- One is enough to know, and the planner is not to begin with all of them.
        and (select true from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}} limit 1)
      order by s.id

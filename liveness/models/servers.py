@@ -96,6 +96,12 @@ class Server(models.Model):
                 name="server_keeps_jobs",
                 condition=Q(worker_task_restart_strategy=RestartStrategy.NEVER) & ~Q(state__in=sorted(states.ALIVE)),
             ),
+            models.Index(
+                fields=["id"],
+                name="server_may_be_lost",
+                condition=~Q(state__in=sorted(states.ALIVE)) | Q(drain_until_observed__isnull=False),
+            ),
+            models.Index(fields=["token"], name="server_is_no_worker", condition=~Q(type=ServerType.WORKER)),
             models.Index(fields=["instance_id"], name="server_of_instance"),
             models.Index(fields=["state_changed_at"], name="server_inactive", condition=Q(state=ServerState.INACTIVE)),
         ]

@@ -59,7 +59,9 @@ def disconnect_silent_servers() -> int:
     # Whoever goes was silent by this reading already, so the brake, judged by one that is no earlier, has counted it;
     # and nobody goes when the brake cannot be judged. No lock is held from one to the other: a process that is
     # suspended in between would stop the checks of all.
-    observed = sql.read_observed_time.fetch_only_row()
+    observed = sql.read_observed_time.fetch_only_row(initial_delay=conf().initial_delay)
+    if not observed.is_due:
+        return 0
     judge_brake()
     disconnected = sql.disconnect_silent_servers.sweep_rows(
         reading=observed.reading,

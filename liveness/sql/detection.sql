@@ -49,7 +49,7 @@ silent_servers as (
 with witness as (
     select exists (
         select from liveness_server s
-         where {{is_own(s)}}
+         where s.type <> 'WORKER' and {{is_own(s)}}
            and s.witnessed_at <= clock_timestamp()
            and s.witnessed_at > clock_timestamp() - make_interval(secs => %(window)s)) as seen
 )
@@ -69,9 +69,13 @@ update liveness_clock c
 returning c.tick, c.reading, c.witnessed, c.set_back_by
 
 -- statement: read_observed_time
--- Observed time, as the last check that advanced it left it.
--- returns: reading float8
-select reading from liveness_clock
+-- Observed time, as the last check that advanced it left it; and whether anybody is overdue by it, or held by a brake: of
+-- a hundred thousand servers that are all heard nothing more is asked.
+-- takes: initial_delay float8
+-- returns: reading float8, is_due bool
+select clock.reading, exists (select from liveness_brake)
+       or exists (select from liveness_server s where {{is_overdue(s)}}) as is_due
+  from liveness_clock clock
 
 -- statement: judge_brake
 -- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer.

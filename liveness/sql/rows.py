@@ -14,6 +14,7 @@ class AdvancedClock(NamedTuple):
 
 class ReadObservedTimeRow(NamedTuple):
     reading: float
+    is_due: bool
 
 
 class JudgedBrake(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import connection
 
-from liveness.models import ApiToken, Server
+from liveness.models import OWN_DIGEST, ApiToken, Role, Server
 from liveness.services import tokens
 from tests.support.emptying import empty_database
 
@@ -61,6 +61,17 @@ def add_jobs(number: int, tags: list[str], priority: int = 0) -> None:
 def run_all_jobs() -> None:
     """The only server runs all the jobs."""
     run(RESTORE.format(RUN_ALL))
+
+
+def begin_observing() -> None:
+    """The next check sees that heartbeats get in, and that they did at the one before: observed time advances."""
+    token, _ = ApiToken.objects.get_or_create(digest=OWN_DIGEST, defaults={"name": "own", "role": Role.WORKER})
+    own = "update liveness_server set token_id = %s, type = 'WEBSERVER', witnessed_at = clock_timestamp() where id = %s"
+    run(own, [token.pk, Server.objects.order_by("-pk").values_list("pk", flat=True)[0]])
+    run(
+        "update liveness_clock set tick_at = 'epoch', witnessed = true, credit = 10, reading = 0,"
+        " advanced_at = clock_timestamp() - interval '5 s'"
+    )
 
 
 def settle_down() -> None:

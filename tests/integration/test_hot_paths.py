@@ -72,6 +72,28 @@ def test_each_call_of_a_worker_is_one_round_trip(worker, submit, api):
     assert round_trips(one, f"{path}/reports", {"reports": [started, progress, completed]}) == 1
 
 
+SERVERS = """
+    insert into liveness_server (state, type, name, token_id, instance_id, heartbeat_interval, timeout, tags,
+                                 termination_grace_period, worker_task_restart_strategy, heard_observed)
+    select 'RUNNING', 'WORKER', 's' || n, s.token_id, uuid7(), 15, 45, '{}', 300, 'IMMEDIATELY', observed_now()
+      from liveness_server s, generate_series(1, 2000) n
+"""
+SERVERS_READ = """
+    select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'liveness_server'
+"""
+
+
+def test_a_check_of_servers_that_are_all_heard_looks_at_each_once(worker):
+    worker()
+    with connection.cursor() as cursor:
+        cursor.execute("set local session_replication_role = replica")  # they need not come there by transitions
+        cursor.execute(SERVERS.replace("%", "%%"))
+        cursor.execute("set local session_replication_role = origin; analyze liveness_server")
+    before = run(SERVERS_READ)
+    assert check_liveness()["disconnected"] == 0
+    assert run(SERVERS_READ) - before < 2100
+
+
 def test_a_heartbeat_for_a_hundred_attempts_is_one_round_trip(worker):
     submit_many(100)
     one = worker(max_concurrent=100)
