@@ -100,8 +100,8 @@ class Site:
         address = page.locator("table.servers tbody th a", has_text=name).first.get_attribute("href")
         return str(address).removeprefix("/admin/instance/")
 
-    def begin_batch(self, page: Page, tag: str, jobs: int = 1000) -> str:
-        """The path of the page of a batch that cancels more jobs than the request does itself, and takes a while."""
+    def begin_batch(self, page: Page, tag: str, jobs: int = 300) -> str:
+        """The path of the page of a batch that cancels more jobs than the request does itself."""
         body = {"action": script("true"), "tags": [f"{tag}-batch"], "unmatched": "wait"}
         self.running.call("POST", f"{self.url}/api/v1/jobs", self.client, [body] * jobs)
         self.go(page, f"jobs/cancel/?tag={tag}-batch&all=1")
