@@ -140,6 +140,52 @@ def test_a_running_job_is_cancelled_from_its_page(site):
     page.context.close()
 
 
+def test_a_log_that_is_followed_grows_by_what_is_new_and_ends_with_its_job(site):
+    site.running.agent("writer", site.url, "--tags", "written")
+    job = site.submit("echo first; sleep 5; echo second", tags=["written"], unmatched="wait")
+    page = site.open()
+    browser.poll_often(page)
+    site.go(page, f"jobs/{job}/")
+    page.locator(".log", has_text="first").wait_for()
+    page.get_by_text("Follow, search, download").click()
+    first = page.locator("#lines li", has_text="first")
+    first.evaluate("line => { line.dataset.seen = 'yes' }")
+    page.locator("#lines li", has_text="second").wait_for()
+    page.get_by_text("It has ended; nothing more comes.").wait_for()
+    assert page.locator("#lines li").all_inner_texts()[0] == first.inner_text()
+    assert first.get_attribute("data-seen") == "yes", "what was there was not written anew"
+    assert page.locator("#follow[hx-get]").count() == 0
+    page.fill("[name=q]", "SECOND")
+    page.get_by_role("button", name="Show").click()
+    page.locator("#lines mark", has_text="second").wait_for()
+    assert page.locator("#lines li").count() == 1
+    with page.expect_download() as download:
+        page.get_by_text("Download these lines").click()
+    assert download.value.path().read_text().endswith("#1 out second\n")
+    page.context.close()
+
+
+def test_a_schedule_is_changed_by_fields_that_show_its_next_slots(site):
+    site.schedule("by-fields")
+    page = site.open()
+    site.go(page, "triggers/")
+    page.get_by_role("link", name="by-fields").click()
+    page.locator(".actions a", has_text="Edit").click()
+    page.check("[name=schedule][value=cron]")
+    page.fill("[name=cron]", "nonsense")
+    page.locator("[name=cron]").blur()
+    page.locator("#slots", has_text="Wrong number of fields").wait_for()
+    page.fill("[name=cron]", "15 4 * * *")
+    page.fill("[name=timezone]", "Asia/Kolkata")
+    page.locator("[name=timezone]").blur()
+    page.locator("#slots", has_text="04:15:00 IST").wait_for()
+    page.click("button.is-main")
+    page.locator(".state", has_text="15 4 * * *").wait_for()
+    browser.act(page, "Pause", "not this week")
+    page.locator(".state .badge", has_text="PAUSED").wait_for()
+    page.context.close()
+
+
 def test_all_that_a_filter_matches_is_cancelled_by_the_executor_after_the_browser_was_closed(site):
     command = {"action": {"type": "script", "command": "true"}, "tags": ["flood"], "unmatched": "wait"}
     site.running.call("POST", f"{site.url}/api/v1/jobs", site.client, [command] * 250)

@@ -17,7 +17,7 @@ REQUESTS = 40
 REFERENCE = "/admin/password_change/"
 """A page of Django's admin that shows nothing of ours: session, user, a form in the same frame."""
 PAGES = ["", "servers/", "servers/{server}/", "jobs/", "jobs/{job}/", "executions/", "triggers/", "activity/",
-         "quarantine/", "recovery/", "trends/", "?window=7d"]  # fmt: skip
+         "quarantine/", "recovery/", "alerts/", "jobs/{job}/log/", "trends/", "?window=7d"]  # fmt: skip
 
 
 def pages(data_dir: Path, step: Step) -> list[Row]:
