@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
+from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -31,7 +33,17 @@ from controlplane.core.sql_book import compose_statement
 from controlplane.core.statements import SqlExpression
 from liveness import states
 from liveness.conf import conf
-from liveness.models import OWN_DIGEST, Clock, Heartbeat, Server, ServerEvent, Tally
+from liveness.models import (
+    DEFAULT_NAMESPACE,
+    OF_NAMESPACE,
+    OWN_DIGEST,
+    ApiToken,
+    Clock,
+    Heartbeat,
+    Server,
+    ServerEvent,
+    Tally,
+)
 from liveness.sql import BUCKETS, sql
 from liveness.sql.rows import ServerFacets
 from liveness.states import ServerState, Subject
@@ -39,8 +51,53 @@ from liveness.states import ServerState, Subject
 UNCHECKED_AFTER = 2
 """Intervals without a liveness check after which no server's silence counts: observed time has stood still by then."""
 
+LOOK_AGAIN_AFTER = 10
+"""Seconds for which a process knows which namespaces there are."""
+
+
+@dataclass
+class KnownNamespaces:
+    names: list[str] = field(default_factory=list)
+    until: float = 0.0
+
+
+KNOWN = KnownNamespaces()
+
 # In a subquery, so that a clock is read once for all rows.
 SILENCE = "extract(epoch from (SELECT clock_timestamp()) - %(expressions)s)::float8"
+
+
+def namespaces_of_person(user: Any) -> frozenset[str] | None:
+    """Those that somebody who is signed in reaches: which his permissions, mostly his groups', name. None: all, for
+    they name none. (Django reads the permissions anyway, and once.)"""
+    if user.is_superuser:
+        return None
+    before = f"liveness.{OF_NAMESPACE}"
+    named = (name.removeprefix(before) for name in user.get_all_permissions() if name.startswith(before))
+    return frozenset(named) or None
+
+
+def reaches_instance(namespaces: Collection[str] | None) -> bool:
+    """Whether who reaches these sees, and changes, what is about the whole control plane."""
+    return namespaces is None or DEFAULT_NAMESPACE in namespaces
+
+
+def namespace_of_new(namespaces: Collection[str] | None) -> str:
+    """Of what somebody makes who reaches these and names none."""
+    return DEFAULT_NAMESPACE if namespaces is None or DEFAULT_NAMESPACE in namespaces else min(namespaces)
+
+
+def rows_within(namespaces: Collection[str] | None, rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Of these rows those of some namespaces. None: of all."""
+    return rows if namespaces is None else rows.filter(namespace__in=sorted(namespaces))
+
+
+def known_namespaces(*, look: bool = True) -> list[str]:
+    """Those for which there are tokens, as this process found them when it last looked, lately or not."""
+    if look and monotonic() >= KNOWN.until:
+        KNOWN.names = list(ApiToken.objects.order_by("namespace").values_list("namespace", flat=True).distinct())
+        KNOWN.until = monotonic() + LOOK_AGAIN_AFTER
+    return KNOWN.names
 
 
 def servers_with_silence() -> QuerySet[Server]:
@@ -291,9 +348,10 @@ def servers_with_beats(servers: QuerySet[TimedServer], limit: int) -> QuerySet[T
     return servers.annotate(beats=ArraySubquery(own.values(second=at)[:limit]))
 
 
-def server_facets() -> ServerFacets:
-    """What alive servers can be told apart by: `versions`, how many of each cluster, type and version, and `tags`."""
-    return sql.list_facets.fetch_only_row()
+def server_facets(namespaces: Collection[str] | None = None) -> ServerFacets:
+    """What alive servers of some namespaces (None: of all) can be told apart by: `versions`, how many of each cluster,
+    type and version, their `tags`; and all `namespaces`."""
+    return sql.list_facets.fetch_only_row(namespaces=None if namespaces is None else sorted(namespaces))
 
 
 def signs_of_life(

@@ -57,7 +57,7 @@ class PageFilter(StrictSerializer):
 
     cursor = IdField(required=False, help_text="`next` of the previous page.")
     limit = PageSizeField()
-    namespace = TextField(required=False, max_length=200, help_text="One of those that the caller reaches.")
+    namespace = TextField(required=False, max_length=90, help_text="One of those that the caller reaches.")
 
     heavy: ClassVar[Sequence[str]] = ()
     """Columns that may hold so much that rows are weighed before they are read."""

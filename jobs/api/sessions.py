@@ -17,7 +17,8 @@ from jobs.errors import CsrfFailed
 from jobs.permissions import VIEWS
 from liveness.api.authentication import Credential
 from liveness.errors import WrongRole
-from liveness.models import DEFAULT_NAMESPACE, ApiToken, Role
+from liveness.models import ApiToken, Role
+from liveness.selectors import namespace_of_new, namespaces_of_person
 from liveness.services import tokens
 
 
@@ -45,12 +46,12 @@ class SessionCredential(Credential):
         return ApiToken(name=self.user.get_username(), role=self.role)
 
     @property
-    def namespaces(self) -> None:
-        return None
+    def namespaces(self) -> frozenset[str] | None:
+        return namespaces_of_person(self.user)
 
     @property
     def namespace(self) -> str:
-        return DEFAULT_NAMESPACE
+        return namespace_of_new(self.namespaces)
 
     @property
     def submitter(self) -> ApiToken:

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from controlplane.core.calls import OwnSettings
 from controlplane.core.problems import Problem
 from controlplane.core.rest import StrictSerializer, TextField
+from liveness import selectors
 from liveness.api.authentication import Credential
 from liveness.errors import NotYourServer, TokenMissing, WrongNamespace, WrongRole
 from liveness.models import DEFAULT_NAMESPACE, Role
@@ -38,7 +39,7 @@ GUARDED = {
 class NamespaceQuery(StrictSerializer):
     """In the query of a call that makes something."""
 
-    namespace = TextField(required=False, max_length=200, help_text="Of what is made; for who reaches several.")
+    namespace = TextField(required=False, max_length=90, help_text="Of what is made; for who reaches several.")
 
     @classmethod
     def read(cls, named: str) -> str:
@@ -122,7 +123,7 @@ class RoleCall(ApiCall):
     def choose_namespaces(self, credential: Credential, named: str | None) -> None:
         """Raises WrongNamespace where the caller names one that he does not reach, or calls about all of them."""
         reached = credential.namespaces
-        if self.is_about_instance and reached is not None and DEFAULT_NAMESPACE not in reached:
+        if self.is_about_instance and not selectors.reaches_instance(reached):
             raise WrongNamespace(f"What is about the whole control plane needs a token of {DEFAULT_NAMESPACE}.")
         if named is not None:
             named = NamespaceQuery.read(named)
@@ -143,4 +144,4 @@ class RoleCall(ApiCall):
 
     def within_namespaces(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Of these rows those that the caller reaches."""
-        return rows if self.namespaces is None else rows.filter(namespace__in=sorted(self.namespaces))
+        return selectors.rows_within(self.namespaces, rows)

@@ -22,6 +22,9 @@ class Role(models.TextChoices):
 DEFAULT_NAMESPACE = "default"
 """Where everything is of which nobody says anything else."""
 
+OF_NAMESPACE = "namespace:"
+"""Before its name: the codename of the permission that has somebody reach it, and no other that he has none for."""
+
 # No SHA-256, so there is no text that these tokens would let in; and unique, so that each is made once.
 OWN_DIGEST = b"control plane"
 """Of the token with which the control plane's own processes are registered."""

@@ -12,6 +12,8 @@ from datetime import timedelta
 from functools import lru_cache
 from uuid import UUID
 
+from django.contrib.auth.models import Permission
+from django.contrib.contenttypes.models import ContentType
 from django.core import signing
 from django.db.models import F, Q
 from django.utils.crypto import salted_hmac
@@ -21,7 +23,7 @@ from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.conf import conf
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
-from liveness.models import DEFAULT_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
+from liveness.models import DEFAULT_NAMESPACE, OF_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
 from liveness.services import transitions
 from liveness.services.operator_events import Subject, record_operator_event
 from liveness.states import Mover, ServerState
@@ -60,6 +62,8 @@ def create_token(
     namespace: str = DEFAULT_NAMESPACE,
 ) -> str:
     """A new API token; its text is shown this once. `expires_in` is in seconds; `by` is the operator who wants it."""
+    if namespace != DEFAULT_NAMESPACE:
+        make_permissions(namespace, DEFAULT_NAMESPACE)
     text = API_PREFIX + secrets.token_urlsafe(32)
     expires_at = None if expires_in is None else ClockTimestamp() + timedelta(seconds=expires_in)
     created = ApiToken.objects.create(
@@ -73,6 +77,17 @@ def create_token(
     )
     record_operator_event("create_token", by, note, token_subject(created))
     return text
+
+
+def make_permissions(*namespaces: str) -> None:
+    """What a group is given to reach some namespaces, and no others."""
+    content_type = ContentType.objects.get_for_model(Server)
+    for name in namespaces:
+        Permission.objects.get_or_create(
+            content_type=content_type,
+            codename=f"{OF_NAMESPACE}{name}",
+            defaults={"name": f"Reaches the namespace {name}, and of the others those named too"},
+        )
 
 
 def get_session_token(user: int, name: str, role: str) -> ApiToken:

@@ -108,6 +108,7 @@ class ForbidEventDeletionRow(NamedTuple):
 class ServerFacets(NamedTuple):
     versions: str
     tags: list[str]
+    namespaces: list[str]
 
 
 class ListRowsLeftOutRow(NamedTuple):

@@ -25,6 +25,7 @@ from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import (
     FORM_METHODS,
     View,
+    reached_namespaces,
     render_page,
     require_permission,
     require_reader,
@@ -35,6 +36,7 @@ from jobs.models import Batch, BatchItem
 from jobs.services import batches
 from jobs.services.operator_actions import perform_operation
 from jobs.states import BatchState, ItemOutcome
+from liveness.selectors import rows_within
 
 MOST_AT_ONCE, REFUSALS_SHOWN = 400, 10
 BATCH = 200
@@ -68,19 +70,25 @@ class Selection:
     target: Target
     picks: list[UUID]
     filter: Filter | None
+    namespaces: frozenset[str] | None
+    """Those that the operator reaches."""
 
     @classmethod
     def from_request(cls, target: Target, request: HttpRequest) -> "Selection":
         if request.GET.get("all"):
-            return cls(target, [], target.filter(request.GET))
+            return cls(target, [], target.filter(request.GET), reached_namespaces(request))
         ids = (parse_uuid(text) for text in request.GET.getlist("pick"))
-        return cls(target, [pick for pick in ids if pick], None)
+        picks = [pick for pick in ids if pick]
+        if (reached := reached_namespaces(request)) is not None:
+            rows = target.rows().model._default_manager.filter(pk__in=picks)
+            seen = set(rows_within(reached, rows).values_list("pk", flat=True))
+            picks = [pick for pick in picks if pick in seen]
+        return cls(target, picks, None, reached)
 
     @property
     def rows(self) -> QuerySet[Any]:
-        return (
-            self.filter.filter_rows(self.target.rows()) if self.filter else self.target.rows().filter(pk__in=self.picks)
-        )
+        rows = rows_within(self.namespaces, self.target.rows())
+        return self.filter.filter_rows(rows) if self.filter else rows.filter(pk__in=self.picks)
 
     @property
     def back(self) -> str:

@@ -18,12 +18,14 @@ from controlplane.console.actions.servers import NoteField, request_actor
 from controlplane.console.admin.liveness import ReadOnlyAdmin, mask_fields
 from controlplane.console.presenters.jobs import describe_schedule
 from controlplane.console.selectors.filters import parse_uuid
+from controlplane.console.views.page import reached_namespaces, within_reach
 from controlplane.core.problems import Problem
 from controlplane.core.rest import NOTE_LENGTH
 from jobs.api.serializers.triggers import MASKED, TriggerRequest, restore_fields
 from jobs.execution_selectors import SLOTS_SHOWN
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
 from jobs.services import triggers
+from liveness.selectors import namespace_of_new
 
 
 @admin.register(WorkerJob)
@@ -144,10 +146,15 @@ class TriggerAdmin(admin.ModelAdmin):
         trigger = super().get_object(request, object_id, from_field)
         return trigger if self.has_change_permission(request, trigger) else mask_fields(trigger, MASKED)
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
+        return within_reach(request, super().get_queryset(request))
+
     def get_inlines(self, request: HttpRequest, obj: object) -> list[Any]:
         return [] if obj is None else [SlotInline]
 
     def save_model(self, request: HttpRequest, trigger: Trigger, form: forms.ModelForm, change: bool) -> None:
+        if not change:
+            trigger.namespace = namespace_of_new(reached_namespaces(request))
         triggers.store_trigger(trigger, request_actor(request), form.cleaned_data["note"])
 
     def delete_model(self, request: HttpRequest, trigger: Trigger) -> None:

@@ -20,8 +20,10 @@ from django.utils.safestring import SafeString
 from controlplane.agent.secret_values import mask
 from controlplane.console.actions.bulk_actions import MOST_AT_ONCE
 from controlplane.console.actions.servers import SERVER_ACTIONS, NoteForm, OperatorAction, request_actor
+from controlplane.console.views.page import reached_namespaces, require_instance, within_reach
 from controlplane.core.problems import Problem
 from liveness.models import ApiToken, Brake, Instance, Server, ServerEvent
+from liveness.selectors import reaches_instance
 from liveness.services import operations
 
 Row = TypeVar("Row", bound=models.Model)
@@ -46,7 +48,16 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return mask_fields(super().get_object(request, object_id, from_field), self.masked)
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return request.user.has_perm(f"{self.opts.app_label}.view_{self.opts.model_name}")
+        may_view = request.user.has_perm(f"{self.opts.app_label}.view_{self.opts.model_name}")
+        return may_view and (self.is_of_namespaces or reaches_instance(reached_namespaces(request)))
+
+    @property
+    def is_of_namespaces(self) -> bool:
+        return any(field.name == "namespace" for field in self.opts.fields)
+
+    def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
+        rows = super().get_queryset(request)
+        return within_reach(request, rows) if self.is_of_namespaces else rows
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -170,7 +181,8 @@ class InstanceAdmin(ReadOnlyAdmin):
     """One page for the one row: maintenance and the brake."""
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return any(request.user.has_perm(action.permission) for action in INSTANCE_ACTIONS.values())
+        may_act = any(request.user.has_perm(action.permission) for action in INSTANCE_ACTIONS.values())
+        return may_act and reaches_instance(reached_namespaces(request))
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
@@ -206,6 +218,7 @@ class InstanceAdmin(ReadOnlyAdmin):
         action = INSTANCE_ACTIONS[name]
         if not request.user.has_perm(action.permission):
             raise PermissionDenied(f"This needs the permission {action.permission}.")
+        require_instance(request)
         form = NoteForm(request.POST if request.method == "POST" else None)
         if not form.is_valid():
             return render_confirmation(
@@ -235,8 +248,9 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     """Tokens are made and revoked by commands; their digests are shown nowhere."""
 
     fields = (
-        "name", "role", "prefix", "created_at", "expires_at", "revoked_at", "types", "tags", "cluster", "max_servers",
+        "name", "role", "namespace", "prefix", "created_at", "expires_at", "revoked_at", "types", "tags", "cluster",
+        "max_servers",
     )  # fmt: skip
-    list_display = ("name", "role", "prefix", "created_at", "expires_at", "revoked_at")
-    list_filter = ("role",)
+    list_display = ("name", "role", "namespace", "prefix", "created_at", "expires_at", "revoked_at")
+    list_filter = ("role", "namespace")
     search_fields = ("name", "prefix")

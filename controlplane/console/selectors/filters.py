@@ -78,6 +78,7 @@ class Filter(forms.Form):
 
 class ServerFilter(Filter):
     q = forms.CharField(required=False, label="Search", max_length=200)
+    namespace = forms.CharField(required=False, max_length=200)
     cluster = forms.CharField(required=False, max_length=200)
     type = forms.ChoiceField(required=False, choices=choices_of(ServerType))
     state = forms.ChoiceField(
@@ -94,7 +95,7 @@ class ServerFilter(Filter):
 
     def narrow_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         values = self.chosen_values
-        for name in ("cluster", "type", "version"):
+        for name in ("namespace", "cluster", "type", "version"):
             if name in values:
                 rows = rows.filter(**{name: values[name]})
         if self.chosen_states:
@@ -193,6 +194,7 @@ class JobFilter(SearchFilter):
     kind = forms.ChoiceField(required=False, choices=choices_of(JobKind))
     tag = forms.CharField(required=False, max_length=200)
     server = forms.CharField(required=False, max_length=200, label="Server")
+    namespace = forms.CharField(required=False, max_length=200)
     q = forms.CharField(required=False, label="Search", max_length=200)
     code = forms.CharField(required=False, max_length=200, label="Error code")
     error = forms.CharField(required=False, max_length=300, widget=forms.HiddenInput)
@@ -221,8 +223,9 @@ class JobFilter(SearchFilter):
             rows = rows.filter(error__code=values["code"])
         if "error" in values:
             rows = rows.alias(pattern=MESSAGE_PATTERN).filter(pattern=values["error"])
-        if "kind" in values:
-            rows = rows.filter(kind=values["kind"])
+        for name in ("kind", "namespace"):
+            if name in values:
+                rows = rows.filter(**{name: values[name]})
         if "tag" in values:
             rows = rows.filter(required_tags__contains=[values["tag"]])
         if "q" in values:
@@ -285,20 +288,26 @@ class QuarantineFilter(JobFilter):
 
 class ExecutionFilter(SearchFilter):
     state = forms.ChoiceField(required=False, choices=choices_of(ExecutionState))
+    namespace = forms.CharField(required=False, max_length=200)
     q = forms.CharField(required=False, label="Search", max_length=200)
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         word = self.chosen_values.get("q")
+        if "namespace" in self.chosen_values:
+            rows = rows.filter(namespace=self.chosen_values["namespace"])
         return rows.filter(Q(name__icontains=word) | Q(key=word) | id_condition(word)) if word else rows
 
 
 class TriggerFilter(Filter):
     state = forms.ChoiceField(required=False, choices=choices_of(TriggerState))
+    namespace = forms.CharField(required=False, max_length=200)
     q = forms.CharField(required=False, label="Search", max_length=200)
 
     def filter_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         if state := self.chosen_values.get("state"):
             rows = rows.filter(enabled=state == TriggerState.ENABLED)
+        if "namespace" in self.chosen_values:
+            rows = rows.filter(namespace=self.chosen_values["namespace"])
         word = self.chosen_values.get("q")
         return rows.filter(Q(name__icontains=word) | id_condition(word)) if word else rows
 

@@ -16,7 +16,7 @@ from controlplane.console.selectors import recent_activity
 from controlplane.console.selectors.filters import PERIOD, ActivityFilter, QuarantineFilter
 from controlplane.console.selectors.listing import build_list_page, format_at_least, link_to_older, present_list_page
 from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import render_page, require_reader, viewable
+from controlplane.console.views.page import render_page, require_reader, viewable, within_reach
 from jobs import selectors
 from jobs.states import QUARANTINED
 from liveness.selectors import database_time
@@ -24,7 +24,7 @@ from liveness.selectors import database_time
 ENTRIES_A_PAGE, JOBS_A_PAGE = 50, 50
 
 
-@require_reader()
+@require_reader(about_instance=True)
 def show_activity(request: HttpRequest) -> HttpResponse:
     """Transitions, resubmissions, refusals and operator actions, latest first; nobody changes or deletes them."""
     chosen = ActivityFilter(request.GET)
@@ -55,9 +55,10 @@ def show_activity(request: HttpRequest) -> HttpResponse:
 def show_quarantine(request: HttpRequest) -> HttpResponse:
     """Jobs that ended with their workers, again and again: for a look, and then resubmitted or dismissed."""
     chosen = QuarantineFilter(request.GET)
+    rows = within_reach(request, selectors.quarantined_jobs())
     page = partial(selectors.jobs_page, order=chosen.order)
-    listing = build_list_page(request, chosen, selectors.quarantined_jobs(), page, JOBS_A_PAGE, "quarantined job")
-    matching, floor = chosen.match_in_scan_window(selectors.quarantined_jobs(), None)
+    listing = build_list_page(request, chosen, rows, page, JOBS_A_PAGE, "quarantined job")
+    matching, floor = chosen.match_in_scan_window(rows, None)
     shown = {
         "title": "Quarantine",
         "trail": [HOME],

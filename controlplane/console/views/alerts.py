@@ -40,7 +40,7 @@ RULES = {
 """What each rule is about, of `VIEWS`, and what it finds."""
 
 
-@require_reader()
+@require_reader(about_instance=True)
 def show_alerts(request: HttpRequest) -> HttpResponse:
     """Incidents, the open ones first; rules and mutes; the outbox. Of what its reader may view."""
     chosen = IncidentFilter(request.GET)
@@ -98,7 +98,7 @@ def present_message(row: Any, now: datetime) -> dict[str, Any]:
     }
 
 
-@require_reader("server", FORM_METHODS)
+@require_reader("server", FORM_METHODS, about_instance=True)
 def mute_rule(request: HttpRequest) -> HttpResponse:
     """`?rule=`: nobody is told of what it finds, for a while."""
     rule = read_rule(request)
@@ -110,7 +110,7 @@ def mute_rule(request: HttpRequest) -> HttpResponse:
     return finish(request, MUTE, rule, note, f"Muted {name_of(rule)} until {until:%Y-%m-%d %H:%M:%S} UTC.")
 
 
-@require_reader("server", FORM_METHODS)
+@require_reader("server", FORM_METHODS, about_instance=True)
 def unmute_rule(request: HttpRequest) -> HttpResponse:
     """`?rule=`: what it finds is told again."""
     rule = read_rule(request)
@@ -126,7 +126,7 @@ def unmute_rule(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_reader("server", FORM_METHODS)
+@require_reader("server", FORM_METHODS, about_instance=True)
 def test_channels(request: HttpRequest) -> HttpResponse:
     """A test message for each channel, over the outbox: a receiver that hangs keeps nobody waiting here."""
     require_permission(request, PERMISSION)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -18,13 +18,21 @@ from controlplane.console.presenters.formatting import page_url, seconds_until, 
 from controlplane.console.presenters.jobs import short_id
 from controlplane.console.selectors.filters import parse_uuid
 from controlplane.console.views.not_found import HOME, show_not_found
-from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader, viewable
+from controlplane.console.views.page import (
+    FORM_METHODS,
+    reached_namespaces,
+    render_page,
+    require_permission,
+    require_reader,
+    viewable,
+)
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.problems import Problem
 from jobs.models import Batch, BatchItem
 from jobs.permissions import VIEWS
 from jobs.services import batches
 from jobs.states import BatchState, ItemOutcome
+from liveness.selectors import reaches_instance
 from liveness.states import Subject
 
 BATCHES_A_PAGE, ITEMS_A_PAGE, REASONS_SHOWN = 50, 100, 10
@@ -45,7 +53,12 @@ class StopAction:
 def show_batches(request: HttpRequest) -> HttpResponse:
     """The latest first, of what the reader may view; `?before=` an id goes on."""
     before = parse_uuid(request.GET.get("before"))
-    rows = Batch.objects.filter(subject_type__in=viewable(request.user)).annotate(now=ClockTimestamp()).order_by("-pk")
+    rows = (
+        visible_batches(request)
+        .filter(subject_type__in=viewable(request.user))
+        .annotate(now=ClockTimestamp())
+        .order_by("-pk")
+    )
     page = list((rows.filter(pk__lt=before) if before else rows)[: BATCHES_A_PAGE + 1])
     shown = {
         "title": "Bulk actions",
@@ -113,9 +126,15 @@ def show_stop(request: HttpRequest, batch: UUID) -> HttpResponse:
     )  # fmt: skip
 
 
+def visible_batches(request: HttpRequest) -> QuerySet[Batch]:
+    """All; of who does not reach the whole control plane his own."""
+    is_all = reaches_instance(reached_namespaces(request))
+    return Batch.objects.all() if is_all else Batch.objects.filter(actor=request_actor(request))
+
+
 def find_batch(request: HttpRequest, batch: UUID) -> Batch | None:
     """A batch, for who may view what it is done to. Raises PermissionDenied."""
-    row = Batch.objects.annotate(now=ClockTimestamp()).filter(pk=batch).first()
+    row = visible_batches(request).annotate(now=ClockTimestamp()).filter(pk=batch).first()
     if row is not None and row.subject_type not in viewable(request.user):
         raise PermissionDenied(f"This needs the permission {VIEWS[row.subject_type]}.")
     return row

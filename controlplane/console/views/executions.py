@@ -15,7 +15,7 @@ from controlplane.console.selectors.filters import ExecutionFilter
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
-from controlplane.console.views.page import render_page, require_reader
+from controlplane.console.views.page import render_page, require_reader, within_reach
 from jobs import execution_selectors as selectors
 from jobs import states
 from jobs.errors import ExecutionUnknown
@@ -34,7 +34,12 @@ def show_executions(request: HttpRequest) -> HttpResponse:
     """Executions, latest first, a page at a time; `?before=` an id goes on."""
     chosen = ExecutionFilter(request.GET)
     listing = build_list_page(
-        request, chosen, selectors.visible_executions(), selectors.executions_page, EXECUTIONS_A_PAGE, "execution"
+        request,
+        chosen,
+        within_reach(request, selectors.visible_executions()),
+        selectors.executions_page,
+        EXECUTIONS_A_PAGE,
+        "execution",
     )
     shown = {
         "title": "Executions",

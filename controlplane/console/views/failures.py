@@ -10,7 +10,7 @@ from controlplane.console.presenters.formatting import time_since
 from controlplane.console.selectors.failures import errors_of_jobs
 from controlplane.console.selectors.filters import ErrorFilter
 from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import render_page, require_reader
+from controlplane.console.views.page import render_page, require_reader, within_reach
 from jobs import scan_window, selectors
 from jobs.states import JobState
 from liveness import selectors as liveness
@@ -24,7 +24,7 @@ def show_errors(request: HttpRequest) -> HttpResponse:
     sought = request.GET.copy()
     sought["state"] = JobState.FAILED.value
     chosen = ErrorFilter(sought)
-    matching, floor = chosen.match_in_scan_window(selectors.jobs_without_content(), None)
+    matching, floor = chosen.match_in_scan_window(within_reach(request, selectors.jobs_without_content()), None)
     matching = matching.filter(state=JobState.FAILED)
     now: Any = liveness.database_time()
     shown = {

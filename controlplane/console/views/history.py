@@ -33,7 +33,7 @@ def present_charts(history: History) -> dict[str, Any]:
     }
 
 
-@require_reader("job")
+@require_reader("job", about_instance=True)
 def show_trends(request: HttpRequest) -> HttpResponse:
     """How the jobs of each action, and with each tag, ended, and how long they took."""
     window = chosen_window(request)

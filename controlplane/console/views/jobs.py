@@ -30,7 +30,7 @@ from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.listing import build_list_page, format_at_least, present_list_page
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts
-from controlplane.console.views.page import render_page, require_reader, sees
+from controlplane.console.views.page import reached_namespaces, render_page, require_reader, sees, within_reach
 from controlplane.core.durations import describe_duration, describe_exactly
 from jobs import selectors, server_selectors
 from jobs.conf import conf
@@ -49,13 +49,14 @@ OF_ONE_JOB = JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
 def show_jobs(request: HttpRequest) -> HttpResponse:
     """Jobs, latest first, a page at a time; `?before=` an id goes on."""
     chosen = JobFilter(request.GET)
+    rows = within_reach(request, selectors.jobs_without_content())
     page = partial(selectors.jobs_page, order=chosen.order)
-    listing = build_list_page(request, chosen, selectors.jobs_without_content(), page, JOBS_A_PAGE)
+    listing = build_list_page(request, chosen, rows, page, JOBS_A_PAGE)
     wider = chosen.without_state()
     figures: dict[str, Any]
     format_count: Callable[[int], str]
-    if wider.chosen_values:
-        matching, floor = wider.match_in_scan_window(selectors.jobs_without_content(), None)
+    if is_narrowed := bool(wider.chosen_values) or reached_namespaces(request) is not None:
+        matching, floor = wider.match_in_scan_window(rows, None)
         figures = {"counts": selectors.job_counts_by_state(matching), "about": []}
         format_count = partial(format_at_least, floor=floor)
     else:
@@ -68,7 +69,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         "trail": [HOME],
         "filter": chosen,
         "filters": "jobs",
-        "by_state": present_job_counts(figures, chosen, format_count if wider.chosen_values else str),
+        "by_state": present_job_counts(figures, chosen, format_count if is_narrowed else str),
         "total": format_count(total),
         "matching": format_count(
             counts.get(chosen.chosen_values["state"], 0) if "state" in chosen.chosen_values else total

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 
 from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip
@@ -15,7 +16,7 @@ from controlplane.console.presenters.outlook import present_server, type_words
 from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.recent_activity import list_activity
 from controlplane.console.views.history import chosen_window, present_charts
-from controlplane.console.views.page import render_page, require_reader, viewable
+from controlplane.console.views.page import list_tabs, reached_namespaces, render_page, require_reader, viewable
 from jobs import selectors, server_selectors, verdict
 from jobs.history_selectors import build_history
 from jobs.states import JobState
@@ -32,6 +33,8 @@ SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12
 @require_reader()
 def show_overview(request: HttpRequest) -> HttpResponse:
     """What is there, in one sentence and in full, of what its reader may view."""
+    if not liveness.reaches_instance(reached_namespaces(request)):
+        return redirect(f"instance:{list_tabs(request)[0]}")
     sees = viewable(request.user)
     window = chosen_window(request)
     figures = selectors.instance_figures(window if "job" in sees else None)

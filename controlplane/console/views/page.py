@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -16,14 +17,19 @@ from django.views.decorators.http import require_http_methods
 from django_htmx.middleware import HtmxDetails
 
 from controlplane.core.described import Described
+from jobs.models import Execution, Trigger, WorkerJob
 from jobs.permissions import VIEWS
 from jobs.states import AttemptState, ExecutionState, JobState, SlotOutcome, TriggerState
 from liveness.conf import conf
+from liveness.models import DEFAULT_NAMESPACE, Server
+from liveness.selectors import known_namespaces, namespaces_of_person, reaches_instance, rows_within
 from liveness.states import ServerState
 
 View = Callable[..., HttpResponse]
 POLL_INTERVALS = {"1": "every second", "3": "every 3 s", "10": "every 10 s", "0": "off"}
 YEAR = 365 * 86400
+OF_NAMESPACES: dict[str, Any] = {"server": Server, "job": WorkerJob, "execution": Execution, "trigger": Trigger}
+"""What is of a namespace, as addresses name it."""
 READ_METHODS, FORM_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
 TABS = {
@@ -31,6 +37,9 @@ TABS = {
     "trends": "job", "activity": None, "alerts": None, "quarantine": "job", "recovery": "job",
 }  # fmt: skip
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
+
+ABOUT_INSTANCE = {"overview", "trends", "activity", "alerts", "recovery"}
+"""The tabs that are about the whole control plane: for who reaches the namespace `default`."""
 
 TAB_OF_PAGE = {
     "server": "servers", "job": "jobs", "log": "jobs", "errors": "jobs", "execution": "executions", "batches": "jobs",
@@ -76,7 +85,43 @@ def viewable(user: Any) -> frozenset[str]:
     return frozenset(what for what, permission in VIEWS.items() if user.has_perm(permission))
 
 
-def require_reader(what: str | None = None, methods: tuple[str, ...] = READ_METHODS) -> Callable[[View], View]:
+def reached_namespaces(request: HttpRequest) -> frozenset[str] | None:
+    """Those whose rows the reader sees. None: all."""
+    return namespaces_of_person(request.user)
+
+
+def within_reach(request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Of these rows those that the reader sees."""
+    return rows_within(reached_namespaces(request), rows)
+
+
+def require_instance(request: HttpRequest) -> None:
+    """Raises PermissionDenied."""
+    if not reaches_instance(reached_namespaces(request)):
+        raise PermissionDenied(f"This is about all namespaces: it needs the namespace {DEFAULT_NAMESPACE}.")
+
+
+def is_hidden(request: HttpRequest, named: dict[str, Any]) -> bool:
+    """Whether the address names what the reader does not see."""
+    reached = reached_namespaces(request)
+    return reached is not None and any(
+        model.objects.filter(pk=named[word]).exclude(namespace__in=reached).exists()
+        for word, model in OF_NAMESPACES.items()
+        if word in named
+    )
+
+
+def list_tabs(request: HttpRequest) -> list[str]:
+    """Those that the reader may open."""
+    sees, is_all = viewable(request.user), reaches_instance(reached_namespaces(request))
+    return [
+        tab for tab, what in TABS.items() if (what is None or what in sees) and (is_all or tab not in ABOUT_INSTANCE)
+    ]
+
+
+def require_reader(
+    what: str | None = None, methods: tuple[str, ...] = READ_METHODS, *, about_instance: bool = False
+) -> Callable[[View], View]:
     """A page of the admin for staff who may view what it shows; where that is None, for whoever may view anything."""
 
     def guarded(view: View) -> View:
@@ -86,14 +131,28 @@ def require_reader(what: str | None = None, methods: tuple[str, ...] = READ_METH
                 require_permission(request, VIEWS[what])
             elif not viewable(request.user):
                 raise PermissionDenied(f"This needs one of the permissions {', '.join(VIEWS.values())}.")
+            if about_instance:
+                require_instance(request)
             # Pages are in English and in UTC, also in a project that speaks otherwise: a coordinate has no comma.
             with translation.override("en"), timezone.override(UTC):
+                if is_hidden(request, kwargs):
+                    return show_not_found(request, what or "")
                 return answer(request, *args, **kwargs)
 
         answer = require_http_methods(methods)(view)
         return admin.site.admin_view(show_to_reader)
 
     return guarded
+
+
+HOME = ("Instance", "instance:overview")
+"""Where every trail begins."""
+
+
+def show_not_found(request: HttpRequest, what: str, plural: str = "") -> HttpResponse:
+    """Nothing has this id, or not any more."""
+    shown = {"title": f"Unknown {what}", "trail": [HOME], "what": what, "list": f"instance:{plural or what + 's'}"}
+    return render_page(request, "unknown", shown, status=404)
 
 
 def render_page(
@@ -105,14 +164,16 @@ def render_page(
     shown = {"sees": sees, **shown}
     if is_poll(request) and lives:
         return render(request, live, shown, status=status)
-    poll = poll_interval(request)
+    poll, tabs = poll_interval(request), list_tabs(request)
+    if "filter" in shown:
+        offer_namespaces(request, shown)
     context = {
         **admin.site.each_context(request),
         "is_nav_sidebar_enabled": False,  # these pages have tabs of their own, and all of the width
         "live": live,
-        "tabs": [(tab, tab.capitalize()) for tab, what in TABS.items() if what is None or what in sees],
+        "tabs": [(tab, tab.capitalize()) for tab in tabs],
         "tab": TAB_OF_PAGE.get(name, name),
-        "keys": [(key, tab) for key, tab in KEYS.items() if TABS[tab] is None or TABS[tab] in sees],
+        "keys": [(key, tab) for key, tab in KEYS.items() if tab in tabs],
         "lives": lives and status == 200,
         "poll": poll,
         "polls": POLL_INTERVALS.items(),
@@ -122,6 +183,20 @@ def render_page(
         **shown,
     }
     return render(request, "admin/instance/base.html", context, status=status)
+
+
+def offer_namespaces(request: HttpRequest, shown: dict[str, Any]) -> None:
+    """In the filter of a page; where there is but one, it says nothing of namespaces."""
+    chosen = shown["filter"]
+    if "namespace" not in chosen.fields:
+        return
+    reached, choices = reached_namespaces(request), shown.get("choices", {})
+    known = choices.get("namespace") or known_namespaces(look=not chosen.chosen_values)
+    known = known if reached is None else sorted(reached)
+    if len(known) > 1 or "namespace" in chosen.chosen_values:
+        shown["choices"] = {**choices, "namespace": known}
+    else:
+        del chosen.fields["namespace"]
 
 
 def is_poll(request: HttpRequest) -> bool:

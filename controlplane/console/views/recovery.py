@@ -65,7 +65,7 @@ class Thresholds(forms.Form):
         return form
 
 
-@require_reader("job")
+@require_reader("job", about_instance=True)
 def show_stale_attempts(request: HttpRequest) -> HttpResponse:
     """The live attempts without a sign of life for longer than the thresholds, the most silent first."""
     form = Thresholds.from_request(request)
@@ -93,7 +93,7 @@ def show_stale_attempts(request: HttpRequest) -> HttpResponse:
     return render_page(request, "recovery", shown)
 
 
-@require_reader("job", FORM_METHODS)
+@require_reader("job", FORM_METHODS, about_instance=True)
 def show_manual_recovery(request: HttpRequest, name: str) -> HttpResponse:
     """One of the two: with a look at how many (GET), and a note (POST)."""
     if name not in MANUAL_RECOVERIES:

@@ -7,7 +7,7 @@ from uuid import UUID
 import orjson
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.paginator import Paginator
-from django.db.models import OuterRef
+from django.db.models import OuterRef, QuerySet
 from django.db.models.functions import JSONObject
 from django.http import HttpRequest, HttpResponse
 
@@ -20,7 +20,7 @@ from controlplane.console.presenters.outlook import describe_outlook, present_se
 from controlplane.console.selectors.filters import ServerFilter
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import present_check, present_listed_server
-from controlplane.console.views.page import render_page, require_reader, sees
+from controlplane.console.views.page import reached_namespaces, render_page, require_reader, sees, within_reach
 from controlplane.core.model_fields import ClockTimestamp
 from jobs import server_selectors
 from jobs.models import Attempt, TaskTally
@@ -38,12 +38,11 @@ LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 def show_servers(request: HttpRequest) -> HttpResponse:
     """Servers, those that need attention first, a page at a time; those that ended fold under History."""
     chosen = ServerFilter(request.GET)
-    at = Paginator(chosen.filter_rows(server_selectors.servers_by_attention()), SERVERS_A_PAGE).get_page(
-        request.GET.get("page")
-    )
+    rows = within_reach(request, server_selectors.servers_by_attention())
+    at = Paginator(chosen.filter_rows(rows), SERVERS_A_PAGE).get_page(request.GET.get("page"))
     of_page: Any = at.object_list
     present = liveness.servers_with_beats(server_selectors.details_of_servers(of_page), BEATS_SHOWN)
-    facets = liveness.server_facets()
+    facets = liveness.server_facets(reached_namespaces(request))
     versions = orjson.loads(facets.versions)
     usual = usual_versions(versions)
     shown = {
@@ -55,11 +54,12 @@ def show_servers(request: HttpRequest) -> HttpResponse:
             "cluster": sorted({row["cluster"] for row in versions}),
             "version": sorted({row["version"] for row in versions if row["version"]}),
             "tag": facets.tags,
+            "namespace": facets.namespaces,
         },
         "at": at,
         "matching": at.paginator.count,
         "servers": present_servers(list(present), usual),
-        "ended": present_ended_servers(chosen),
+        "ended": present_ended_servers(chosen, within_reach(request, liveness.servers_with_silence())),
         "actions": [] if chosen.wants_ended else list_permitted_actions(request, SERVER_ACTIONS),
         "folder": "servers",
         "url": request.build_absolute_uri("/").rstrip("/"),
@@ -67,16 +67,15 @@ def show_servers(request: HttpRequest) -> HttpResponse:
     return render_page(request, "servers", shown)
 
 
-def present_ended_servers(chosen: ServerFilter) -> list[dict[str, Any]]:
-    """The servers of a filter that ended last; nothing where they are what it asks for."""
+def present_ended_servers(chosen: ServerFilter, rows: QuerySet[Any]) -> list[dict[str, Any]]:
+    """The servers of a filter that ended last, of these; nothing where they are what it asks for."""
     if chosen.wants_ended:
         return []
-    last = (
-        chosen.narrow_rows(liveness.servers_with_silence())
-        .filter(state__in=states.RETIRED)
-        .annotate(now=ClockTimestamp())
-    )
-    of_interest = ("type", "name", "cluster", "state", "state_changed_at", "last_heartbeat_at", "disconnected_observed")
+    last = chosen.narrow_rows(rows).filter(state__in=states.RETIRED).annotate(now=ClockTimestamp())
+    of_interest = (
+        "type", "name", "namespace", "cluster", "state", "state_changed_at", "last_heartbeat_at",
+        "disconnected_observed",
+    )  # fmt: skip
     servers: list[TimedServer] = list(last.only(*of_interest).order_by("-state_changed_at")[:ENDED_SHOWN])
     return [
         {

@@ -31,7 +31,14 @@ from controlplane.console.selectors.filters import SlotFilter, TriggerFilter
 from controlplane.console.views.activity import parse_moment
 from controlplane.console.views.jobs import present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
-from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader
+from controlplane.console.views.page import (
+    FORM_METHODS,
+    reached_namespaces,
+    render_page,
+    require_permission,
+    require_reader,
+    within_reach,
+)
 from controlplane.core.durations import describe_duration
 from controlplane.core.problems import Problem
 from jobs import execution_selectors as selectors
@@ -41,6 +48,7 @@ from jobs.services import evaluations, triggers
 from jobs.states import Missed
 from liveness import selectors as liveness
 from liveness.errors import ChangedSinceSeen
+from liveness.selectors import namespace_of_new
 
 TRIGGERS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN = 200, 50, 5
 ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
@@ -50,7 +58,7 @@ ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
 def show_triggers(request: HttpRequest) -> HttpResponse:
     """Triggers: when each is due next, and what came of its last slots."""
     chosen = TriggerFilter(request.GET)
-    rows = list(chosen.filter_rows(selectors.triggers_with_slots())[: TRIGGERS_SHOWN + 1])
+    rows = list(chosen.filter_rows(within_reach(request, selectors.triggers_with_slots()))[: TRIGGERS_SHOWN + 1])
     shown = {
         "title": "Triggers",
         "trail": [HOME],
@@ -177,7 +185,9 @@ def store_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None)
     by, note = request_actor(request), form.cleaned_data["note"]
     with transaction.atomic():
         if trigger is None:
-            stored = triggers.create_trigger(form.data_of_trigger, by, note)
+            stored = triggers.create_trigger(
+                {**form.data_of_trigger, "namespace": namespace_of_new(reached_namespaces(request))}, by, note
+            )
         else:
             if digest(triggers.lock_trigger(trigger.pk)) != form.cleaned_data["seen"]:
                 raise ChangedSinceSeen("Somebody else has changed this trigger meanwhile: open the form anew.")

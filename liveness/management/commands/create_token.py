@@ -10,6 +10,8 @@ from liveness.services import tokens
 from liveness.services.tokens import Bounds
 from liveness.states import ServerType
 
+NAMESPACE_LENGTH = 90
+
 
 class Command(OperatorCommand):
     help = "Make an API token and print it, this once, and nothing else."
@@ -22,7 +24,7 @@ class Command(OperatorCommand):
         )
         parser.add_argument(
             "--namespace",
-            type=name_argument,
+            type=namespace_argument,
             default=DEFAULT_NAMESPACE,
             metavar="NAME",
             help=f"namespace that it belongs to, and reaches alone (default: {DEFAULT_NAMESPACE})",
@@ -50,6 +52,13 @@ class Command(OperatorCommand):
         except ValueError as error:
             raise CommandError(f"--expires-in: {error}") from None
         self.stdout.write(tokens.create_token(name, role, lifetime, bounds, self.actor, note, options["namespace"]))
+
+
+def namespace_argument(given: str) -> str:
+    """For argparse: a name that fits into that of a permission."""
+    if len(given) > NAMESPACE_LENGTH:
+        raise ArgumentTypeError(f"the name of a namespace has {NAMESPACE_LENGTH} characters at most")
+    return name_argument(given)
 
 
 def words(given: str) -> list[str]:

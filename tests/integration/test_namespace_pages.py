@@ -1,0 +1,132 @@
+"""Whose groups name namespaces sees and moves nothing of another on the pages; where there is one, they say nothing."""
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.test import Client
+
+from jobs.models import Batch, WorkerJob
+from liveness.selectors import KNOWN
+from liveness.services import tokens
+from tests.integration.test_namespace_access import OF_ONE, blue, of, worker_of  # noqa: F401
+from tests.support.http import Caller
+
+PAGES = {"server": "servers", "job": "jobs", "execution": "executions", "trigger": "triggers"}
+ABOUT_INSTANCE = ["trends", "activity", "alerts", "recovery", "recovery/requeue-stale-claimed"]
+NOTE = {"note": "a test"}
+
+
+@pytest.fixture
+def member(db):
+    """Signs in somebody whose groups make him an administrator, and name these namespaces."""
+
+    def sign_in(*namespaces):
+        group = Group.objects.create(name=f"of {' '.join(namespaces)}")
+        tokens.make_permissions(*namespaces)
+        group.permissions.set(Permission.objects.filter(codename__in=[f"namespace:{name}" for name in namespaces]))
+        user = User.objects.create_user(group.name, is_staff=True)
+        user.groups.add(group, Group.objects.get(name="Control plane administrator"))
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return sign_in
+
+
+def pages_of(client, blue):  # noqa: F811
+    """What each page of one that is blue answers, and whether the list of its kind names it."""
+    for kind, address in blue.items():
+        id = address.rpartition("/")[2]
+        detail = client.get(f"/admin/instance/{PAGES[kind]}/{id}/")
+        yield kind, detail.status_code, id in client.get(f"/admin/instance/{PAGES[kind]}/").content.decode()
+
+
+def test_the_pages_show_what_is_of_the_namespaces_of_his_groups_alone(blue, member):  # noqa: F811
+    other, own, everywhere = member("red"), member("red", "blue"), member()
+    assert list(pages_of(other, blue)) == [(kind, 404, False) for kind in PAGES]
+    assert list(pages_of(own, blue)) == [(kind, 200, True) for kind in PAGES]
+    assert list(pages_of(everywhere, blue)) == [(kind, 200, True) for kind in PAGES]
+    job = blue["job"].rpartition("/")[2]
+    for page in ("log", "logs"):
+        assert other.get(f"/admin/instance/jobs/{job}/{page}/").status_code == 404
+        assert own.get(f"/admin/instance/jobs/{job}/{page}/").status_code == 200
+
+
+def test_an_action_reaches_nothing_of_another_namespace(blue, member):  # noqa: F811
+    job = blue["job"].rpartition("/")[2]
+    form = {**NOTE, "seen": f"{job} PENDING"}
+    other, own = member("red"), member("blue")
+    other.post(f"/admin/instance/jobs/cancel/?pick={job}", form)
+    preview = other.get("/admin/instance/jobs/cancel/?all=1").content.decode()
+    assert "0 jobs" in preview
+    other.post("/admin/instance/jobs/cancel/?all=1", {**NOTE, "until": "f" * 32, "seen": "9"})
+    assert WorkerJob.objects.get(pk=job).state == "PENDING"
+    own.post(f"/admin/instance/jobs/cancel/?pick={job}", form)
+    assert WorkerJob.objects.get(pk=job).state == "CANCELLED"
+
+
+def test_a_bulk_action_is_shown_to_who_began_it(blue, member, submit):  # noqa: F811
+    job, own = blue["job"].rpartition("/")[2], member("blue")
+    other = submit()["id"]
+    form = {**NOTE, "seen": [f"{job} PENDING", f"{other} PENDING"]}
+    own.post(f"/admin/instance/jobs/cancel/?pick={job}&pick={other}&pick={'0' * 32}", form)
+    assert WorkerJob.objects.get(pk=other).state == "PENDING"
+    own.post("/admin/instance/jobs/cancel/?all=1", {**NOTE, "until": "f" * 32, "seen": "9"})
+    batch = Batch.objects.order_by("pk").last()
+    assert own.get(f"/admin/instance/batches/{batch.pk}/").status_code == 200
+    stranger = member("red")
+    assert stranger.get(f"/admin/instance/batches/{batch.pk}/").status_code == 404
+    assert str(batch.pk) not in stranger.get("/admin/instance/batches/").content.decode()
+
+
+def test_what_is_about_the_whole_control_plane_is_for_who_reaches_default(member):
+    other, own = member("red"), member("default")
+    for page in ABOUT_INSTANCE:
+        assert other.get(f"/admin/instance/{page}/?older_than=1").status_code == 403, page
+        assert own.get(f"/admin/instance/{page}/?older_than=1").status_code == 200, page
+    for page in ("serverevent/", "instance/", "instance/enter/"):
+        assert other.get(f"/admin/liveness/{page}").status_code == 403, page
+    first = other.get("/admin/instance/")
+    assert (first.status_code, first["Location"]) == (302, "/admin/instance/servers/")
+    tabs = other.get("/admin/instance/servers/").content.decode()
+    assert "/admin/instance/jobs/" in tabs and "/admin/instance/trends/" not in tabs
+
+
+def test_the_tables_of_the_admin_show_his_namespaces_alone(blue, member):  # noqa: F811
+    job = blue["job"].rpartition("/")[2]
+    for client, status in ((member("red"), 302), (member("blue"), 200)):
+        assert (job in client.get("/admin/jobs/workerjob/").content.decode()) == (status == 200)
+        assert client.get(f"/admin/jobs/workerjob/{job}/change/").status_code == status
+
+
+def test_his_session_is_held_to_the_same_by_the_api(blue, member):  # noqa: F811
+    other, own = Caller(None, member("red")), Caller(None, member("blue", "green"))
+    for kind in OF_ONE:
+        assert other.get(blue[kind]).status_code == 404
+        assert other.get(f"/{kind}s").json()["items"] == []
+        assert own.get(blue[kind]).status_code == 200
+        assert len(own.get(f"/{kind}s?namespace=blue").json()["items"]) > 0
+    assert other.get("/jobs?namespace=blue").json()["code"] == "wrong_namespace"
+    assert other.get("/instance").json()["code"] == "wrong_namespace"
+
+
+def test_a_list_is_filtered_by_namespace_where_there_is_more_than_one(of, worker_of, member):  # noqa: F811
+    client = member()
+    worker_of("default", name="plain")
+    KNOWN.until = 0
+    page = client.get("/admin/instance/servers/").content.decode()
+    assert 'id="by-namespace"' not in page and "plain" in page
+    worker_of("blue", name="blueish")
+    KNOWN.until = 0
+    page = client.get("/admin/instance/servers/").content.decode()
+    assert 'id="by-namespace"' in page and "plain" in page and "blueish" in page
+    page = client.get("/admin/instance/servers/?namespace=blue").content.decode()
+    assert "blueish" in page and "plain" not in page
+
+
+def test_a_token_of_a_namespace_brings_the_permission_for_it(of):  # noqa: F811
+    names = Permission.objects.filter(codename__startswith="namespace:").values_list("codename", flat=True)
+    of("default", "client")
+    assert not names.exists()
+    of("red", "client")
+    of("red", "worker")
+    assert sorted(names) == ["namespace:default", "namespace:red"]
