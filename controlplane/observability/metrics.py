@@ -49,6 +49,7 @@ class Metrics(RoleCall):
     """`GET /metrics`."""
 
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
+    is_about_instance = True
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if not conf().metrics_public:

@@ -101,6 +101,13 @@ def test_what_is_about_the_whole_control_plane_is_for_the_namespace_default(of, 
         assert all(about_instance(caller, call).status_code != 403 for caller in callers), call
 
 
+def test_metrics_are_about_all_namespaces(of):  # noqa: F811
+    for namespace, status in (("red", 403), ("default", 200)):
+        viewer = of(namespace, "viewer")
+        answer = viewer.client.get("/metrics", headers={"Authorization": f"Bearer {viewer.token}"})
+        assert answer.status_code == status
+
+
 def about_instance(caller, call):
     return caller.post(f"/{call[1:]}", {}) if call.startswith("!") else caller.get(call)
 
