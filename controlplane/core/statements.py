@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints, overload
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Field, Func
 
 from controlplane.core import transactions
-from controlplane.core.sql_book import BookError, check_books, compose_statement, load_blocks
+from controlplane.core.sql_book import BookError, check_books, compose_statement, load_blocks, number_parameters
 
 log = structlog.get_logger()
 
@@ -82,16 +83,8 @@ class Statement(Generic[Row]):
         return row
 
     def fetch_prepared(self, **params: Any) -> list[Row]:
-        """The rows of a statement that is run all the time: after a few times a connection plans it no more.
-
-        Django's own cursor puts the parameters into the text, so that every statement is another.
-        """
-        connection.ensure_connection()
-        bare: Any = psycopg.Cursor(connection.connection)
-        make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
-        with make(bare) as cursor:
-            cursor.execute(self.text, params)
-            return read_rows(self.row, cursor)
+        """The rows of a statement that is run all the time; see `fetch_prepared_sets`."""
+        return fetch_prepared_sets(*self.before, self, **params)[-1]
 
     def sweep_rows(
         self, then: Callable[[list[Row]], object] = len, left_out: list[UUID | int] | None = None, **params: Any
@@ -146,12 +139,66 @@ def fetch_result_sets(*statements: Statement[Any], **params: Any) -> tuple[list[
     """Run the statements in one round trip; the rows of each. See `Statement.after`."""
     result_sets = []
     with connection.cursor() as cursor:
-        cursor.execute(";\n".join(statement.text for statement in statements), params)
+        cursor.execute(join_texts(statements), params)
         for number, statement in enumerate(statements):
             if number:
                 cursor.nextset()
             result_sets.append(read_rows(statement.row, cursor))
     return tuple(result_sets)
+
+
+@transactions.retry_deadlocks
+def fetch_prepared_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]:
+    """As `fetch_result_sets`, of what is run all the time: after a few times a connection plans it no more.
+
+    Django's own cursor puts the parameters into the text, so that every statement is another.
+    """
+    connection.ensure_connection()
+    if connection.connection.prepare_threshold is None:
+        return fetch_result_sets(*statements, **params)
+    pipeline: Any = Pipeline(connection.connection, statements)
+    make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
+    with make(pipeline) as cursor:
+        cursor.execute(join_texts(statements), params)
+        return tuple(
+            [read_rows(statement.row, one) for statement, one in zip(statements, pipeline.cursors, strict=True)]
+        )
+
+
+def join_texts(statements: Sequence[Statement[Any]]) -> str:
+    return ";\n".join([statement.text for statement in statements])
+
+
+# For this transaction. Left to choose, PostgreSQL would plan each time, as it finds that cheaper; and a plan is kept
+# while a table that was small when it was made grows.
+PLAN_ONCE = """
+    select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)
+"""
+
+
+class Pipeline:
+    """What Django takes for a cursor: prepared statements in one round trip, and in one transaction."""
+
+    def __init__(self, connection: "psycopg.Connection[Any]", statements: Sequence[Statement[Any]]) -> None:
+        self._connection, self._statements = connection, statements
+        self.cursors: list[psycopg.RawCursor[Any]] = [psycopg.RawCursor(connection) for _ in statements]
+
+    def execute(self, sql: str, params: dict[str, Any]) -> None:
+        self._logged = sql, params
+        with self._connection.pipeline():
+            psycopg.RawCursor(self._connection).execute(PLAN_ONCE)
+            for cursor, statement in zip(self.cursors, self._statements, strict=True):
+                takes = load_blocks(statement.app)[statement.name].takes
+                cursor.execute(number_parameters(statement.app, statement.name), [params[name] for name in takes])
+
+    @property
+    def _query(self) -> Any:
+        """What Django logs, where queries are logged."""
+        return SimpleNamespace(query=psycopg.ClientCursor(self._connection).mogrify(*self._logged).encode())
+
+    def close(self) -> None:
+        for cursor in self.cursors:
+            cursor.close()
 
 
 def read_rows(row: type[Row], cursor: Any) -> list[Row]:
