@@ -24,6 +24,7 @@ from django.db.models import (
     UUIDField,
     Value,
     When,
+    prefetch_related_objects,
 )
 from django.db.models.functions import Coalesce, JSONObject
 
@@ -77,13 +78,31 @@ class DetailedJob(WorkerJob):
 def jobs_with_attempts() -> QuerySet[WorkerJob]:
     """Jobs with their attempts, these with their servers, the reports that came too late, the execution that each
     is, `child_execution`, and what each was submitted again as, `resubmitted_as`."""
+    jobs = WorkerJob.objects.annotate(child_execution=CHILD_EXECUTION, resubmitted_as=LAST_RESUBMISSION)
+    return jobs.prefetch_related(*attempts_and_late_reports())
+
+
+def attempts_and_late_reports() -> tuple["Prefetch[Any]", ...]:
     much = f"sum(octet_length({{0}}::text)) over (order by jobs_attempt.id desc) > {MUCH}"  # the last are whole
     attempts = Attempt.objects.select_related("server").defer("error").annotate(**content("error", much))
-    attempts = attempts.order_by("number")
-    jobs = WorkerJob.objects.annotate(child_execution=CHILD_EXECUTION, resubmitted_as=LAST_RESUBMISSION)
-    return jobs.prefetch_related(
-        Prefetch("attempts", attempts), Prefetch("late_reports", LateReport.objects.order_by("id"))
+    return (
+        Prefetch("attempts", attempts.order_by("number")),
+        Prefetch("late_reports", LateReport.objects.order_by("id")),
     )
+
+
+def submitted_jobs(ids: Iterable[UUID], *, are_whole: bool) -> dict[UUID, WorkerJob]:
+    """Jobs as `jobs_with_attempts()` has them, without what is large of them unless `are_whole`. Those that were never
+    claimed have no attempts, and are not asked for any: nearly all that were submitted just now."""
+    jobs = jobs_with_attempts().prefetch_related(None)
+    stored = (jobs if are_whole else without_large(jobs)).in_bulk(list(ids))
+    for job in stored.values():
+        if not job.attempt_count:
+            vars(job)["_prefetched_objects_cache"] = {"attempts": (), "late_reports": ()}
+    if claimed := [job for job in stored.values() if job.attempt_count]:
+        prefetch_related_objects(claimed, *attempts_and_late_reports())
+    jobs_with_flags(stored.values())
+    return stored
 
 
 LARGE = 16 * 1024

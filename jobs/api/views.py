@@ -187,9 +187,7 @@ class Jobs(JobCall):
         wanted = body if many else [self.add_idempotency_key(body)]
         wanted = [self.add_trace(job) for job in wanted]
         submitted = submission.submit_jobs(request_credential(request).submitter, wanted, namespace=self.namespace)
-        known = selectors.without_large(selectors.jobs_with_attempts()) if many else selectors.jobs_with_attempts()
-        stored = known.in_bulk([job for job, _ in submitted])
-        selectors.jobs_with_flags(stored.values())
+        stored = selectors.submitted_jobs([job for job, _ in submitted], are_whole=not many)
         items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
         is_new = any(new for _, new in submitted)
         return Response({"items": items} if many else items[0], status=201 if is_new else 200)

@@ -3,6 +3,8 @@
 import uuid
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from controlplane.openapi import PROBLEMS
 from jobs.errors import PROBLEMS_BY_FILTER, NoFreshWorkers
@@ -401,3 +403,11 @@ def test_a_container_that_no_worker_runs_is_refused_with_a_sentence_or_waits(cli
     refused = client.post("/jobs", {**body, "require_worker": True})
     assert refused.status_code == 503 and refused.json()["detail"] == f"{NO_WORKER}: docker (tags)."
     assert client.post("/jobs", {**body, "unmatched": "wait"}).json()["state"] == "PENDING"
+
+
+def test_jobs_that_nobody_has_claimed_are_answered_without_asking_for_their_attempts(api):
+    client = api("client")
+    with CaptureQueriesContext(connection) as queries:
+        answer = client.post("/jobs", [{"action": SCRIPT, "key": "a"}, {"action": SCRIPT}])
+    assert [job["attempts"] for job in answer.json()["items"]] == [[], []]
+    assert not [query for query in queries if 'FROM "jobs_attempt"' in query["sql"]]
