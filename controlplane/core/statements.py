@@ -169,11 +169,16 @@ def join_texts(statements: Sequence[Statement[Any]]) -> str:
     return ";\n".join([statement.text for statement in statements])
 
 
-# For this transaction. Left to choose, PostgreSQL would plan each time, as it finds that cheaper; and a plan is kept
-# while a table that was small when it was made grows.
-PLAN_ONCE = """
-    select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)
-"""
+# For the statements of one pipeline alone: what else is in the transaction may be a host's. Left to choose, PostgreSQL
+# would plan each time, as it finds that cheaper; and a plan is kept while a table that was small when it was made grows.
+PLAN_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+BEGIN_PLANNING_ONCE = "select " + ", ".join(
+    f"set_config('controlplane.{name}', current_setting('{name}'), true), set_config('{name}', '{value}', true)"
+    for name, value in PLAN_ONCE.items()
+)
+END_PLANNING_ONCE = "select " + ", ".join(
+    f"set_config('{name}', current_setting('controlplane.{name}'), true)" for name in PLAN_ONCE
+)
 
 
 class Pipeline:
@@ -186,10 +191,11 @@ class Pipeline:
     def execute(self, sql: str, params: dict[str, Any]) -> None:
         self._logged = sql, params
         with self._connection.pipeline():
-            psycopg.RawCursor(self._connection).execute(PLAN_ONCE)
+            psycopg.RawCursor(self._connection).execute(BEGIN_PLANNING_ONCE)
             for cursor, statement in zip(self.cursors, self._statements, strict=True):
                 takes = load_blocks(statement.app)[statement.name].takes
                 cursor.execute(number_parameters(statement.app, statement.name), [params[name] for name in takes])
+            psycopg.RawCursor(self._connection).execute(END_PLANNING_ONCE)
 
     @property
     def _query(self) -> Any:

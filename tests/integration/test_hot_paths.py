@@ -99,6 +99,14 @@ def test_a_call_that_is_made_all_the_time_is_planned_no_more(worker, submit, sta
     assert custom == 0
 
 
+def test_the_transaction_of_a_caller_is_planned_as_before(submit):
+    settings = "select concat_ws(' ', current_setting('plan_cache_mode'), current_setting('enable_seqscan'))"
+    run("set local plan_cache_mode = force_custom_plan")
+    for _ in range(8):
+        submit()
+    assert run(settings) == "force_custom_plan on"
+
+
 def test_a_plan_that_was_made_for_a_small_table_reads_none_as_a_whole_when_it_has_grown(worker):
     submit_many(10)
     one = worker(max_concurrent=2000)
