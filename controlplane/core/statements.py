@@ -170,7 +170,7 @@ def join_texts(statements: Sequence[Statement[Any]]) -> str:
 
 
 # For the statements of one pipeline alone: what else is in the transaction may be a host's. Left to choose, PostgreSQL
-# would plan each time, as it finds that cheaper; and a plan is kept while a table that was small when it was made grows.
+# would plan each time, as it finds that cheaper; and a plan that was made for a small table is kept while it grows.
 PLAN_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 BEGIN_PLANNING_ONCE = "select " + ", ".join(
     f"set_config('controlplane.{name}', current_setting('{name}'), true), set_config('{name}', '{value}', true)"
@@ -190,12 +190,21 @@ class Pipeline:
 
     def execute(self, sql: str, params: dict[str, Any]) -> None:
         self._logged = sql, params
+        self._refuse_if_lost()
         with self._connection.pipeline():
             psycopg.RawCursor(self._connection).execute(BEGIN_PLANNING_ONCE)
             for cursor, statement in zip(self.cursors, self._statements, strict=True):
                 takes = load_blocks(statement.app)[statement.name].takes
                 cursor.execute(number_parameters(statement.app, statement.name), [params[name] for name in takes])
             psycopg.RawCursor(self._connection).execute(END_PLANNING_ONCE)
+
+    def _refuse_if_lost(self) -> None:
+        """Who was cut off while nothing was asked has changed nothing; once something is sent, nobody could know."""
+        try:
+            self._connection.pgconn.consume_input()  # why it is closed
+            self._connection.pgconn.consume_input()  # and that it is
+        except psycopg.OperationalError as error:
+            raise psycopg.errors.ConnectionDoesNotExist(*error.args) from error
 
     @property
     def _query(self) -> Any:
