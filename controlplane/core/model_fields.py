@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pgtrigger
-from django.contrib.postgres.operations import AddIndexConcurrently
+from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
 from django.db import migrations, models
 from django.db.models import Func
 
@@ -79,8 +79,8 @@ class RefusingTrigger(pgtrigger.Trigger):
 
 
 class ConcurrentBuild:
-    """What builds an index on a table that is in use, without anybody waiting for it. Alone in migrations that are not
-    atomic.
+    """What builds or removes an index on a table that is in use, without anybody waiting for it. Alone in migrations
+    that are not atomic.
 
     It waits for whoever uses the table, however long, and holds no lock meanwhile that anybody but another migration
     would wait for. One that was interrupted leaves an index behind that is no good; the next try removes it.
@@ -103,6 +103,15 @@ class BuildIndex(ConcurrentBuild, AddIndexConcurrently):
         self._ensure_not_in_transaction(schema_editor)
         with self.without_timeouts(schema_editor, self.index.name):
             super().database_forwards(app_label, schema_editor, from_state, to_state)
+
+
+class RemoveIndex(ConcurrentBuild, RemoveIndexConcurrently):
+    """What another index has replaced goes, without anybody waiting for it either."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        self._ensure_not_in_transaction(schema_editor)
+        with self.without_timeouts(schema_editor, self.name):
+            pass  # it is removed as one that is no good is
 
 
 class BuildUnique(ConcurrentBuild, migrations.AddConstraint):

@@ -1,12 +1,9 @@
 """The queue that a claim reads is one of its namespace. Until the index is there, the one before it serves."""
 
-from django.contrib.postgres.operations import RemoveIndexConcurrently
 from django.db import migrations, models
 
-from controlplane.core.model_fields import BuildIndex
+from controlplane.core.model_fields import BuildIndex, RemoveIndex
 from jobs.states import JobState
-
-NEW = "job_to_claim_in_namespace"
 
 
 class Migration(migrations.Migration):
@@ -22,10 +19,9 @@ class Migration(migrations.Migration):
                 models.F("priority").desc(),
                 "available_at",
                 "id",
-                name=NEW,
+                name="job_to_claim_in_namespace",
                 condition=models.Q(state=JobState.PENDING),
             ),
         ),
-        RemoveIndexConcurrently(model_name="workerjob", name="job_to_claim"),
-        migrations.RenameIndex(model_name="workerjob", old_name=NEW, new_name="job_to_claim"),
+        RemoveIndex(model_name="workerjob", name="job_to_claim"),
     ]
