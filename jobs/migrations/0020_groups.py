@@ -5,6 +5,8 @@ from django.db import migrations
 
 LABELS = ("jobs", "liveness")
 VIEWS = {"view_server", "view_workerjob", "view_execution", "view_trigger"}
+TRIGGERS = {"add_trigger", "change_trigger", "delete_trigger"}
+"""They are an operator's."""
 
 
 def make_groups(apps, schema_editor):
@@ -19,7 +21,7 @@ def make_groups(apps, schema_editor):
     own = apps.get_model("auth", "Permission").objects.using(alias).filter(content_type__app_label__in=LABELS)
     for name, permissions in {
         "viewer": own.filter(codename__in=VIEWS),
-        "operator": own.filter(codename__in=VIEWS | actions),
+        "operator": own.filter(codename__in=VIEWS | TRIGGERS | actions),
         "auditor": own.filter(codename__startswith="view_"),
         "administrator": own,
     }.items():

@@ -22,9 +22,10 @@ def test_the_migrations_make_them():
     assert list(Group.objects.order_by("name").values_list("name", flat=True)) == NAMES
 
 
-def test_a_viewer_views_and_an_operator_may_take_every_action_as_well():
+def test_a_viewer_views_and_an_operator_may_take_every_action_and_has_the_triggers_as_well():
     assert member_of("viewer").get_all_permissions() == set(VIEWS.values())
-    assert member_of("operator").get_all_permissions() == set(VIEWS.values()) | operator_permissions()
+    triggers = {f"jobs.{action}_trigger" for action in ("add", "change", "delete")}
+    assert member_of("operator").get_all_permissions() == set(VIEWS.values()) | triggers | operator_permissions()
 
 
 def test_an_auditor_views_whatever_there_is_and_changes_nothing():
