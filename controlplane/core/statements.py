@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints, overload
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Field, Func
 
 from controlplane.core import transactions
-from controlplane.core.sql_book import BookError, check_books, compose_statement, load_blocks, number_parameters
+from controlplane.core.sql_book import BookError, check_books, compose_statement, load_blocks
 
 log = structlog.get_logger()
 
@@ -83,8 +82,16 @@ class Statement(Generic[Row]):
         return row
 
     def fetch_prepared(self, **params: Any) -> list[Row]:
-        """The rows of a statement that is run all the time; see `fetch_prepared_sets`."""
-        return fetch_prepared_sets(*self.before, self, **params)[-1]
+        """The rows of a statement that is run all the time: after a few times a connection plans it no more.
+
+        Django's own cursor puts the parameters into the text, so that every statement is another.
+        """
+        connection.ensure_connection()
+        bare: Any = psycopg.Cursor(connection.connection)
+        make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
+        with make(bare) as cursor:
+            cursor.execute(self.text, params)
+            return read_rows(self.row, cursor)
 
     def sweep_rows(
         self, then: Callable[[list[Row]], object] = len, left_out: list[UUID | int] | None = None, **params: Any
@@ -139,81 +146,12 @@ def fetch_result_sets(*statements: Statement[Any], **params: Any) -> tuple[list[
     """Run the statements in one round trip; the rows of each. See `Statement.after`."""
     result_sets = []
     with connection.cursor() as cursor:
-        cursor.execute(join_texts(statements), params)
+        cursor.execute(";\n".join(statement.text for statement in statements), params)
         for number, statement in enumerate(statements):
             if number:
                 cursor.nextset()
             result_sets.append(read_rows(statement.row, cursor))
     return tuple(result_sets)
-
-
-@transactions.retry_deadlocks
-def fetch_prepared_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]:
-    """As `fetch_result_sets`, of what is run all the time: after a few times a connection plans it no more.
-
-    Django's own cursor puts the parameters into the text, so that every statement is another.
-    """
-    connection.ensure_connection()
-    if connection.connection.prepare_threshold is None:
-        return fetch_result_sets(*statements, **params)
-    pipeline: Any = Pipeline(connection.connection, statements)
-    make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
-    with make(pipeline) as cursor:
-        cursor.execute(join_texts(statements), params)
-        return tuple(
-            [read_rows(statement.row, one) for statement, one in zip(statements, pipeline.cursors, strict=True)]
-        )
-
-
-def join_texts(statements: Sequence[Statement[Any]]) -> str:
-    return ";\n".join([statement.text for statement in statements])
-
-
-# For the statements of one pipeline alone: what else is in the transaction may be a host's. Left to choose, PostgreSQL
-# would plan each time, as it finds that cheaper; and a plan that was made for a small table is kept while it grows.
-PLAN_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
-BEGIN_PLANNING_ONCE = "select " + ", ".join(
-    f"set_config('controlplane.{name}', current_setting('{name}'), true), set_config('{name}', '{value}', true)"
-    for name, value in PLAN_ONCE.items()
-)
-END_PLANNING_ONCE = "select " + ", ".join(
-    f"set_config('{name}', current_setting('controlplane.{name}'), true)" for name in PLAN_ONCE
-)
-
-
-class Pipeline:
-    """What Django takes for a cursor: prepared statements in one round trip, and in one transaction."""
-
-    def __init__(self, connection: "psycopg.Connection[Any]", statements: Sequence[Statement[Any]]) -> None:
-        self._connection, self._statements = connection, statements
-        self.cursors: list[psycopg.RawCursor[Any]] = [psycopg.RawCursor(connection) for _ in statements]
-
-    def execute(self, sql: str, params: dict[str, Any]) -> None:
-        self._logged = sql, params
-        self._refuse_if_lost()
-        with self._connection.pipeline():
-            psycopg.RawCursor(self._connection).execute(BEGIN_PLANNING_ONCE)
-            for cursor, statement in zip(self.cursors, self._statements, strict=True):
-                takes = load_blocks(statement.app)[statement.name].takes
-                cursor.execute(number_parameters(statement.app, statement.name), [params[name] for name in takes])
-            psycopg.RawCursor(self._connection).execute(END_PLANNING_ONCE)
-
-    def _refuse_if_lost(self) -> None:
-        """Who was cut off while nothing was asked has changed nothing; once something is sent, nobody could know."""
-        try:
-            self._connection.pgconn.consume_input()  # why it is closed
-            self._connection.pgconn.consume_input()  # and that it is
-        except psycopg.OperationalError as error:
-            raise psycopg.errors.ConnectionDoesNotExist(*error.args) from error
-
-    @property
-    def _query(self) -> Any:
-        """What Django logs, where queries are logged."""
-        return SimpleNamespace(query=psycopg.ClientCursor(self._connection).mogrify(*self._logged).encode())
-
-    def close(self) -> None:
-        for cursor in self.cursors:
-            cursor.close()
 
 
 def read_rows(row: type[Row], cursor: Any) -> list[Row]:

@@ -70,7 +70,7 @@ def fetch_claimed_rows(
     token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None
 ) -> list[GivenAttempt]:
     """The rows of what is given to a worker; of some jobs `only`, or of all."""
-    rows = sql.claim_jobs.after(sql.lock_server).fetch_prepared(
+    rows = sql.claim_jobs.after(sql.lock_server).fetch_rows(
         server=token.server,
         version=token.version,
         limit=limit,

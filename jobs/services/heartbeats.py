@@ -128,7 +128,7 @@ def record_with_attempts(
     def record_attempts(attempts: Sequence[UUID]) -> list[Any]:
         running = [attempt for attempt in attempts if attempt in held.running]
         with results.take_due_counts() as counts, transaction.atomic() if is_part else nullcontext():
-            return sql.record_worker_heartbeat.fetch_prepared(
+            return sql.record_worker_heartbeat.fetch_rows(
                 server=token.server,
                 version=token.version,
                 claimed=[attempt for attempt in attempts if attempt not in held.running],

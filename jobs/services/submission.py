@@ -36,7 +36,7 @@ def submit_jobs(
     namespace = namespace or (owner.namespace if owner else DEFAULT_NAMESPACE)
     drafts = list(build_job_rows(jobs))
     limit = conf().waiting_limit if owner and is_limited else None
-    stored = sql.submit_jobs.fetch_prepared(
+    stored = sql.submit_jobs.fetch_rows(
         owner=owner and owner.pk,
         namespace=namespace,
         kind=kind,

@@ -72,64 +72,6 @@ def test_each_call_of_a_worker_is_one_round_trip(worker, submit, api):
     assert round_trips(one, f"{path}/reports", {"reports": [started, progress, completed]}) == 1
 
 
-PLANS = """
-    select sum(generic_plans), sum(custom_plans) from pg_prepared_statements where statement like '%%' || %s || '%%'
-"""
-
-
-@pytest.mark.parametrize(
-    ("statement", "call"),
-    [
-        ("picked_jobs", lambda one, submit: one.claim()),
-        ("begun_jobs", lambda one, submit: one.hold()),
-        ("updated_jobs", lambda one, submit: one.complete(one.hold())),
-        ("new_jobs", lambda one, submit: submit()),
-    ],
-    ids=["claims", "starts", "ends", "submissions"],
-)
-def test_a_call_that_is_made_all_the_time_is_planned_no_more(worker, submit, statement, call):
-    submit_many(20)
-    one = worker(max_concurrent=20)
-    for _ in range(12):  # a connection prepares what it says for the sixth time
-        call(one, submit)
-    with connection.cursor() as cursor:
-        cursor.execute(PLANS, [statement])
-        generic, custom = cursor.fetchone()
-    assert generic >= 5
-    assert custom == 0
-
-
-def test_the_transaction_of_a_caller_is_planned_as_before(submit):
-    settings = "select concat_ws(' ', current_setting('plan_cache_mode'), current_setting('enable_seqscan'))"
-    run("set local plan_cache_mode = force_custom_plan")
-    for _ in range(8):
-        submit()
-    assert run(settings) == "force_custom_plan on"
-
-
-def test_a_plan_that_was_made_for_a_small_table_reads_none_as_a_whole_when_it_has_grown(worker):
-    submit_many(10)
-    one = worker(max_concurrent=2000)
-    run("analyze jobs_workerjob, jobs_attempt, liveness_server")
-    for _ in range(8):
-        one.complete(one.hold())
-    submit_many(1000)
-    for _ in range(2):
-        one.claim(limit=500)
-    held = [attempt["id"] for attempt in one.claim(limit=3)]
-    before = rows_read_whole()
-    one.report(*[{"attempt": attempt, "event": "STARTED"} for attempt in held])
-    one.report(*[{"attempt": attempt, "event": "COMPLETED", "output": 1} for attempt in held])
-    assert rows_read_whole() - before < 100
-
-
-def rows_read_whole():
-    """Rows of jobs and attempts that this transaction has read by going through a table."""
-    return run(
-        "select sum(seq_tup_read) from pg_stat_xact_user_tables where relname in ('jobs_workerjob', 'jobs_attempt')"
-    )
-
-
 SERVERS = """
     insert into liveness_server (state, type, name, token_id, instance_id, heartbeat_interval, timeout, tags,
                                  termination_grace_period, worker_task_restart_strategy, heard_observed)
