@@ -14,6 +14,7 @@ from jobs.models import Execution, Trigger
 from liveness.models import ApiToken, Brake, ServerEvent
 from tests.integration.test_access import LINES
 from tests.support.executions import SCRIPT, step
+from tests.support.forms import fields_of
 
 pytestmark = pytest.mark.django_db
 
@@ -28,6 +29,7 @@ TRIGGER_FORM = {
 INSTANCE, ADMIN = "admin/instance/", "admin/liveness/instance/"
 SERVER, JOB, EXECUTION = "servers/<uuid:server>", "jobs/<uuid:job>", "executions/<uuid:execution>"
 TRIGGERS, ONE_TRIGGER = "admin/jobs/trigger/", "admin/jobs/trigger/<path:object_id>/"
+TRIGGER_PAGES = f"{INSTANCE}triggers/"
 
 AGAIN = f"{INSTANCE}jobs/resubmit_again/"
 
@@ -48,10 +50,18 @@ DOORS = {
     "dismiss_job": {f"{INSTANCE}quarantine/dismiss/"},
     "cancel_execution": {f"POST {EXECUTION}/cancel", f"{INSTANCE}executions/cancel/"},
     "rerun_execution": {f"POST {EXECUTION}/rerun", f"{INSTANCE}executions/rerun/"},
-    "create_trigger": {"POST triggers", f"{TRIGGERS}add/"},
-    "change_trigger": {"PATCH triggers/<uuid:trigger>", f"{ONE_TRIGGER}change/"},
-    "delete_trigger": {"DELETE triggers/<uuid:trigger>", f"{ONE_TRIGGER}delete/", f"{TRIGGERS} delete_selected"},
-    "evaluate_trigger": {"POST triggers/<uuid:trigger>/evaluate", f"{TRIGGERS} evaluate_now"},
+    "create_trigger": {"POST triggers", f"{TRIGGERS}add/", f"{TRIGGER_PAGES}add/"},
+    "change_trigger": {
+        "PATCH triggers/<uuid:trigger>", f"{ONE_TRIGGER}change/",
+        *(f"{TRIGGER_PAGES}{way}/" for way in ("pause", "resume", "<uuid:trigger>/edit")),
+    },
+    "delete_trigger": {
+        "DELETE triggers/<uuid:trigger>", f"{ONE_TRIGGER}delete/", f"{TRIGGERS} delete_selected",
+        f"{TRIGGER_PAGES}delete/",
+    },
+    "evaluate_trigger": {
+        "POST triggers/<uuid:trigger>/evaluate", f"{TRIGGERS} evaluate_now", f"{TRIGGER_PAGES}evaluate/",
+    },
     "requeue_stale_claimed": {
         "POST recovery/requeue-stale-claimed", "manage.py requeue_stale_claimed",
         f"{INSTANCE}recovery/requeue-stale-claimed/",
@@ -60,8 +70,8 @@ DOORS = {
         "POST recovery/fail-stale-running", "manage.py fail_stale_running", f"{INSTANCE}recovery/fail-stale-running/",
     },
     "after_restore": {"manage.py after_restore"},
-    "mute_alerts": {"manage.py alerts"},
-    "unmute_alerts": {"manage.py alerts"},
+    "mute_alerts": {"manage.py alerts", f"{INSTANCE}alerts/mute/"},
+    "unmute_alerts": {"manage.py alerts", f"{INSTANCE}alerts/unmute/"},
     "create_token": {"manage.py create_token"},
     "revoke_token": {"manage.py revoke_token"},
 }  # fmt: skip
@@ -74,6 +84,8 @@ NO_INTERVENTION = {
     "manage.py seed", "manage.py sql", "manage.py export_events", "manage.py standalone",
     # How often a page is refreshed.
     f"{INSTANCE}poll/",
+    # Nothing is done by these: a message says that it is a test; who stopped a batch stands on its page.
+    f"{INSTANCE}alerts/test/", f"{INSTANCE}batches/<uuid:batch>/stop/",
 }  # fmt: skip
 MANY_IN_ONE = {
     f"{INSTANCE}recovery/<slug:name>/": {
@@ -209,13 +221,18 @@ class World:
         assert answer.status_code in (200, 201, 204), answer.json()
 
     def visit(self, address, admin_action, thing):
-        path = "/" + address.replace("<path:object_id>", str(thing.id))
+        path = "/" + re.sub("<[^>]+>", str(thing.id), address)
         if admin_action:
             form = {"action": admin_action, "_selected_action": [thing.id], "note": NOTE}
             form |= {"post": "yes"} if admin_action == "delete_selected" else {}
         elif address.startswith(TRIGGERS):
             form = {"post": "yes", "note": NOTE} if address.endswith("delete/") else {**TRIGGER_FORM, "note": NOTE}
             assert 'name="note"' in self.browser.get(path).content.decode()
+        elif address.endswith(("/add/", "/edit/")):
+            form = {**fields_of(self.browser.get(path).content.decode()), "note": NOTE}
+            form |= {"name": "daily", "cron": "0 2 * * *", "execution": TRIGGER_FORM["execution"]}
+        elif address.startswith(f"{INSTANCE}alerts/"):
+            path, form = f"{path}?rule=all", {"duration": "1h", "note": NOTE}
         else:
             path += f"?pick={thing.id}" if thing.id and not address.startswith(ADMIN) else ""
             path += "?older_than=10" if "recovery" in address else ""
@@ -248,6 +265,10 @@ def test_an_action_leaves_the_same_one_event_through_whichever_door(world, actio
     if door == AGAIN:
         thing = world.for_job("dismiss_job")
         world.operator.post(f"/jobs/{thing.id}/resubmit", {})
+    if door == f"{TRIGGER_PAGES}resume/":
+        world.operator.call("PATCH", f"/triggers/{thing.id}", {"enabled": False})
+    if door == f"{INSTANCE}alerts/unmute/":
+        call_command("alerts", "mute")
     before = ServerEvent.objects.latest("pk").pk if ServerEvent.objects.exists() else 0
     world.go_through(door, action, thing)
     events = [

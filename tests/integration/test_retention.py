@@ -384,13 +384,14 @@ def test_the_command_says_what_it_would_do_and_what_it_did(db, clock, capsys):
         "slots: 0 past their retention",
         "jobs: 0 past their retention",
         "servers: 0 past their retention",
+        "batches: 0 past their retention",
         "events: 1 past their retention",
         "heartbeats: 2 past their retention",
         "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 0 batches, 1 event, 2 heartbeats",
     ]
     call_command("prune")
     assert capsys.readouterr().out.endswith(
-        "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 0 events, 0 heartbeats\n"
+        "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 0 batches, 0 events, 0 heartbeats\n"
     )
 
 

@@ -13,6 +13,7 @@ from jobs.services import evaluations
 from liveness.models import ServerEvent
 from tests.integration.test_page_actions import act, words
 from tests.support.executions import SCRIPT, step
+from tests.support.forms import fields_of
 
 pytestmark = pytest.mark.django_db
 
@@ -32,15 +33,6 @@ def make(api, clock):
         return answer.json()["id"]
 
     return make
-
-
-def fields_of(page):
-    """What the browser would send of a form that nobody has touched."""
-    page = page.partition('class="confirm is-form"')[2]
-    fields = dict(re.findall(r'<input type="(?:text|number|hidden)" name="(\w+)" value="([^"]*)"', page))
-    fields |= dict(re.findall(r'<input type="radio" name="(\w+)" value="([^"]*)"[^>]*checked', page))
-    fields |= dict(re.findall(r'<textarea name="(\w+)"[^>]*>\s*(.*?)</textarea>', page, re.DOTALL))
-    return {name: value.replace("&quot;", '"').replace("&#x27;", "'") for name, value in fields.items()}
 
 
 def test_the_next_five_slots_are_those_of_the_schedule_in_its_time_zone(make, staff):

@@ -1,0 +1,12 @@
+"""Forms of the pages, as a browser has them."""
+
+import re
+
+
+def fields_of(page):
+    """What the browser would send of a form that nobody has touched."""
+    page = page.partition('class="confirm is-form"')[2]
+    fields = dict(re.findall(r'<input type="(?:text|number|hidden)" name="(\w+)" value="([^"]*)"', page))
+    fields |= dict(re.findall(r'<input type="radio" name="(\w+)" value="([^"]*)"[^>]*checked', page))
+    fields |= dict(re.findall(r'<textarea name="(\w+)"[^>]*>\s*(.*?)</textarea>', page, re.DOTALL))
+    return {name: value.replace("&quot;", '"').replace("&#x27;", "'") for name, value in fields.items()}
