@@ -34,6 +34,9 @@ SERVER_KEEPALIVES = {
     "tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3, "tcp_user_timeout": 30_000,
 }  # fmt: skip
 
+# Compiling a statement takes longer than any of ours; and what PostgreSQL expects of a recursion is far too much.
+NOT_COMPILED = {"jit": "off"}
+
 role = COMMAND
 """Of this process; its entry point says so before Django reads the settings."""
 
@@ -63,6 +66,6 @@ def connection_options(given: str = "") -> dict[str, Any]:
     limited = {
         name: round(value * 1000) for name, value in zip(PARAMETERS, read_limits(), strict=True) if value is not None
     }
-    parameters = {**limited, **SERVER_KEEPALIVES} if limited else {}
+    parameters = {**limited, **SERVER_KEEPALIVES, **NOT_COMPILED} if limited else {}
     startup_options = " ".join([*(f"-c {name}={value}" for name, value in parameters.items()), given]).strip()
     return {**CLIENT_KEEPALIVES, **({"options": startup_options} if startup_options else {})}

@@ -32,8 +32,8 @@ capacity as (
     select least(%(limit)s, {{free_capacity(worker)}}) as jobs
       from worker where not exists (select from repeated_claim)
 ),
-namespaces as (select worker.namespace from worker),
-{{pending_tag_sets_of}},
+one_namespace as (select worker.namespace from worker),
+{{pending_tag_sets_of_one}},
 picked_jobs as (
     select waiting_jobs.id as job_id
       from worker

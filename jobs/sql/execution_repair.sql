@@ -4,7 +4,7 @@
 -- whole table.)
 -- takes: after uuid, batch bigint
 -- returns: id uuid
-with recursive {{pending_namespaces}},
+with recursive {{pending_tag_sets}},
 torn (id) as (
     select j.execution_id from jobs_workerjob j
      where j.state in {{TERMINAL}} and not j.passed_on and not j.is_hook and j.execution_id is not null
@@ -19,7 +19,7 @@ torn (id) as (
        and (select dependency.id from jobs_stepdependency d join jobs_workerjob dependency on dependency.id = d.depends_on_id
              where d.step_id = j.id and dependency.state not in {{TERMINAL}} limit 1) is null
      union
-    select j.execution_id from namespaces join jobs_workerjob j using (namespace)
+    select j.execution_id from tag_sets join jobs_workerjob j using (namespace, required_tags)
      where j.state = 'PENDING' and j.required_tags = array['']
      union
     select p.execution_id from jobs_workerjob p join jobs_execution c on c.parent_step_id = p.id
@@ -35,9 +35,9 @@ select e.id
 -- Jobs of their own that are executions and stand still: the child never began, or has ended.
 -- takes: after uuid, batch bigint
 -- returns: id uuid, child uuid|null
-with recursive {{pending_namespaces}},
+with recursive {{pending_tag_sets}},
 torn as (
-    select j.id, null::uuid as child from namespaces join jobs_workerjob j using (namespace)
+    select j.id, null::uuid as child from tag_sets join jobs_workerjob j using (namespace, required_tags)
      where j.state = 'PENDING' and j.required_tags = array[''] and j.execution_id is null
      union all
     select j.id, c.id from jobs_workerjob j join jobs_execution c on c.parent_step_id = j.id

@@ -24,10 +24,10 @@ select tag_sets.namespace, tag_sets.required_tags as tags, waiting_jobs.refused_
 -- takes: server uuid, version int
 -- returns: namespace text, tags text[], has_work bool
 -- row: ServerOffer
-with recursive namespaces as (
+with recursive one_namespace as (
     select s.namespace from liveness_server s where s.id = %(server)s
 ),
-{{pending_tag_sets_of}}
+{{pending_tag_sets_of_one}}
 select s.namespace, s.tags, exists (
        select from tag_sets
          join jobs_workerjob j on j.state = 'PENDING' and j.namespace = tag_sets.namespace

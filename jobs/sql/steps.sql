@@ -133,24 +133,28 @@ select v.id as attempt, v.job_id as job, v.server_id as server, v.attempt_state,
        v.execution_id as execution, v.kind
   from verdicts v
 
--- step: pending_namespaces -> namespaces
--- The namespaces that have pending jobs: one index probe each, however many jobs wait.
-namespaces (namespace) as (
-    (select j.namespace from jobs_workerjob j where j.state = 'PENDING' order by j.namespace limit 1)
+-- step: pending_tag_sets -> tag_sets
+-- The sets of required tags that pending jobs have, by namespace: one index probe each, however many jobs wait.
+tag_sets (namespace, required_tags) as (
+    (select j.namespace, j.required_tags from jobs_workerjob j
+      where j.state = 'PENDING' order by j.namespace, j.required_tags limit 1)
     union all
-    select (select j.namespace from jobs_workerjob j
-             where j.state = 'PENDING' and j.namespace > namespaces.namespace order by j.namespace limit 1)
-      from namespaces where namespaces.namespace is not null
+    select next_set.namespace, next_set.required_tags
+      from tag_sets
+     cross join lateral (
+           select j.namespace, j.required_tags from jobs_workerjob j
+            where j.state = 'PENDING' and (j.namespace, j.required_tags) > (tag_sets.namespace, tag_sets.required_tags)
+            order by j.namespace, j.required_tags limit 1) next_set
 )
 
--- step: pending_tag_sets_of(namespaces) -> tag_sets
--- The sets of required tags that pending jobs of these namespaces have: one index probe each, as for those.
+-- step: pending_tag_sets_of_one(one_namespace) -> tag_sets
+-- Those of the one namespace in `one_namespace`.
 tag_sets (namespace, required_tags) as (
-    select namespaces.namespace, first_set.required_tags
-      from namespaces
+    select one_namespace.namespace, first_set.required_tags
+      from one_namespace
      cross join lateral (
            select j.required_tags from jobs_workerjob j
-            where j.state = 'PENDING' and j.namespace = namespaces.namespace
+            where j.state = 'PENDING' and j.namespace = one_namespace.namespace
             order by j.required_tags limit 1) first_set
      union all
     select tag_sets.namespace, next_set.required_tags
@@ -160,11 +164,6 @@ tag_sets (namespace, required_tags) as (
             where j.state = 'PENDING' and j.namespace = tag_sets.namespace and j.required_tags > tag_sets.required_tags
             order by j.required_tags limit 1) next_set
 )
-
--- step: pending_tag_sets -> tag_sets
--- Those of all namespaces.
-{{pending_namespaces}},
-{{pending_tag_sets_of}}
 
 -- step: jobs_without_worker(tag_sets) -> unmatched_jobs
 -- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
@@ -239,7 +238,10 @@ flagged as (
 -- room.
 tags_without_worker as materialized (
     select wanted.namespace, wanted.need, obstacle.filter
-      from (select distinct namespace, need from submitted cross join jsonb_array_elements(submitted.needs) n(need)) wanted
+      -- As one array, which PostgreSQL takes for ten: of the lists in JSON it would expect ten thousand.
+      from unnest(array(select distinct jsonb_build_array(submitted.namespace, n.need)
+                          from submitted cross join jsonb_array_elements(submitted.needs) n(need))) pair
+     cross join lateral (select pair ->> 0 as namespace, pair -> 1 as need) wanted
      cross join lateral (
            select wanted.namespace, array(select jsonb_array_elements_text(wanted.need)) as required_tags) needed
      cross join lateral (

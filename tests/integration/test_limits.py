@@ -38,11 +38,13 @@ def test_every_role_has_limits_on_its_connections(db, connected, monkeypatch, ro
     with connected(role, monkeypatch) as session:
         shown = [session.execute(f"show {name}").fetchone()[0] for name in database_limits.PARAMETERS]
         keepalive = session.execute("show tcp_keepalives_idle").fetchone()[0]
+        compiles = session.execute("show jit").fetchone()[0]
     statement, lock, idle = shown
     assert lock != "0"
     assert idle != "0"
     assert statement != "0" or role == database_limits.COMMAND
     assert keepalive in ("0", "10"), "0 over a socket of this machine"
+    assert compiles == "off"
 
 
 def test_a_web_process_gives_up_sooner_than_an_executor():
