@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
@@ -196,6 +196,16 @@ class Fleet:
         with suppress(ProcessLookupError):
             os.killpg(self.processes[name].pid, signal.SIGKILL)
         self.processes[name].wait(10)
+
+    def end(self, names: Iterable[str]) -> None:
+        """SIGTERM to these, so that they say goodbye; SIGKILL to what is still there after it, or frozen."""
+        for name in names:
+            with suppress(ProcessLookupError):
+                os.killpg(self.processes[name].pid, signal.SIGTERM)
+        for name in names:
+            with suppress(subprocess.TimeoutExpired):
+                self.processes[name].wait(10)
+            self.kill(name)
 
     def stop(self) -> None:
         for name in self.processes:
