@@ -22,9 +22,10 @@ from django.db.models import (
 from django.db.models.functions import JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
+from jobs.content_selectors import MUCH, content, put_in_place
 from jobs.errors import ExecutionUnknown, JobUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot, WorkerJob
-from jobs.selectors import MUCH, content, holder_of_job, put_in_place
+from jobs.selectors import holder_of_job
 from jobs.states import JobState, SlotOutcome
 from liveness.models import Server
 from liveness.selectors import operator_events

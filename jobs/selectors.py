@@ -1,7 +1,7 @@
 """Reads for the API and the pages."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -29,20 +29,19 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
-from controlplane.core.statements import Statement, fetch_result_sets
+from controlplane.core.statements import fetch_result_sets
 from jobs import states
 from jobs.conf import conf, unmatched_parameters
+from jobs.content_selectors import LARGE_FIELDS, MUCH, content, put_in_place, without_large
 from jobs.errors import JobNotWaiting, JobUnknown
-from jobs.history import Window
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.scan_window import field_is_any_of
 from jobs.sql import sql
-from jobs.sql.rows import HistoryPoint, WrittenLine
-from jobs.states import Flag, JobState, Unmatched
+from jobs.sql.rows import WrittenLine
+from jobs.states import JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
-from liveness.states import Subject
 
 RESUBMISSIONS = WorkerJob.objects.filter(resubmission_of=OuterRef("pk"))
 # A scalar subquery: looked up by index, never hashed from the whole table.
@@ -105,50 +104,6 @@ def submitted_jobs(ids: Iterable[UUID], *, are_whole: bool) -> dict[UUID, Worker
     return stored
 
 
-LARGE = 16 * 1024
-"""Bytes, as JSON, beyond which a list leaves a field out."""
-
-
-MUCH = 4 * 1024 * 1024
-"""Bytes, as JSON, of what one answer holds of the contents of attempts, or of steps; the rest is left out."""
-
-
-INSTEAD = {"action": "jsonb_build_object('type', {0} -> 'type')", "error": "jsonb_build_object('code', {0} -> 'code')"}
-
-
-IS_LARGE = f"(pg_column_size({{0}}) > {LARGE} or octet_length({{0}}::text) > {LARGE})"  # the first unpacks nothing
-
-
-LARGE_FIELDS = ("action", "payload", "output", "error", "checkpoint")
-
-
-def content(field: str, is_left_out: str) -> dict[str, Func]:
-    """A field of JSON as an answer has it, `FIELD_shown`, and whether it is left out, `FIELD_left_out`."""
-    column, left_out = "%(expressions)s", f"({{0}} is not null and {is_left_out})"
-    shown = f"case when {left_out} then {INSTEAD.get(field, 'null')} else {{0}} end"
-    return {
-        f"{field}_shown": Func(F(field), template=shown.format(column), output_field=JSONField()),
-        f"{field}_left_out": Func(F(field), template=left_out.format(column), output_field=BooleanField()),
-    }
-
-
-def without_large(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
-    """Jobs without what is large of them, as lists have them; for `with_flags()`, which says what is left out."""
-    shown: dict[str, Any] = {}
-    for field in LARGE_FIELDS:
-        shown |= content(field, IS_LARGE)
-    return jobs.defer(*LARGE_FIELDS).annotate(**shown)
-
-
-def put_in_place(rows: Iterable[Any], fields: Sequence[str]) -> None:
-    """What was asked as `content()` stands where the field would, and `left_out` names what is not there."""
-    for row in rows:
-        asked = [field for field in fields if f"{field}_shown" in vars(row)]
-        row.left_out = [field for field in asked if getattr(row, f"{field}_left_out")]
-        for field in asked:
-            setattr(row, field, getattr(row, f"{field}_shown"))
-
-
 def job_timeline(job: WorkerJob) -> list[dict[str, Any]]:
     """What happened to a job, in order. Entries of the job itself have no attempt."""
     entries = [timeline_entry(None, states.JobState.PENDING, job.created_at)]
@@ -169,55 +124,6 @@ def timeline_entry(
     attempt: int | None, state: str, at: datetime, server: dict[str, Any] | None = None, reason: str = ""
 ) -> dict[str, Any]:
     return {"attempt": attempt, "state": str(state), "at": at, "server": server, "reason": reason}
-
-
-COUNT_LIMIT = 1_000
-"""So many jobs of a state that has ended are counted; of more it is said about how many."""
-
-
-def instance_figures(window: Window | None = None) -> dict[str, Any]:
-    """How it stands, by the database's clock `now`: one query, which brings the points of a window's `history` too.
-
-    `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
-    job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
-    a state are counted), these by their tags, `flagged_tags`, and by tags those that fail in so many `seconds` unless a
-    worker comes, `to_be_failed`; what holds for the whole instance, `brakes` and `maintenance`; the rows that could not
-    be written lately, `rows_left_out`; when the last check went through, `finished` (`check_age` ago), and how long it
-    `took`; what went wrong lately, `incidents`; the `observed` clock, how long ago it last moved, `observed_lag`, and
-    whether heartbeats get in,
-    `witnessed`.
-    """
-    params: dict[str, Any] = {
-        "ended": sorted(states.TERMINAL),
-        "counted": COUNT_LIMIT,
-        "only": None,
-        "scan_limit": COUNT_LIMIT,
-        **unmatched_parameters(),
-    }
-    if window is None:
-        points: list[HistoryPoint] = []
-        [row], [incidents] = fetch_result_sets(sql.read_figures, sql.read_incidents, **params)
-    else:
-        params |= {"seconds": window.seconds, "step": window.step, "span": window.span}
-        statements: list[Statement[Any]] = [sql.read_figures, sql.read_incidents, sql.read_history]
-        [row], [incidents], points = tuple(fetch_result_sets(*statements, **params))
-    read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
-    flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
-    lately = {**incidents._asdict(), "incident": json.loads(incidents.incident or "null")}
-    return {
-        **row._asdict(),
-        **read,
-        "incidents": lately,
-        "counts": read["counts"] or {},
-        "about": read["about"] or [],
-        "flags": flags,
-        "history": points,
-    }
-
-
-JSON_FIGURES = {
-    "counts", "about", "brakes", "maintenance", "flags", "flagged_tags", "to_be_failed", "rows_left_out",
-}  # fmt: skip
 
 
 def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
@@ -376,50 +282,3 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
 def job_log_page(job: UUID, after: int, limit: int, attempt: int | None = None) -> list[WrittenLine]:
     """Lines that a job's code wrote, oldest first, those whose id is greater than `after`; maybe of one attempt."""
     return sql.read_log_page.fetch_rows(job=job, after=after, limit=limit, attempt=attempt)
-
-
-LOG_TAIL = """(
-    select jsonb_agg(
-               jsonb_build_object(
-                   'id', last.id, 'attempt', last.number, 'stream', last.stream, 'line', last.line,
-                   'at', to_char(last.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'))
-               order by last.id)
-      from (select l.*
-              from (select id, number from jobs_attempt where job_id = %(expressions)s) a
-             cross join lateral (
-                   select l.id, a.number, l.stream, l.line, l.at from jobs_logline l
-                    where l.attempt_id = a.id order by l.id desc limit %(limit)s
-                   ) l
-             order by l.id desc limit %(limit)s) last)"""
-
-
-SUPERSEDED_REPORTS = """(
-    select coalesce(jsonb_agg(jsonb_build_object(
-               'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason, 'more', l.more,
-               'code', l.body -> 'error' ->> 'code', 'message', left(l.body -> 'error' ->> 'message', 2000),
-               'traceback', right(l.body -> 'error' ->> 'traceback', 4000), 'why', left(l.body ->> 'reason', 2000),
-               'output', left(jsonb_pretty(nullif(l.body -> 'output', 'null')), 4000),
-               'at', to_char(l.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by l.id), '[]')
-      from jobs_latereport l join jobs_attempt a on a.id = l.attempt_id join liveness_server s on s.id = a.server_id
-     where l.job_id = %(expressions)s)"""
-
-
-def job_details(job: UUID, lines: int) -> DetailedJob | None:
-    """A job with its attempts as the page of one tells of it: with the last lines it wrote, `log`, the reports that
-    were refused, `superseded_reports`, what operators did to it, `operator_events`, and `now`;
-    None when there is none."""
-    attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
-    details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
-        now=ClockTimestamp(),
-        superseded_reports=Func(F("pk"), template=SUPERSEDED_REPORTS, output_field=JSONField()),
-        child_execution=CHILD_EXECUTION,
-        resubmitted_as=LAST_RESUBMISSION,
-        operator_events=liveness.operator_events(Subject.JOB),
-    )
-    detailed: Any = jobs_with_log(details, lines).filter(pk=job).first()
-    return detailed
-
-
-def jobs_with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
-    """Jobs with the last lines that their code wrote, oldest first, `log`; None where there are none."""
-    return jobs.annotate(log=Func(F("pk"), template=LOG_TAIL, limit=limit, output_field=JSONField()))

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import TimeField
-from jobs import selectors, server_selectors, verdict
+from jobs import instance_selectors, server_selectors, verdict
 from jobs.api.serializers.jobs import ServerName
 from jobs.states import JobState
 from liveness import selectors as liveness
@@ -119,7 +119,7 @@ class Instance(RoleCall):
     @extend_schema(responses=InstanceAnswer)
     def get(self, request: Request) -> Response:
         """How many servers and jobs are in which state, whether the control plane watches, and what gets worse next."""
-        figures = selectors.instance_figures()
+        figures = instance_selectors.instance_figures()
         attention = server_selectors.servers_needing_attention()
         by_type = list(liveness.server_counts_by_type())
         shown = {

@@ -39,6 +39,7 @@ from jobs.api.serializers.workers import (
     describe_holders,
     to_reports,
 )
+from jobs.content_selectors import without_large
 from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, submission
 from jobs.services.reports import Result
 from liveness.api.access import NamespaceQuery, RoleCall, ServerCall, request_credential
@@ -173,7 +174,7 @@ class Jobs(JobCall):
         query = JobFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         visible = self.within_namespaces(selectors.jobs_visible_to(self.owner))
-        return Response(paged(JobPage, query.page(selectors.without_large(visible))))
+        return Response(paged(JobPage, query.page(without_large(visible))))
 
     @extend_schema(
         parameters=[KEY, TRACE, NamespaceQuery], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED}

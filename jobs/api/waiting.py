@@ -21,6 +21,7 @@ from controlplane.core.rest import IdField, StrictSerializer
 from jobs import selectors
 from jobs.api.serializers.jobs import JobAnswer
 from jobs.api.views import JobCall
+from jobs.content_selectors import without_large
 from jobs.models import WorkerJob
 from jobs.states import TERMINAL
 
@@ -91,7 +92,7 @@ class JobsWait(JobCall):
             return not_yet(wait)
         visible = self.within_namespaces(selectors.jobs_visible_to(self.owner)).filter(pk__in=ids)
         known = set(visible.values_list("pk", flat=True))
-        rows = selectors.jobs_with_flags(selectors.without_large(visible.filter(state__in=TERMINAL)).order_by("pk"))
+        rows = selectors.jobs_with_flags(without_large(visible.filter(state__in=TERMINAL)).order_by("pk"))
         items = within_limit(map(JobAnswer().to_representation, rows))
         response = Response({"items": items, "unknown": [id for id in ids if id not in known]})
         return response if items or known != set(ids) else mark_not_yet(response, wait)

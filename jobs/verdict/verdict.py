@@ -37,8 +37,8 @@ def build_verdict(
     *,
     tells_of_jobs: bool = True,
 ) -> Verdict:
-    """The verdict on what `selectors.instance_figures()`, `liveness.server_counts_by_type()` (None: nothing is told of
-    servers) and those servers say, what gets worse next first."""
+    """The verdict on what `instance_figures()`, `liveness.server_counts_by_type()` (None: servers are left out) and
+    those servers say, what gets worse next first."""
     incidents = figures["incidents"] if tells_of_jobs else None
     concerns = list(check_concerns(figures))
     if by_type is not None:

@@ -32,7 +32,7 @@ from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts
 from controlplane.console.views.page import reached_namespaces, render_page, require_reader, sees, within_reach
 from controlplane.core.durations import describe_duration, describe_exactly
-from jobs import selectors, server_selectors
+from jobs import instance_selectors, job_detail_selectors, selectors, server_selectors
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
 from jobs.selectors import DetailedJob
@@ -60,7 +60,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         figures = {"counts": selectors.job_counts_by_state(matching), "about": []}
         format_count = partial(format_at_least, floor=floor)
     else:
-        figures = selectors.instance_figures()
+        figures = instance_selectors.instance_figures()
         format_count = format_estimate if figures["about"] else str
     counts = figures["counts"]
     total = sum(counts.values())
@@ -88,7 +88,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
 @require_reader("job")
 def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
     """One job: its attempts as lanes, the same as a table, why it waits, and what went in and came out."""
-    details: Any = selectors.job_details(job, LINES_SHOWN)
+    details: Any = job_detail_selectors.job_details(job, LINES_SHOWN)
     if details is None:
         return show_not_found(request, "job")
     placed = present_placement(details)

@@ -17,7 +17,7 @@ from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.recent_activity import list_activity
 from controlplane.console.views.history import chosen_window, present_charts
 from controlplane.console.views.page import list_tabs, reached_namespaces, render_page, require_reader, viewable
-from jobs import selectors, server_selectors, verdict
+from jobs import instance_selectors, server_selectors, verdict
 from jobs.history_selectors import build_history
 from jobs.states import JobState
 from liveness import selectors as liveness
@@ -37,7 +37,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
         return redirect(f"instance:{list_tabs(request)[0]}")
     sees = viewable(request.user)
     window = chosen_window(request)
-    figures = selectors.instance_figures(window if "job" in sees else None)
+    figures = instance_selectors.instance_figures(window if "job" in sees else None)
     if "job" not in sees:
         figures |= {"counts": {}, "flags": {}, "flagged_tags": None, "to_be_failed": None, "waiting": None}
     of_servers = read_servers() if "server" in sees else None

@@ -22,6 +22,7 @@ from controlplane.core.rest import (
 from jobs import scan_window, selectors
 from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.secrets import MaskedField, MaskedObjectField, refuse_wrong_payload
+from jobs.content_selectors import LARGE
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.states import Flag, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
@@ -128,7 +129,7 @@ class JobAnswer(serializers.ModelSerializer):
     left_out = serializers.ListField(
         child=serializers.CharField(),
         help_text=f"Of action, payload, output, error and checkpoint those that a list leaves out, for they have"
-        f" more than {selectors.LARGE} bytes of JSON: null then, or of an action its type, of an error its code. The"
+        f" more than {LARGE} bytes of JSON: null then, or of an action its type, of an error its code. The"
         " job alone has them whole.",
     )
     execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")

@@ -1,0 +1,60 @@
+"""How the whole control plane stands."""
+
+import json
+from typing import Any
+
+from controlplane.core.statements import Statement, fetch_result_sets
+from jobs import states
+from jobs.conf import unmatched_parameters
+from jobs.history import Window
+from jobs.sql import sql
+from jobs.sql.rows import HistoryPoint
+from jobs.states import Flag
+
+COUNT_LIMIT = 1_000
+"""So many jobs of a state that has ended are counted; of more it is said about how many."""
+
+
+def instance_figures(window: Window | None = None) -> dict[str, Any]:
+    """How it stands, by the database's clock `now`: one query, which brings the points of a window's `history` too.
+
+    `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
+    job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
+    a state are counted), these by their tags, `flagged_tags`, and by tags those that fail in so many `seconds` unless a
+    worker comes, `to_be_failed`; what holds for the whole instance, `brakes` and `maintenance`; the rows that could not
+    be written lately, `rows_left_out`; when the last check went through, `finished` (`check_age` ago), and how long it
+    `took`; what went wrong lately, `incidents`; the `observed` clock, how long ago it last moved, `observed_lag`, and
+    whether heartbeats get in,
+    `witnessed`.
+    """
+    params: dict[str, Any] = {
+        "ended": sorted(states.TERMINAL),
+        "counted": COUNT_LIMIT,
+        "only": None,
+        "scan_limit": COUNT_LIMIT,
+        **unmatched_parameters(),
+    }
+    if window is None:
+        points: list[HistoryPoint] = []
+        [row], [incidents] = fetch_result_sets(sql.read_figures, sql.read_incidents, **params)
+    else:
+        params |= {"seconds": window.seconds, "step": window.step, "span": window.span}
+        statements: list[Statement[Any]] = [sql.read_figures, sql.read_incidents, sql.read_history]
+        [row], [incidents], points = tuple(fetch_result_sets(*statements, **params))
+    read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
+    flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
+    lately = {**incidents._asdict(), "incident": json.loads(incidents.incident or "null")}
+    return {
+        **row._asdict(),
+        **read,
+        "incidents": lately,
+        "counts": read["counts"] or {},
+        "about": read["about"] or [],
+        "flags": flags,
+        "history": points,
+    }
+
+
+JSON_FIGURES = {
+    "counts", "about", "brakes", "maintenance", "flags", "flagged_tags", "to_be_failed", "rows_left_out",
+}  # fmt: skip

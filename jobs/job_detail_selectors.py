@@ -1,0 +1,58 @@
+"""One job, as its page shows it."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Func, JSONField, Prefetch, QuerySet
+
+from controlplane.core.model_fields import ClockTimestamp
+from jobs.models import Attempt, WorkerJob
+from jobs.selectors import CHILD_EXECUTION, LAST_RESUBMISSION, DetailedJob, jobs_with_action_guards
+from liveness import selectors as liveness
+from liveness.states import Subject
+
+LOG_TAIL = """(
+    select jsonb_agg(
+               jsonb_build_object(
+                   'id', last.id, 'attempt', last.number, 'stream', last.stream, 'line', last.line,
+                   'at', to_char(last.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'))
+               order by last.id)
+      from (select l.*
+              from (select id, number from jobs_attempt where job_id = %(expressions)s) a
+             cross join lateral (
+                   select l.id, a.number, l.stream, l.line, l.at from jobs_logline l
+                    where l.attempt_id = a.id order by l.id desc limit %(limit)s
+                   ) l
+             order by l.id desc limit %(limit)s) last)"""
+
+
+SUPERSEDED_REPORTS = """(
+    select coalesce(jsonb_agg(jsonb_build_object(
+               'number', a.number, 'server', s.name, 'event', l.event, 'reason', l.reason, 'more', l.more,
+               'code', l.body -> 'error' ->> 'code', 'message', left(l.body -> 'error' ->> 'message', 2000),
+               'traceback', right(l.body -> 'error' ->> 'traceback', 4000), 'why', left(l.body ->> 'reason', 2000),
+               'output', left(jsonb_pretty(nullif(l.body -> 'output', 'null')), 4000),
+               'at', to_char(l.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by l.id), '[]')
+      from jobs_latereport l join jobs_attempt a on a.id = l.attempt_id join liveness_server s on s.id = a.server_id
+     where l.job_id = %(expressions)s)"""
+
+
+def job_details(job: UUID, lines: int) -> DetailedJob | None:
+    """A job with its attempts as the page of one tells of it: with the last lines it wrote, `log`, the reports that
+    were refused, `superseded_reports`, what operators did to it, `operator_events`, and `now`;
+    None when there is none."""
+    attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
+    details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
+        now=ClockTimestamp(),
+        superseded_reports=Func(F("pk"), template=SUPERSEDED_REPORTS, output_field=JSONField()),
+        child_execution=CHILD_EXECUTION,
+        resubmitted_as=LAST_RESUBMISSION,
+        operator_events=liveness.operator_events(Subject.JOB),
+    )
+    detailed: Any = jobs_with_log(details, lines).filter(pk=job).first()
+    return detailed
+
+
+def jobs_with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
+    """Jobs with the last lines that their code wrote, oldest first, `log`; None where there are none."""
+    return jobs.annotate(log=Func(F("pk"), template=LOG_TAIL, limit=limit, output_field=JSONField()))
