@@ -7,7 +7,7 @@ transaction commits in which they are submitted.
         order.save()
         job = submit({"type": "callable", "path": "shop.mail:confirm"}, payload={"order": order.pk})
 
-The id finds the job again: `WorkerJob.objects.get(pk=job)`.
+The id finds the job again: `WorkerJob.objects.get(pk=job)`. With `namespace="red"` it is one of the namespace red.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,30 +19,37 @@ from rest_framework.serializers import ValidationError
 from controlplane.agent.limits import BODY_LIMIT
 from jobs.api.serializers.executions import SubmissionRequest
 from jobs.services import drafts, submission
+from liveness.api.access import NamespaceQuery
+from liveness.models import DEFAULT_NAMESPACE
 from liveness.services import tokens
 
 
-def submit(action: Mapping[str, Any], payload: Any = None, **options: Any) -> UUID:
+def submit(
+    action: Mapping[str, Any], payload: Any = None, *, namespace: str = DEFAULT_NAMESPACE, **options: Any
+) -> UUID:
     """A job, in the transaction of its caller; its id. `options` are the fields of `POST /jobs`: tags, priority,
-    timeout_seconds, available_at, good_until, max_retries, key and so on.
+    timeout_seconds, available_at, good_until, max_retries, key and so on. Workers of this namespace alone get it.
 
     The same key again is the same job. What the project itself submits has one owner, and no limit of how many wait.
     Raises rest_framework's ValidationError for what the API would refuse with 400, whose `detail` says where, and a
     Problem, with `code` and `detail`, for what it would refuse otherwise.
     """
-    [job] = submit_many([{"action": action, **({} if payload is None else {"payload": payload}), **options}])
+    fields = {"action": action, **({} if payload is None else {"payload": payload}), **options}
+    [job] = submit_many([fields], namespace=namespace)
     return job
 
 
-def submit_many(jobs: Iterable[Mapping[str, Any]]) -> list[UUID]:
+def submit_many(jobs: Iterable[Mapping[str, Any]], *, namespace: str = DEFAULT_NAMESPACE) -> list[UUID]:
     """All or none of these jobs, each with the fields of `POST /jobs`; their ids, in order. See `submit`."""
+    NamespaceQuery.read(namespace)
     wanted = []
     for job in jobs:
         request = SubmissionRequest(data=dict(job))
         request.is_valid(raise_exception=True)
         refuse_oversized(request.validated_data)
         wanted.append(request.validated_data)
-    return [job for job, _ in submission.submit_jobs(tokens.get_project_token(), wanted, is_limited=False)]
+    owner = tokens.get_project_token()
+    return [job for job, _ in submission.submit_jobs(owner, wanted, namespace=namespace, is_limited=False)]
 
 
 def refuse_oversized(job: Mapping[str, Any]) -> None:

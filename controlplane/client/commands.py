@@ -79,9 +79,9 @@ def submit(client: Client, given: Namespace, out: Output) -> int:
     if given.file:
         read = read_json(given.file)
         jobs = objects(read if isinstance(read, list) else [read])
-        submitted = client.submit_many([{**job, **options} for job in jobs])
+        submitted = client.submit_many([{**job, **options} for job in jobs], namespace=given.namespace)
     else:
-        submitted = [client.submit(describe_action(given), **options)]
+        submitted = [client.submit(describe_action(given), namespace=given.namespace, **options)]
     if given.follow and len(submitted) == 1 and not out.is_json:
         out.line(submitted[0]["id"])
         _print_logs(client, submitted[0]["id"], out, follow=True)
@@ -96,7 +96,7 @@ def execute(client: Client, given: Namespace, out: Output) -> int:
     (definition,) = objects([read_json(given.file)])
     if given.key is not None:
         definition["key"] = given.key
-    begun = client.submit_execution(**{"name": None, "steps": [], **definition})
+    begun = client.submit_execution(**{"name": None, "steps": [], **definition}, namespace=given.namespace)
     if not given.wait:
         out.document(begun) if out.is_json else out.line(begun["id"])
         return 0
@@ -194,7 +194,7 @@ def _list(
     call: Callable[..., Iterator[Any]], given: Namespace, out: Output, columns: dict[str, Any], *filters: str
 ) -> int:
     page = min(given.limit or LARGEST_PAGE, LARGEST_PAGE)
-    items = call(**{name: getattr(given, name) for name in filters}, page=page)
+    items = call(**{name: getattr(given, name) for name in (*filters, "namespace")}, page=page)
     out.listed(islice(items, given.limit or None), columns)
     return 0
 

@@ -14,11 +14,12 @@ from controlplane.client.session import Polls, Refused, StillRunning
 
 class ExecutionCalls(JobCalls):
     def submit_execution(
-        self, name: str, steps: Iterable[Mapping[str, Any]], **options: Unpack[ExecutionOptions]
-    ) -> Execution:
+        self, name: str, steps: Iterable[Mapping[str, Any]], *, namespace: str | None = None,
+        **options: Unpack[ExecutionOptions],
+    ) -> Execution:  # fmt: skip
         """Begin an execution: all of its steps, or nothing; once however often the call must be tried."""
         body = {"key": new_key(), **options, "name": name, "steps": list(steps)}
-        return cast(Execution, self.call("POST", "/executions", body))
+        return cast(Execution, self.call("POST", "/executions", body, query={"namespace": namespace}))
 
     def execution(self, execution: Reference) -> Execution:
         """The execution as it is now, with its steps."""
@@ -26,11 +27,12 @@ class ExecutionCalls(JobCalls):
 
     def executions(
         self, *, state: str | None = None, name: str | None = None, key: str | None = None,
-        trigger: Reference | None = None, page: int | None = None,
+        trigger: Reference | None = None, namespace: str | None = None, page: int | None = None,
     ) -> Iterator[ExecutionSummary]:  # fmt: skip
         """Executions, latest first, `page` at a time as they are asked for."""
         by = None if trigger is None else id_of(trigger)
-        return self.items("/executions", {"state": state, "name": name, "key": key, "trigger": by, "limit": page})
+        filters = {"state": state, "name": name, "key": key, "trigger": by, "namespace": namespace}
+        return self.items("/executions", {**filters, "limit": page})
 
     def wait_execution(self, execution: Reference, timeout: float | None = None) -> Execution:
         """The execution when it has ended, however. Raises StillRunning after `timeout` seconds."""
@@ -66,9 +68,9 @@ class ExecutionCalls(JobCalls):
         """What the code of a step has written, oldest first."""
         return self.items(f"/executions/{id_of(execution)}/steps/{quote(step, safe='')}/logs")
 
-    def triggers(self, *, page: int | None = None) -> Iterator[Trigger]:
+    def triggers(self, *, namespace: str | None = None, page: int | None = None) -> Iterator[Trigger]:
         """Triggers with their last slots, latest first."""
-        return self.items("/triggers", {"limit": page})
+        return self.items("/triggers", {"namespace": namespace, "limit": page})
 
     def trigger(self, trigger: Reference) -> Trigger:
         return cast(Trigger, self.call("GET", f"/triggers/{id_of(trigger)}"))

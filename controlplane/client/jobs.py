@@ -18,19 +18,25 @@ LOG_POLL = 1.0
 
 
 class JobCalls(Session):
-    def submit(self, action: Action, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
-        """Submit a job, once however often the call must be tried; the same `key` again answers the same job."""
-        job = {"key": new_key(), **options, "action": action, **({} if payload is None else {"payload": payload})}
-        return cast(Job, self.call("POST", "/jobs", job))
+    def submit(
+        self, action: Action, payload: Any = None, *, namespace: str | None = None, **options: Unpack[JobOptions]
+    ) -> Job:
+        """Submit a job, once however often the call must be tried; the same `key` again answers the same job.
 
-    def submit_many(self, jobs: Iterable[Mapping[str, Any]]) -> list[Job]:
+        It is of the namespace of the token, whatever it names: another is refused.
+        """
+        job = {"key": new_key(), **options, "action": action, **({} if payload is None else {"payload": payload})}
+        return cast(Job, self.call("POST", "/jobs", job, query={"namespace": namespace}))
+
+    def submit_many(self, jobs: Iterable[Mapping[str, Any]], *, namespace: str | None = None) -> list[Job]:
         """Submit jobs, each an object with its action, payload and options; what became of them in the same order.
 
         Up to a thousand, and a body of 1 MiB, all or none are taken. More go in several calls: of one that is refused
         those before stay, and jobs with a `key` of yours may be submitted again.
         """
         batches = in_batches({"key": new_key(), **job} for job in jobs)
-        return [job for batch in batches for job in self.call("POST", "/jobs", batch)["items"]]
+        query = {"namespace": namespace}
+        return [job for batch in batches for job in self.call("POST", "/jobs", batch, query=query)["items"]]
 
     def job(self, job: Reference) -> Job:
         """The job as it is now, whole."""
@@ -38,10 +44,11 @@ class JobCalls(Session):
 
     def jobs(
         self, *, state: str | None = None, kind: str | None = None, key: str | None = None, tag: str | None = None,
-        page: int | None = None,
+        namespace: str | None = None, page: int | None = None,
     ) -> Iterator[Job]:  # fmt: skip
         """Jobs, latest first, `page` at a time as they are asked for."""
-        return self.items("/jobs", {"state": state, "kind": kind, "key": key, "tag": tag, "limit": page})
+        filters = {"state": state, "kind": kind, "key": key, "tag": tag, "namespace": namespace}
+        return self.items("/jobs", {**filters, "limit": page})
 
     def wait(self, job: Reference, timeout: float | None = None) -> Job:
         """The job when it has ended, however. Raises StillRunning after `timeout` seconds."""

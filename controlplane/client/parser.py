@@ -57,6 +57,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         add = command(name, run, help)
         for filter in filters:
             add(f"--{filter}")
+        add("--namespace", metavar="NAME", help="list only what is of this namespace")
         add("--limit", type=whole, default=50, metavar="N", help="list at most the latest N (default: 50; 0: all)")
 
     listing("servers", commands.list_servers, "servers, latest first", "cluster", "state", "type", "tag", "search")
@@ -136,13 +137,19 @@ def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
     add("--on-worker-lost", choices=("RESUBMIT", "FAIL"))
     add("--require-worker", action="store_const", const=True, help="refuse the job when no worker may run it now")
     add("-f", "--follow", action="store_true", help="print its output while it runs, and wait for its end")
+    _add_namespace(add)
     _add_wait(add)
     add = command("execute", commands.execute, "begin an execution")
     add("file", metavar="FILE", help="file with the execution as JSON, with name and steps; - is standard input")
     add("--key", help="idempotency key: with the same key, no second execution is made")
+    _add_namespace(add)
     _add_wait(add)
     add = command("wait", commands.wait, "wait until jobs have ended", "jobs")
     add("--timeout", type=float, metavar="SECONDS", help="how long to wait; then the exit code is 5")
+
+
+def _add_namespace(add: Callable[..., Any]) -> None:
+    add("--namespace", metavar="NAME", help="namespace to make it in (default: that of the token)")
 
 
 def _add_wait(add: Callable[..., Any]) -> None:

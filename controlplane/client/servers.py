@@ -25,11 +25,11 @@ DONE_BEFORE = {
 class ServerCalls(ExecutionCalls):
     def servers(
         self, *, cluster: str | None = None, state: str | None = None, type: str | None = None, tag: str | None = None,
-        search: str | None = None, page: int | None = None,
+        search: str | None = None, namespace: str | None = None, page: int | None = None,
     ) -> Iterator[Server]:  # fmt: skip
         """Servers, latest first, `page` at a time as they are asked for."""
         filters = {"cluster": cluster, "state": state, "type": type, "tag": tag, "search": search}
-        return self.items("/servers", {**filters, "limit": page})
+        return self.items("/servers", {**filters, "namespace": namespace, "limit": page})
 
     def server(self, server: Reference) -> Server:
         return cast(Server, self.call("GET", f"/servers/{id_of(server)}"))

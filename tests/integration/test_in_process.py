@@ -96,6 +96,18 @@ def test_a_job_that_requires_a_worker_is_refused_without_one_and_the_transaction
     assert WorkerJob.objects.count() == 1
 
 
+def test_a_job_may_be_of_any_namespace_that_is_a_name(db):
+    here, elsewhere = submit(SCRIPT, key="k"), submit_many([{"action": SCRIPT}], namespace="red")[0]
+    assert [WorkerJob.objects.get(pk=job).namespace for job in (here, elsewhere)] == ["default", "red"]
+    with pytest.raises(KeyTaken):
+        submit(SCRIPT, key="k", namespace="red")
+    for name in ("", "two\nlines", "x" * 91):
+        with pytest.raises(ValidationError) as refused:
+            submit(SCRIPT, namespace=name)
+        assert list(refused.value.detail) == ["namespace"]
+    assert WorkerJob.objects.count() == 2
+
+
 def test_the_project_may_have_as_many_jobs_that_wait_as_it_likes(db, settings):
     settings.JOBS = {"WAITING_LIMIT": 1}
     submit_many([{"action": SCRIPT}] * 3)

@@ -78,6 +78,28 @@ def test_servers_executions_triggers_and_events_are_listed(plane, run):
     assert "RUNNING → DISCONNECTED" in run("events", "worker-1")[1]
 
 
+@pytest.mark.parametrize("what", ["servers", "jobs", "executions", "triggers"])
+def test_a_list_may_be_of_one_namespace(plane, run, what):
+    plane.answers["GET", f"/{what}"] = [listed()]
+    assert run(what, "--namespace", "red")[0] == 0
+    assert plane.calls[0].query == {"namespace": ["red"], "limit": ["50"]}
+
+
+def test_a_job_and_an_execution_may_be_made_in_a_namespace(plane, run, tmp_path):
+    one, many = tmp_path / "execution", tmp_path / "jobs"
+    one.write_text('{"name": "n", "steps": []}')
+    many.write_text('[{"action": {"type": "x"}}]')
+    plane.answers["POST", "/jobs"] = lambda call: Say(201, {"items": [JOB]} if isinstance(call.body, list) else JOB)
+    plane.answers["POST", "/executions"] = [Say(201, JOB)]
+    for words in (["submit", "--namespace", "red", "true"], ["submit", "--file", str(many), "--namespace", "red"],
+                  ["execute", str(one), "--namespace", "red"]):  # fmt: skip
+        assert run(*words)[0] == 0
+        assert plane.calls[-1].query == {"namespace": ["red"]} and "namespace" not in str(plane.calls[-1].body)
+    plane.answers["POST", "/jobs"] = [problem(403, "wrong_namespace", "This caller reaches the namespace blue only.")]
+    code, _, err = run("submit", "--namespace", "red", "true")
+    assert code == 3 and "reaches the namespace blue only" in err
+
+
 def test_a_job_is_shown_with_its_timeline(plane, run):
     plane.answers["GET", f"/jobs/{ID}"] = [Say(200, JOB)]
     code, out, _ = run("job", ID)
