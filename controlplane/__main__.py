@@ -59,16 +59,20 @@ def run_on_database(argv: Sequence[str]) -> None:
             sys.exit(f"The database was lost: {why}. What the command had begun may be done, or not.")
         raise
     except ProgrammingError:
+        from controlplane.core.database import MIGRATE, count_missing_migrations
+
         if missing := count_missing_migrations():
-            sys.exit(f"The database lacks {missing} migrations: run `migrate` first.")
+            sys.exit(f"The database lacks {missing} migrations: run `{MIGRATE}` first.")
         raise
 
 
 def why_unreachable() -> str | None:
     """What PostgreSQL, or the way to it, says to a connection of no pool; None: it is there."""
-    from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
+    from django.db import OperationalError, connections
 
-    own = connections.create_connection(DEFAULT_DB_ALIAS)
+    from controlplane.core.database import ALIAS
+
+    own = connections.create_connection(ALIAS)
     own.settings_dict = {**own.settings_dict, "OPTIONS": {**own.settings_dict["OPTIONS"], "pool": False}}
     try:
         own.ensure_connection()
@@ -77,14 +81,6 @@ def why_unreachable() -> str | None:
     finally:
         own.close()
     return None
-
-
-def count_missing_migrations() -> int:
-    from django.db import connection
-    from django.db.migrations.executor import MigrationExecutor
-
-    executor = MigrationExecutor(connection)
-    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections, router
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
 from django.urls import NoReverseMatch, reverse
 
+from controlplane.core.database import ALIAS, connection
+from jobs.models import WorkerJob
 from liveness.conf import conf
+from liveness.models import Server
 
 OLDEST = 150_000
 ROUTE = 'path("controlplane/", include("controlplane.urls"))'
@@ -19,10 +22,23 @@ ROUTE = 'path("controlplane/", include("controlplane.urls"))'
 @register(Tags.compatibility)
 def check_project(**_: Any) -> list[CheckMessage]:
     messages: list[CheckMessage] = []
-    if (vendor := connections[DEFAULT_DB_ALIAS].vendor) != "postgresql":
+    if ALIAS not in settings.DATABASES:
+        messages.append(
+            Error(f"CONTROLPLANE_DATABASE is {ALIAS!r}, and DATABASES has no such alias.", id="controlplane.E008")
+        )
+        return messages
+    if any({route(Server), route(WorkerJob)} != {ALIAS} for route in (router.db_for_read, router.db_for_write)):
         messages.append(
             Error(
-                f"The database {DEFAULT_DB_ALIAS!r} is {vendor}; the control plane needs PostgreSQL 15 or later.",
+                f"The tables of the control plane are not looked for in the database {ALIAS!r}.",
+                hint='Add "controlplane.core.database.Router" to DATABASE_ROUTERS, before others.',
+                id="controlplane.E009",
+            )
+        )
+    if (vendor := connections[ALIAS].vendor) != "postgresql":
+        messages.append(
+            Error(
+                f"The database {ALIAS!r} is {vendor}; the control plane needs PostgreSQL 15 or later.",
                 id="controlplane.E001",
             )
         )
@@ -74,8 +90,7 @@ def check_pages() -> list[CheckMessage]:
 
 @register(Tags.database)
 def check_database(**options: Any) -> list[CheckMessage]:
-    connection: Any = connections[DEFAULT_DB_ALIAS]
-    if DEFAULT_DB_ALIAS not in (options.get("databases") or ()) or connection.vendor != "postgresql":
+    if ALIAS not in (options.get("databases") or ()) or connections[ALIAS].vendor != "postgresql":
         return []
     if (version := connection.pg_version) < OLDEST:
         return [Error(f"PostgreSQL is version {version // 10_000}; 15 or later is needed.", id="controlplane.E007")]

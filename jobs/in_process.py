@@ -7,7 +7,8 @@ transaction commits in which they are submitted.
         order.save()
         job = submit({"type": "callable", "path": "shop.mail:confirm"}, payload={"order": order.pk})
 
-The id finds the job again: `WorkerJob.objects.get(pk=job)`. With `namespace="red"` it is one of the namespace red.
+The transaction is of the database of the control plane: `default`, unless CONTROLPLANE_DATABASE names another. The id
+finds the job again: `WorkerJob.objects.get(pk=job)`. With `namespace="red"` it is one of the namespace red.
 """
 
 from collections.abc import Iterable, Mapping

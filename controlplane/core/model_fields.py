@@ -86,6 +86,17 @@ class ConcurrentBuild:
     would wait for. One that was interrupted leaves an index behind that is no good; the next try removes it.
     """
 
+    model_name: str
+    allow_migrate_model: Any
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        model = to_state.apps.get_model(app_label, self.model_name)
+        if self.allow_migrate_model(schema_editor.connection.alias, model):
+            self.build(app_label, schema_editor, from_state, to_state)
+
+    def build(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        raise NotImplementedError
+
     @contextmanager
     def without_timeouts(self, schema_editor: Any, name: str) -> Iterator[None]:
         schema_editor.execute("SET lock_timeout = 0; SET statement_timeout = 0")
@@ -99,16 +110,16 @@ class ConcurrentBuild:
 class BuildIndex(ConcurrentBuild, AddIndexConcurrently):
     """An index; see `ConcurrentBuild`."""
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def build(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         self._ensure_not_in_transaction(schema_editor)
         with self.without_timeouts(schema_editor, self.index.name):
-            super().database_forwards(app_label, schema_editor, from_state, to_state)
+            AddIndexConcurrently.database_forwards(self, app_label, schema_editor, from_state, to_state)
 
 
 class RemoveIndex(ConcurrentBuild, RemoveIndexConcurrently):
     """What another index has replaced goes, without anybody waiting for it either."""
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def build(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         self._ensure_not_in_transaction(schema_editor)
         with self.without_timeouts(schema_editor, self.name):
             pass  # it is removed as one that is no good is
@@ -117,7 +128,7 @@ class RemoveIndex(ConcurrentBuild, RemoveIndexConcurrently):
 class BuildUnique(ConcurrentBuild, migrations.AddConstraint):
     """A unique constraint under a condition, which PostgreSQL keeps as an index; see `ConcurrentBuild`."""
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def build(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         model = to_state.apps.get_model(app_label, self.model_name)
         built = str(self.constraint.create_sql(model, schema_editor))
         with self.without_timeouts(schema_editor, self.constraint.name):

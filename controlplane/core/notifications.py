@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import psycopg
 import structlog
-from django.db import DatabaseError, close_old_connections, connection, transaction
+from django.db import DatabaseError, close_old_connections
 from psycopg import sql
+
+from controlplane.core.database import connection, transaction
 
 log = structlog.get_logger()
 

@@ -9,10 +9,11 @@ from uuid import UUID
 
 import psycopg
 import structlog
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError
 from django.db.models import Field, Func
 
 from controlplane.core import transactions
+from controlplane.core.database import connection, transaction
 from controlplane.core.sql_book import BookError, check_books, compose_statement, load_blocks
 
 log = structlog.get_logger()

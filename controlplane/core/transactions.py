@@ -12,9 +12,10 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError
 from psycopg.errors import DeadlockDetected
 
+from controlplane.core.database import connection, transaction
 from controlplane.core.sql_book import compose_statement
 
 log = structlog.get_logger()

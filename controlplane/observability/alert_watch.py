@@ -3,8 +3,8 @@
 import threading
 
 import structlog
-from django.db import connection
 
+from controlplane.core.database import connection
 from jobs.services import alert_channels, alerts
 from liveness.conf import conf
 from liveness.selectors import clock_ages, is_check_late

@@ -12,11 +12,12 @@ from contextlib import suppress
 from multiprocessing.util import Finalize
 
 import structlog
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections
+from django.db import DatabaseError, InterfaceError, connections
 
 from controlplane.agent.backoff import full_jitter, heartbeat_answer_timeout, heartbeat_retry_window
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.options import VERSION
+from controlplane.core.database import ALIAS, connection
 from controlplane.core.problems import Problem
 from controlplane.observability import alert_watch
 from liveness.conf import conf
@@ -105,9 +106,9 @@ class PresenceThread(threading.Thread):
 
 def use_connection_of_its_own() -> None:
     """In this thread: outside the pool, so that requests and heartbeats never wait for each other's connection."""
-    own = connections.create_connection(DEFAULT_DB_ALIAS)
+    own = connections.create_connection(ALIAS)
     own.settings_dict = {**own.settings_dict, "OPTIONS": {**own.settings_dict["OPTIONS"], "pool": False}}
-    connections[DEFAULT_DB_ALIAS] = own
+    connections[ALIAS] = own
 
 
 def first_error_line(error: Exception) -> str:

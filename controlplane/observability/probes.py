@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
+from controlplane.core.database import ALIAS, MIGRATE, connection, count_missing_migrations
 from liveness import selectors
 from liveness.conf import conf
 
@@ -38,7 +38,7 @@ def collect_problems(*probes: Callable[[], Iterator[str]]) -> list[str]:
     try:
         return [wrong for probe in probes for wrong in probe()]
     except DatabaseError as error:
-        return [f"The database {DEFAULT_DB_ALIAS!r} cannot be reached: {str(error).splitlines()[0]}"]
+        return [f"The database {ALIAS!r} cannot be reached: {str(error).splitlines()[0]}"]
 
 
 def process_problems() -> Iterator[str]:
@@ -46,9 +46,8 @@ def process_problems() -> Iterator[str]:
         cursor.execute("show transaction_read_only")
         if cursor.fetchone()[0] == "on":
             yield "The database is read-only."
-    executor = MigrationExecutor(connection)
-    if missing := executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        yield f"{len(missing)} migrations are not applied: run `manage.py migrate`."
+    if missing := count_missing_migrations():
+        yield f"{missing} migrations are not applied: run `manage.py {MIGRATE}`."
 
 
 def instance_problems() -> Iterator[str]:

@@ -12,11 +12,12 @@ from uuid import UUID
 
 import orjson
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
 from django.http import HttpResponse, JsonResponse
 from django.http.request import split_domain_port, validate_host
 
 from controlplane.core import database
+from controlplane.core.database import connection
 from controlplane.core.problems import Problem, build_unavailable_response
 from controlplane.core.rest import JSONRenderer, size_of
 from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, describe_heartbeat_answer

@@ -11,9 +11,10 @@ from uuid import UUID
 
 import orjson
 import structlog
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError
 from django.dispatch import Signal
 
+from controlplane.core.database import transaction
 from controlplane.core.problems import Problem
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_deadlocks
 from jobs.errors import BatchEnded

@@ -6,8 +6,9 @@ from typing import Any, Never
 from uuid import UUID
 
 import orjson
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError
 
+from controlplane.core.database import transaction
 from controlplane.core.paging import ANSWER_LIMIT
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, run_in_halves
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned

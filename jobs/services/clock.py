@@ -7,9 +7,10 @@ than one and a half check intervals. Claims pay nothing for it.
 from datetime import timedelta
 
 import structlog
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError
 from django.db.models import F
 
+from controlplane.core.database import transaction
 from jobs.models import Trigger
 from jobs.services import evaluations
 from jobs.sql import sql

@@ -19,10 +19,10 @@ from zoneinfo import ZoneInfo
 import orjson
 import structlog
 from cronsim import CronSim
-from django.db import transaction
 from rest_framework.exceptions import ParseError
 
 from controlplane.agent.secret_values import is_secret
+from controlplane.core.database import transaction
 from controlplane.core.rest import refuse_unstorable
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_deadlocks
 from jobs import states

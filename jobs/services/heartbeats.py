@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError
 
+from controlplane.core.database import transaction
 from controlplane.core.transactions import record_left_out, retry_deadlocks, run_in_halves
 from jobs.conf import conf
 from jobs.errors import TooManyAttempts

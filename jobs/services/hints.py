@@ -4,8 +4,9 @@ A hint promises nothing: what a worker gets, its claim alone says. One that is l
 and then all the same.
 """
 
-from django.db import close_old_connections, connection
+from django.db import close_old_connections
 
+from controlplane.core.database import connection
 from controlplane.core.notifications import Announcer
 from jobs.sql import sql
 from jobs.sql.rows import ClaimableJobs, ServerOffer

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import Model, Q
 
+from controlplane.core.database import transaction
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.services import cancellation, executions, interventions, quarantine, triggers
 from liveness.errors import ChangedSinceSeen

@@ -5,8 +5,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from django.db import connection, transaction
-
+from controlplane.core.database import connection, transaction
 from jobs.models import Attempt, WorkerJob
 from jobs.sql import sql
 from jobs.sql.rows import MakeServersRow

@@ -7,8 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
+from controlplane.core.database import transaction
 from controlplane.core.transactions import is_transient_error, retried_atomic, retry_deadlocks
 from jobs.errors import TriggerChanged, TriggerNameTaken, TriggerUnknown
 from jobs.models import Trigger, TriggerSlot

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from django.db import transaction
 
+from controlplane.core.database import transaction
 from controlplane.core.transactions import retry_deadlocks
 from liveness import states
 from liveness.errors import (

@@ -37,6 +37,12 @@ REST_FRAMEWORK = {
     "DATETIME_FORMAT": "%d.%m.%Y",
 }
 """
+OF_ITS_OWN = """
+THEIRS = {"ENGINE": "django.db.backends.sqlite3", "NAME": BASE_DIR / "theirs"}
+DATABASES = {"default": THEIRS, "fleet": DATABASES["default"]}
+CONTROLPLANE_DATABASE = "fleet"
+DATABASE_ROUTERS = ["controlplane.core.database.Router"]
+"""
 URLS = """
 from django.http import HttpResponse
 from django.urls import include
@@ -93,6 +99,39 @@ print(json.dumps({
 }))
 """
 
+LOOK_INTO_BOTH = """
+import json
+import re
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import connections, transaction
+from django.test import Client
+from jobs.in_process import submit
+from jobs.models import WorkerJob
+try:
+    with transaction.atomic(using="fleet"):
+        gone = submit({"type": "script", "command": "true"}, namespace="red")
+        raise LookupError
+except LookupError:
+    pass
+waits = submit({"type": "script", "command": "true"}, tags=["nobody"], unmatched="wait")
+client = Client(SERVER_NAME="localhost")
+client.force_login(get_user_model().objects.get(username="reader"))
+page = f"/controlplane/admin/instance/jobs/cancel/?pick={waits}"
+seen = dict(re.findall(r'<input type="hidden" name="(\\w+)" value="([^"]*)"', client.get(page).content.decode()))
+done = client.post(page, {**seen, "note": "by hand"})
+print(json.dumps({
+    "tables": {alias: connections[alias].introspection.table_names() for alias in ("default", "fleet")},
+    "groups": list(Group.objects.order_by("name").values_list("name", flat=True)),
+    "gone": WorkerJob.objects.filter(pk=gone).exists(),
+    "cancelled": [done.status_code, WorkerJob.objects.get(pk=waits).state],
+    "log": list(LogEntry.objects.values_list("object_id", "change_message")),
+    "waits": str(waits),
+    "ready": client.get("/controlplane/readyz").json(),
+}))
+"""
+
 
 class Project:
     """A project of others in a folder of its own, and its processes."""
@@ -117,6 +156,10 @@ class Project:
         for name, text in (("settings.py", SETTINGS), ("urls.py", URLS)):
             (site / name).write_text((site / name).read_text() + text)
         self.http = urllib3.PoolManager(retries=False, timeout=10)
+
+    def add_settings(self, text: str) -> None:
+        file = self.work / "mysite" / "settings.py"
+        file.write_text(f"{file.read_text()}\n{text}\n")
 
     def run(self, *words: str) -> str:
         return wheel.run(
@@ -149,9 +192,28 @@ def project(tmp_path, programs):
 
 
 def test_a_project_with_users_rest_settings_and_celery_of_its_own_runs_the_main_job(project):
+    run_main_job(project, "default")
+
+
+def test_the_control_plane_may_have_a_database_of_its_own_beside_that_of_the_project(project):
+    project.add_settings(OF_ITS_OWN)
+    run_main_job(project, "default", "fleet")
+    seen = json.loads(project.run("manage.py", "shell", "--verbosity", "0", "--command", LOOK_INTO_BOTH))
+    ours = {name for names in seen["tables"].values() for name in names if name.startswith(("jobs_", "liveness_"))}
+    assert {"jobs_workerjob", "liveness_server"} < ours
+    assert set(seen["tables"]["fleet"]) == ours | {"django_migrations"}
+    assert not ours & set(seen["tables"]["default"]) and "people_person" in seen["tables"]["default"]
+    assert seen["groups"] == [f"Control plane {name}" for name in ("administrator", "auditor", "operator", "viewer")]
+    assert seen["gone"] is False and seen["cancelled"] == [302, "CANCELLED"]
+    assert seen["log"] == [[seen["waits"], "Cancel: by hand"]], "the admin's log is beside its users"
+    assert seen["ready"] == {"status": "ok", "problems": []}
+
+
+def run_main_job(project: Project, *databases: str) -> None:
     project.run("manage.py", "makemigrations", "people")
-    project.run("manage.py", "migrate", "--verbosity", "0")
-    project.run("manage.py", "check", "--database", "default", "--fail-level", "WARNING")
+    for database in databases:
+        project.run("manage.py", "migrate", "--database", database, "--verbosity", "0")
+        project.run("manage.py", "check", "--database", database, "--fail-level", "WARNING")
     project.run("manage.py", "makemigrations", "--check", "--dry-run")
     worker, client = (
         project.run("manage.py", "create_token", "--role", role, role).strip() for role in ("worker", "client")
@@ -212,12 +274,13 @@ def reachable(project: Project) -> bool:
         ("MIDDLEWARE = []", "SessionMiddleware"),
         ('ROOT_URLCONF = "bare"', "instance:overview"),
         ('TEMPLATES[0]["APP_DIRS"] = False', "templates of the pages are not found"),
+        ('CONTROLPLANE_DATABASE = "fleet"', "DATABASES has no such alias"),
+        (OF_ITS_OWN + "DATABASE_ROUTERS = []", "are not looked for in the database 'fleet'"),
     ],
 )
 def test_what_a_project_lacks_is_named_by_a_check(project, changed, message):
     (project.work / "bare.py").write_text("urlpatterns = []\n")
-    file = project.work / "mysite" / "settings.py"
-    file.write_text(f"{file.read_text()}\n{changed}\n")
+    project.add_settings(changed)
     done = subprocess.run(
         [project.programs / "python", "manage.py", "check"], cwd=project.work, capture_output=True, text=True,
         env=wheel.environment(project.home, **project.more),

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db import models, transaction
+from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -21,6 +21,7 @@ from controlplane.agent.secret_values import mask
 from controlplane.console.actions.bulk_actions import MOST_AT_ONCE
 from controlplane.console.actions.servers import SERVER_ACTIONS, NoteForm, OperatorAction, request_actor
 from controlplane.console.views.page import reached_namespaces, require_instance, within_reach
+from controlplane.core.database import transaction
 from controlplane.core.problems import Problem
 from liveness.models import ApiToken, Brake, Instance, Server, ServerEvent
 from liveness.selectors import reaches_instance

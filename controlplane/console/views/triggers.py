@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -39,6 +38,7 @@ from controlplane.console.views.page import (
     require_reader,
     within_reach,
 )
+from controlplane.core.database import transaction
 from controlplane.core.durations import describe_duration
 from controlplane.core.problems import Problem
 from jobs import execution_selectors as selectors

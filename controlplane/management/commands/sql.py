@@ -1,11 +1,11 @@
 from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connection
 from rich.console import Console
 from rich.table import Table
 
 from controlplane.core import sql_book
+from controlplane.core.database import connection
 
 APPS = ("liveness", "jobs")
 
