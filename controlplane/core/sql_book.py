@@ -202,6 +202,7 @@ def check_books(*apps: str) -> None:
                 raise BookError(f"{block.place}: the statement and its `takes` differ in {names}")
 
 
+@cache
 def number_parameters(app: str, name: str) -> str:
     """A statement with $1, $2, … for its parameters in the order of `takes`, as PREPARE and EXPLAIN want it."""
     order = list(load_blocks(app)[name].takes)

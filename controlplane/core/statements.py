@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints, overload
 from uuid import UUID
 
-import psycopg
 import structlog
 from django.db import DatabaseError
 from django.db.models import Field, Func
@@ -82,18 +81,6 @@ class Statement(Generic[Row]):
         [row] = self.fetch_rows(**params)
         return row
 
-    def fetch_prepared(self, **params: Any) -> list[Row]:
-        """The rows of a statement that is run all the time: after a few times a connection plans it no more.
-
-        Django's own cursor puts the parameters into the text, so that every statement is another.
-        """
-        connection.ensure_connection()
-        bare: Any = psycopg.Cursor(connection.connection)
-        make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
-        with make(bare) as cursor:
-            cursor.execute(self.text, params)
-            return read_rows(self.row, cursor)
-
     def sweep_rows(
         self, then: Callable[[list[Row]], object] = len, left_out: list[UUID | int] | None = None, **params: Any
     ) -> list[Row]:
@@ -118,7 +105,7 @@ class Statement(Generic[Row]):
 
         if not bad:
             try:
-                return transactions.retry_deadlocks(run_statement)(None)
+                return transactions.retry_from_start(run_statement)(None)
             except DatabaseError as error:
                 if transactions.is_transient_error(error):
                     raise
@@ -127,7 +114,7 @@ class Statement(Generic[Row]):
         with prefer_key_lookups():
             due = Statement(self.app, f"{self.name}_due", DueRow).fetch_rows(only=None, **{**params, **room})
         ids = [row.id for row in due if row.id not in set(bad)][: params.get("batch")]
-        return transactions.run_in_halves(transactions.retry_deadlocks(run_statement), ids, leave_out) if ids else []
+        return transactions.run_in_halves(transactions.retry_from_start(run_statement), ids, leave_out) if ids else []
 
 
 class DueRow(NamedTuple):
@@ -142,16 +129,21 @@ def fetch_result_sets(
 ) -> tuple[list[Row], list[Other]]: ...
 @overload
 def fetch_result_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]: ...
-@transactions.retry_deadlocks
+@transactions.retry_from_start
 def fetch_result_sets(*statements: Statement[Any], **params: Any) -> tuple[list[Any], ...]:
     """Run the statements in one round trip; the rows of each. See `Statement.after`."""
-    result_sets = []
     with connection.cursor() as cursor:
         cursor.execute(";\n".join(statement.text for statement in statements), params)
-        for number, statement in enumerate(statements):
-            if number:
-                cursor.nextset()
-            result_sets.append(read_rows(statement.row, cursor))
+        return read_result_sets(cursor, statements)
+
+
+def read_result_sets(cursor: Any, statements: Sequence[Statement[Any]]) -> tuple[list[Any], ...]:
+    """The rows of each of these, which a cursor has one after the other."""
+    result_sets = []
+    for number, statement in enumerate(statements):
+        if number:
+            cursor.nextset()
+        result_sets.append(read_rows(statement.row, cursor))
     return tuple(result_sets)
 
 

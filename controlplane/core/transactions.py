@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 from django.db import DatabaseError, OperationalError
-from psycopg.errors import DeadlockDetected
+from psycopg.errors import DeadlockDetected, FeatureNotSupported, InvalidSqlStatementName
 
 from controlplane.core.database import connection, transaction
 from controlplane.core.sql_book import compose_statement
@@ -24,7 +24,9 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 TRIES = 4
-"""Of a transaction that was ended to break a ring of waits."""
+"""Of a transaction that is begun anew."""
+PREPARED_FOR_NOTHING = (InvalidSqlStatementName, FeatureNotSupported)
+"""A prepared statement is not there, as after DISCARD ALL; or a migration changed the type of what it answers."""
 TRANSIENT_SQLSTATES = ("08", "53", "57", "25P03", "40", "55P03")
 """Of the connection, resources, a shutdown or a limit on statements, a suspended transaction, a ring that stays,
 a lock that somebody keeps for too long, as who builds an index does."""
@@ -45,8 +47,9 @@ def is_transient_error(error: Exception) -> bool:
     return isinstance(error, OperationalError) and (code is None or code.startswith(TRANSIENT_SQLSTATES))
 
 
-def retry_deadlocks(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A call that is a transaction, or many, begun anew when it was ended to break a ring of waits."""
+def retry_from_start(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A call that is a transaction, or many, begun anew when nothing but the moment was in its way: it was ended to
+    break a ring of waits, or what its connection had prepared was of no use any more."""
 
     @wraps(call)
     def call_with_retries(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -55,10 +58,10 @@ def retry_deadlocks(call: Callable[Parameters, Result]) -> Callable[Parameters, 
         for tries in range(1, TRIES + 1):
             try:
                 return call(*args, **kwargs)
-            except OperationalError as error:
-                if tries == TRIES or not isinstance(error.__cause__, DeadlockDetected):
+            except DatabaseError as error:
+                if tries == TRIES or not isinstance(error.__cause__, (DeadlockDetected, *PREPARED_FOR_NOTHING)):
                     raise
-                log.warning("Ended to break a ring of waits; trying again", call=call.__qualname__)
+                log.warning("A transaction is begun anew", call=call.__qualname__, why=str(error.__cause__))
             time.sleep(random.uniform(0, 0.05 * tries))  # noqa: S311 - so that the two do not meet again
         raise AssertionError
 
@@ -66,8 +69,8 @@ def retry_deadlocks(call: Callable[Parameters, Result]) -> Callable[Parameters, 
 
 
 def retried_atomic(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A call that is one transaction, or a part of its caller's; see `retry_deadlocks`."""
-    return retry_deadlocks(transaction.atomic(call))
+    """A call that is one transaction, or a part of its caller's; see `retry_from_start`."""
+    return retry_from_start(transaction.atomic(call))
 
 
 def record_left_out(step: str, row: object, error: Exception) -> None:

@@ -16,7 +16,7 @@ from django.dispatch import Signal
 
 from controlplane.core.database import transaction
 from controlplane.core.problems import Problem
-from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_deadlocks
+from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_from_start
 from jobs.errors import BatchEnded
 from jobs.models import Batch
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS, perform_operation
@@ -115,7 +115,7 @@ def run_item(item: LeasedItem) -> str | None:
     return states[0]
 
 
-@retry_deadlocks
+@retry_from_start
 def record_done(item: LeasedItem, row: Any, result: Any) -> str | None:
     new = result if isinstance(result, UUID) and result != item.subject_id else None
     with transaction.atomic(savepoint=False):

@@ -10,6 +10,7 @@ from django.db import DatabaseError
 
 from controlplane.core.database import transaction
 from controlplane.core.paging import ANSWER_LIMIT
+from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, run_in_halves
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
 from jobs.models import WorkerJob
@@ -71,7 +72,8 @@ def fetch_claimed_rows(
     token: ServerToken, limit: int, request_id: UUID | None, only: Sequence[UUID] | None = None
 ) -> list[GivenAttempt]:
     """The rows of what is given to a worker; of some jobs `only`, or of all."""
-    rows = sql.claim_jobs.after(sql.lock_server).fetch_rows(
+    rows = fetch_prepared_rows(
+        sql.claim_jobs.after(sql.lock_server),
         server=token.server,
         version=token.version,
         limit=limit,

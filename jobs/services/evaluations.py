@@ -24,7 +24,7 @@ from rest_framework.exceptions import ParseError
 from controlplane.agent.secret_values import is_secret
 from controlplane.core.database import transaction
 from controlplane.core.rest import refuse_unstorable
-from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_deadlocks
+from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_from_start
 from jobs import states
 from jobs.models import Trigger, TriggerSlot, WorkerJob
 from jobs.services import executions, submission
@@ -44,7 +44,7 @@ RETRY_DELAY = 5
 REASON_LENGTH = 500
 
 
-@retry_deadlocks
+@retry_from_start
 def evaluate_due_triggers() -> int:
     """Have every trigger evaluated whose slot has come; how many. One that cannot be delays no other."""
     count = 0

@@ -11,7 +11,8 @@ import orjson
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from controlplane.core.database import transaction
-from controlplane.core.transactions import record_left_out, retry_deadlocks, run_in_halves
+from controlplane.core.prepared import fetch_prepared_rows
+from controlplane.core.transactions import record_left_out, retry_from_start, run_in_halves
 from jobs.conf import conf
 from jobs.errors import TooManyAttempts
 from jobs.models import TakenAttempt
@@ -55,7 +56,8 @@ def record_plain_heartbeats(beats: list[PlainHeartbeat]) -> list[PlainlyHeardSer
     """Hear many servers in one statement: the row of each, or None for one that is to be heard by itself."""
     try:
         with results.take_due_counts() as counts:
-            rows = sql.record_plain_heartbeats.fetch_prepared(
+            rows = fetch_prepared_rows(
+                sql.record_plain_heartbeats,
                 servers=[beat.token.server for beat in beats],
                 versions=[beat.token.version for beat in beats],
                 states=[beat.state for beat in beats],
@@ -88,7 +90,7 @@ def refuse_too_many(token: ServerToken, held: HeldAttempts) -> None:
         )
 
 
-@retry_deadlocks
+@retry_from_start
 def record_worker_heartbeat(
     token: ServerToken, beat: ServerHeartbeat, held: HeldAttempts, holders: list[UUID] | None = None
 ) -> Any:
@@ -129,7 +131,8 @@ def record_with_attempts(
     def record_attempts(attempts: Sequence[UUID]) -> list[Any]:
         running = [attempt for attempt in attempts if attempt in held.running]
         with results.take_due_counts() as counts, transaction.atomic() if is_part else nullcontext():
-            return sql.record_worker_heartbeat.fetch_rows(
+            return fetch_prepared_rows(
+                sql.record_worker_heartbeat,
                 server=token.server,
                 version=token.version,
                 claimed=[attempt for attempt in attempts if attempt not in held.running],

@@ -8,6 +8,7 @@ from django.db import close_old_connections
 
 from controlplane.core.database import connection
 from controlplane.core.notifications import Announcer
+from controlplane.core.prepared import fetch_prepared_rows
 from jobs.sql import sql
 from jobs.sql.rows import ClaimableJobs, ServerOffer
 from liveness.services import tokens
@@ -35,7 +36,7 @@ def list_claimable_jobs(most: int) -> list[ClaimableJobs]:
     """The jobs that wait to be claimed, of one set of tags of a namespace no more than `most`; for a thread that is no
     request."""
     try:
-        return sql.list_claimable_jobs.fetch_prepared(most=min(most, LISTED_LIMIT))
+        return fetch_prepared_rows(sql.list_claimable_jobs, most=min(most, LISTED_LIMIT))
     finally:
         if not connection.in_atomic_block:
             close_old_connections()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
@@ -36,7 +37,8 @@ def submit_jobs(
     namespace = namespace or (owner.namespace if owner else DEFAULT_NAMESPACE)
     drafts = list(build_job_rows(jobs))
     limit = conf().waiting_limit if owner and is_limited else None
-    stored = sql.submit_jobs.fetch_rows(
+    stored = fetch_prepared_rows(
+        sql.submit_jobs,
         owner=owner and owner.pk,
         namespace=namespace,
         kind=kind,

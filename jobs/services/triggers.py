@@ -10,7 +10,7 @@ import structlog
 from django.db import IntegrityError
 
 from controlplane.core.database import transaction
-from controlplane.core.transactions import is_transient_error, retried_atomic, retry_deadlocks
+from controlplane.core.transactions import is_transient_error, retried_atomic, retry_from_start
 from jobs.errors import TriggerChanged, TriggerNameTaken, TriggerUnknown
 from jobs.models import Trigger, TriggerSlot
 from jobs.services import guards
@@ -105,7 +105,7 @@ def trigger_subject(trigger: Trigger) -> Subject:
     return Subject(SubjectType.TRIGGER, trigger.pk, trigger.name)
 
 
-@retry_deadlocks
+@retry_from_start
 def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: str = "") -> tuple[TriggerSlot, bool]:
     """Have a trigger evaluated now, whatever its schedule says: the slot, and whether it is new.
 

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from controlplane.core.database import transaction
-from controlplane.core.transactions import retry_deadlocks
+from controlplane.core.transactions import retry_from_start
 from liveness import states
 from liveness.errors import (
     IllegalTransition,
@@ -58,7 +58,7 @@ class ReportedState:
     """It was given up and is back, under REACTIVATE_ON_HEARTBEAT: whoever keeps what it held sees to what is gone."""
 
 
-@retry_deadlocks
+@retry_from_start
 def record_heartbeat(token: ServerToken, beat: ServerHeartbeat) -> Any:
     """Hear a server that holds no attempts: its row after the beat. One round trip unless it changes its state.
 

@@ -24,9 +24,10 @@ from tests.support.people import viewing
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "transactional_db" in getattr(item, "fixturenames", ()) and item.get_closest_marker("django_db"):
+        wanted = getattr(item, "fixturenames", ())
+        if "transactional_db" in wanted and ("db" in wanted or item.get_closest_marker("django_db")):
             # pytest-django would empty each table after it, those whose one row the migrations wrote too.
-            raise pytest.UsageError(f"{item.nodeid} is marked django_db and wants `transactional_db`: take one.")
+            raise pytest.UsageError(f"{item.nodeid} wants `transactional_db`, and `db` or its mark: take one.")
 
 
 def install_clock(**_: object) -> None:

@@ -16,6 +16,7 @@ from jobs.services.liveness_check import check_liveness
 from tests.integration.test_hot_paths import someone_waits, submit_many
 from tests.support.http import Worker
 from tests.support.people import employ
+from tests.support.plans import executed
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -264,7 +265,8 @@ def test_lines_are_read_by_index_however_many_there_are(held, submit):
     with CaptureQueriesContext(connection) as queries:
         one.read("?limit=10")
         one.write("more", sequence=1)
-    for statement in (queries[-2]["sql"], queries[-1]["sql"].split(";\n")[-1]):
+    read = next(query["sql"] for query in queries if "jobs_logline" in query["sql"])
+    for statement in (read, executed(queries, "store_log_lines")):
         with connection.cursor() as cursor:
             cursor.execute(f"explain {statement}")
             plan = "\n".join(row[0] for row in cursor.fetchall())

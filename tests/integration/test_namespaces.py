@@ -13,9 +13,10 @@ from jobs.services import hints, submission
 from jobs.sql import sql
 from liveness.models import ApiToken, Server
 from liveness.services import tokens
-from tests.integration.test_hot_paths import nodes, run
+from tests.integration.test_hot_paths import run
 from tests.support.celery_tasks import task
 from tests.support.http import Caller, Worker
+from tests.support.plans import executed, plan_of_execution
 
 SCRIPT = {"type": "script", "command": "true"}
 
@@ -168,10 +169,10 @@ def test_a_claim_walks_over_no_job_of_another_namespace(worker_of, of):
     run("analyze jobs_workerjob")
     with CaptureQueriesContext(connection) as queries:
         assert claimed_by(red) == [wanted["id"]]
-    _, claim = queries[0]["sql"].split(";\n")
+    claim = executed(queries, "claim_jobs")
     submit_as(of("red", "client"))
-    (plan,) = run(f"explain (analyze, format json) {claim}")
-    reads = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "jobs_workerjob"]
+    plan = plan_of_execution(claim)
+    reads = [node for node in plan if node.get("Relation Name") == "jobs_workerjob"]
     reads = [node for node in reads if node["Node Type"] != "ModifyTable"]
     assert "job_to_claim" in {node.get("Index Name") for node in reads}
     read = [node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) for node in reads]

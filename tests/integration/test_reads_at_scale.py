@@ -11,7 +11,7 @@ from jobs.models import Attempt, Execution
 from jobs.services import seeding
 from liveness import selectors as liveness
 from liveness.models import Server
-from tests.integration.test_hot_paths import nodes
+from tests.support.plans import nodes
 
 pytestmark = pytest.mark.django_db
 

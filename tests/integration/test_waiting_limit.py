@@ -6,7 +6,8 @@ from django.test.utils import CaptureQueriesContext
 
 from controlplane.core.sql_book import compose_statement
 from jobs.models import WorkerJob
-from tests.integration.test_hot_paths import nodes, run, submit_many
+from tests.integration.test_hot_paths import run, submit_many
+from tests.support.plans import nodes
 
 SCRIPT = {"action": {"type": "script", "command": "true"}}
 EXECUTION = {"name": "nightly", "steps": [{"key": "a", **SCRIPT}, {"key": "b", **SCRIPT}]}

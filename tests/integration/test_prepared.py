@@ -1,0 +1,102 @@
+"""What is asked all the time is planned once by each connection."""
+
+import pytest
+from django.db import connection
+
+from jobs.models import WorkerJob
+from tests.integration.test_hot_paths import BROKEN, run, submit_many
+
+PLANS = """
+    select coalesce(sum(generic_plans), 0), coalesce(sum(custom_plans), 0)
+      from pg_prepared_statements where statement like '%%' || %s || '%%'
+"""
+
+
+def plans(statement):
+    """How often this connection was asked for such a prepared statement with the plan that it has, and with others."""
+    with connection.cursor() as cursor:
+        cursor.execute(PLANS, [statement])
+        return cursor.fetchone()
+
+
+@pytest.mark.parametrize(
+    ("statement", "call"),
+    [
+        ("picked_jobs", lambda one, submit: one.claim()),
+        ("begun_jobs", lambda one, submit: one.hold()),
+        ("updated_jobs", lambda one, submit: one.complete(one.hold())),
+        ("new_jobs", lambda one, submit: submit()),
+    ],
+    ids=["claims", "starts", "ends", "submissions"],
+)
+def test_a_call_that_is_made_all_the_time_is_planned_once(worker, submit, statement, call):
+    submit_many(20)
+    one = worker(max_concurrent=20)
+    before = plans(statement)
+    for _ in range(6):
+        call(one, submit)
+    kept, others = plans(statement)
+    assert kept - before[0] >= 6
+    assert others == before[1]
+
+
+def test_the_transaction_of_a_caller_is_planned_as_before(submit):
+    settings = "select concat_ws(' ', current_setting('plan_cache_mode'), current_setting('enable_seqscan'))"
+    run("set local plan_cache_mode = force_custom_plan")
+    submit()
+    assert run(settings) == "force_custom_plan on"
+
+
+def test_a_plan_that_was_made_for_a_small_table_reads_none_as_a_whole_when_it_has_grown(worker):
+    submit_many(10)
+    one = worker(max_concurrent=2000)
+    run("analyze jobs_workerjob, jobs_attempt, liveness_server")
+    for _ in range(3):
+        one.complete(one.hold())
+    submit_many(1000)
+    for _ in range(2):
+        one.claim(limit=500)
+    held = [attempt["id"] for attempt in one.claim(limit=3)]
+    before = rows_read_whole()
+    one.report(*[{"attempt": attempt, "event": "STARTED"} for attempt in held])
+    one.report(*[{"attempt": attempt, "event": "COMPLETED", "output": 1} for attempt in held])
+    assert rows_read_whole() - before < 100
+
+
+def rows_read_whole():
+    """Rows of jobs and attempts that this transaction has read by going through a table."""
+    return run(
+        "select sum(seq_tup_read) from pg_stat_xact_user_tables where relname in ('jobs_workerjob', 'jobs_attempt')"
+    )
+
+
+@pytest.mark.parametrize("gone", ["deallocate all", "discard all"])
+def test_a_connection_that_lost_what_it_had_prepared_answers_and_prepares_anew(committed, gone):
+    submit_many(1)
+    path = run("show search_path")
+    run(gone)
+    run("select set_config('search_path', %s, false)", [path])  # as it was: the tests' clock stands there
+    for _ in range(2):
+        submit_many(1)
+    assert WorkerJob.objects.count() == 3
+    assert plans("new_jobs") == (2, 0)
+
+
+def test_a_statement_that_fails_leaves_what_its_connection_has_prepared(committed):
+    (job,) = submit_many(1)
+    one = committed()
+    held = one.hold()
+    run(BROKEN.format("jobs_workerjob"), [job])
+    for _ in range(2):
+        assert not one.complete(held)["accepted"]
+    run("drop function broken cascade")
+    assert one.complete(held)["accepted"]
+    assert WorkerJob.objects.get().state == "COMPLETED"
+
+
+def test_where_statements_are_not_to_be_prepared_none_is(worker, submit, monkeypatch):
+    monkeypatch.setattr(connection.connection, "prepare_threshold", None)
+    before = run("select count(*) from pg_prepared_statements")
+    submit()
+    worker().hold()
+    assert run("select count(*) from pg_prepared_statements") == before

@@ -1,0 +1,28 @@
+"""How PostgreSQL runs what was asked of it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", []):
+        yield from nodes(part)
+
+
+def executed(queries: CaptureQueriesContext, name: str) -> str:
+    """The EXECUTE of a statement of the books, the last one of these queries."""
+    texts = [text for query in queries for text in query["sql"].split(";\n")]
+    return [text for text in texts if text.startswith(f"execute controlplane_{name}_")][-1]
+
+
+def plan_of_execution(execution: str) -> list[dict[str, Any]]:
+    """What an EXECUTE does, step by step, as its plan is made for all times. It is run."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off")
+        cursor.execute(f"explain (analyze, format json) {execution}")
+        [[[plan]]] = cursor.fetchall()
+    return list(nodes(plan["Plan"]))
