@@ -39,7 +39,7 @@ def test_a_killed_worker_is_shown_without_a_reload(site, scheme):
     overview = site.open(**phone)
     browser.poll_often(overview)
     overview.locator("tr", has_text=name).get_by_text("RUNNING").wait_for()
-    job = site.submit("sleep 60", tags=[name], unmatched="wait")
+    job = site.submit("sleep 600", tags=[name], unmatched="wait")
     server, lanes = overview.context.new_page(), overview.context.new_page()
     site.go(server, site.server_page(server, name))
     site.go(lanes, f"jobs/{job}/")
@@ -108,7 +108,8 @@ def test_a_server_is_drained_from_its_page_and_the_drain_stopped(site):
     page = site.open()
     browser.poll_often(page)
     page.locator("tr", has_text="to-drain").get_by_text("RUNNING").wait_for()
-    job = site.submit("sleep 4", tags=["drained"], unmatched="wait")
+    go = site.running.folder / "go-on"
+    job = site.submit(f"while [ ! -e {go} ]; do sleep 0.05; done", tags=["drained"], unmatched="wait")
     eventually(lambda: site.job(job)["state"] == "RUNNING", why="it runs")
     site.go(page, site.server_page(page, "to-drain"))
     page.locator(".actions a", has_text="Drain").click()
@@ -119,6 +120,7 @@ def test_a_server_is_drained_from_its_page_and_the_drain_stopped(site):
     page.locator(".messagelist", has_text="Drain: done to 1 server.").wait_for()
     page.locator(".badge", has_text="DRAINING").first.wait_for()
     page.get_by_text("0 of 1 done, 1 left").wait_for()
+    go.touch()
     page.get_by_text("1 of 1 done, 0 left").wait_for()
     assert site.job(job)["state"] == "COMPLETED"
     browser.act(page, "Stop draining", "the disk is in")
@@ -129,7 +131,7 @@ def test_a_server_is_drained_from_its_page_and_the_drain_stopped(site):
 
 def test_a_running_job_is_cancelled_from_its_page(site):
     site.running.agent("canceller", site.url, "--tags", "cancelled")
-    job = site.submit("echo it begins; sleep 60", tags=["cancelled"], unmatched="wait")
+    job = site.submit("echo it begins; sleep 600", tags=["cancelled"], unmatched="wait")
     page = site.open()
     browser.poll_often(page)
     site.go(page, f"jobs/{job}/")
@@ -142,7 +144,9 @@ def test_a_running_job_is_cancelled_from_its_page(site):
 
 def test_a_log_that_is_followed_grows_by_what_is_new_and_ends_with_its_job(site):
     site.running.agent("writer", site.url, "--tags", "written")
-    job = site.submit("echo first; sleep 5; echo second", tags=["written"], unmatched="wait")
+    go = site.running.folder / "go-on-writing"
+    command = f"echo first; while [ ! -e {go} ]; do sleep 0.05; done; echo second"
+    job = site.submit(command, tags=["written"], unmatched="wait")
     page = site.open()
     browser.poll_often(page)
     site.go(page, f"jobs/{job}/")
@@ -150,6 +154,7 @@ def test_a_log_that_is_followed_grows_by_what_is_new_and_ends_with_its_job(site)
     page.get_by_text("Follow, search, download").click()
     first = page.locator("#lines li", has_text="first")
     first.evaluate("line => { line.dataset.seen = 'yes' }")
+    go.touch()
     page.locator("#lines li", has_text="second").wait_for()
     page.get_by_text("It has ended; nothing more comes.").wait_for()
     assert page.locator("#lines li").all_inner_texts()[0] == first.inner_text()
