@@ -183,7 +183,8 @@ JOB_TRANSITIONS: dict[JobState, set[JobState]] = {
     _.EXPIRED: set(),
 }
 JOB_INITIAL = {_.PENDING, _.BLOCKED}
-"""What a job may begin as. Workers move on the one, ends of steps the other."""
+"""What a job may begin as. Workers move on the one, ends of steps the other. (A step that a restart of its execution
+keeps begins COMPLETED.)"""
 
 TERMINAL = {state for state, onward in JOB_TRANSITIONS.items() if not onward}
 """The states of a job that has ended. Nobody moves it on."""

@@ -110,6 +110,8 @@ class Step(TypedDict):
     attempt_count: int
     resubmissions: int
     retries: int
+    kept: bool
+    restart_of: str | None
     output: Any
     error: Any
     left_out: list[str]

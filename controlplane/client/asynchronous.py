@@ -104,6 +104,7 @@ class AsyncClient:
     wait_execution = in_thread(Client.wait_execution)
     cancel_execution = in_thread(Client.cancel_execution)
     rerun_execution = in_thread(Client.rerun_execution)
+    restart_execution = in_thread(Client.restart_execution)
     execution_events = iterated(Client.execution_events)
     step_logs = iterated(Client.step_logs)
     triggers = iterated(Client.triggers)

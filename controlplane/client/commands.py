@@ -113,7 +113,7 @@ def act(client: Client, given: Namespace, out: Output) -> int:
     """Of each target, what became of it; a refusal of one does not keep the others from it."""
     calls: dict[str, Callable[..., Any]] = {
         "cancel": client.cancel, "resubmit": client.resubmit, "fail": client.fail, "rerun": client.rerun_execution,
-        "cancel-execution": client.cancel_execution, "evaluate": client.evaluate,
+        "restart": client.restart_execution, "cancel-execution": client.cancel_execution, "evaluate": client.evaluate,
     }  # fmt: skip
     targets = next(getattr(given, name) for name in ("job", "execution", "trigger") if hasattr(given, name))
     more = {"reason": given.reason} if given.command == "fail" else {}

@@ -60,6 +60,11 @@ class ExecutionCalls(JobCalls):
         answer = self.call("POST", f"/executions/{id_of(execution)}/rerun", {"note": note}, key=new_key())
         return cast(Execution, answer)
 
+    def restart_execution(self, execution: Reference, note: str = "") -> Execution:
+        """The same once more from where it failed, as a new execution: what had completed is kept."""
+        answer = self.call("POST", f"/executions/{id_of(execution)}/restart", {"note": note}, key=new_key())
+        return cast(Execution, answer)
+
     def execution_events(self, execution: Reference) -> Iterator[ExecutionEvent]:
         """What the control plane itself did in an execution, oldest first."""
         return self.items(f"/executions/{id_of(execution)}/steps/_server/logs")

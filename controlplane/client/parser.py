@@ -11,6 +11,7 @@ from controlplane.client import commands, top
 EXITS = """exit codes: 0 done, 1 what was waited for ended without success, 2 not understood, 3 refused,
 4 no usable answer, 5 what was waited for has not ended in time, 130 interrupted"""
 PROGRAM = "controlplane"
+OF_EXECUTIONS = ("cancel-execution", "rerun", "restart")
 OF_SERVERS = """On the machine of a control plane `controlplane` has its commands too: standalone, migrate, check ...
 (`controlplane help` lists them; one that has the name of another here is `controlplane manage NAME`)."""
 
@@ -85,9 +86,10 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         "fail": "fail jobs for good",
         "cancel-execution": "cancel executions with all their steps",
         "rerun": "run executions again from their beginning",
+        "restart": "run executions again from where they failed: what completed is kept",
         "evaluate": "have triggers evaluated now",
     }.items():
-        target = {"cancel-execution": "executions", "rerun": "executions", "evaluate": "triggers"}.get(name, "jobs")
+        target = {"evaluate": "triggers"}.get(name, "executions" if name in OF_EXECUTIONS else "jobs")
         add = command(name, commands.act, help, target)
         add("--note", default="", help="reason, recorded with your name and the time")
         if name == "fail":

@@ -40,11 +40,12 @@ def check_one_of(field: str, words: Iterable[str], name: str) -> models.CheckCon
 
 
 def build_transition_guards(
-    pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str = ""
+    pairs: list[tuple[str, str]], initial: Iterable[str], *, unless: str = "", or_begins: str = ""
 ) -> list[pgtrigger.Trigger]:
     """Triggers that refuse every transition and every first state that the table does not have.
 
-    `unless` is a condition in SQL under which a transition is legal all the same.
+    `unless` is a condition in SQL under which a transition is legal all the same, `or_begins` one under which a first
+    state is.
 
     UPDATE OF state with a WHEN clause, so that a heartbeat never pays for it.
     """
@@ -63,7 +64,9 @@ def build_transition_guards(
         RefusingTrigger(
             name="legal_beginning",
             operation=pgtrigger.Insert,
-            condition=pgtrigger.Condition(f"NEW.state NOT IN ({first})"),
+            condition=pgtrigger.Condition(
+                f"NEW.state NOT IN ({first})" + (f" AND NOT ({or_begins})" if or_begins else "")
+            ),
             message="illegal first state %', NEW.state USING ERRCODE = 'check_violation",
         ),
     ]

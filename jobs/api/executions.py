@@ -22,7 +22,7 @@ from jobs.api.serializers.executions import (
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
 from jobs.errors import ExecutionUnknown
-from jobs.services import cancellation, executions
+from jobs.services import cancellation, executions, reruns
 from liveness.api.access import NamespaceQuery, request_credential
 
 
@@ -80,7 +80,18 @@ class Rerun(Intervention):
     def post(self, request: Request, execution: UUID) -> Response:
         """The same once more from its beginning, as a new execution."""
         body = self.validated_body(request, NoteRequest)
-        begun, is_new = executions.rerun_execution(execution, self.by, self.owner, idempotency_key(request), **body)
+        begun, is_new = reruns.rerun_execution(execution, self.by, self.owner, idempotency_key(request), **body)
+        return Response(ExecutionAnswer(selectors.execution_with_steps(begun)).data, status=201 if is_new else 200)
+
+
+class Restart(Intervention):
+    """`POST /executions/{id}/restart`."""
+
+    @extend_schema(parameters=[KEY], request=NoteRequest, responses={201: ExecutionAnswer, 200: ExecutionAnswer})
+    def post(self, request: Request, execution: UUID) -> Response:
+        """The same once more from where it failed, as a new execution: what had completed is kept."""
+        body = self.validated_body(request, NoteRequest)
+        begun, is_new = reruns.restart_execution(execution, self.by, self.owner, idempotency_key(request), **body)
         return Response(ExecutionAnswer(selectors.execution_with_steps(begun)).data, status=201 if is_new else 200)
 
 

@@ -28,6 +28,7 @@ urlpatterns = [
     path("executions/<uuid:execution>", executions.Execution.as_view()),
     path("executions/<uuid:execution>/cancel", executions.Cancel.as_view()),
     path("executions/<uuid:execution>/rerun", executions.Rerun.as_view()),
+    path("executions/<uuid:execution>/restart", executions.Restart.as_view()),
     path("executions/<uuid:execution>/steps/_server/logs", executions.ServerLogs.as_view()),
     path("triggers", triggers.Triggers.as_view()),
     path("triggers/<uuid:trigger>", triggers.Trigger.as_view()),

@@ -40,6 +40,12 @@ class WorkerJob(models.Model):
     continue_on_failure = models.BooleanField(
         db_default=False, help_text="Steps that depend on it run even if it fails."
     )
+    restart_of_id = models.UUIDField(
+        null=True, help_text="The step of an earlier run of its execution that it goes on from."
+    )
+    is_kept = models.BooleanField(
+        db_default=False, help_text="That one had completed: it begins COMPLETED, with its output."
+    )
     waits_for = models.IntegerField(db_default=0, help_text="Steps that it depends on and whose end it has not heard.")
     passed_on = models.BooleanField(db_default=False, help_text="Its end has moved its execution, or its trigger, on.")
 
@@ -150,7 +156,11 @@ class WorkerJob(models.Model):
             models.Index(fields=["finished_at"], name="job_ended", condition=Q(finished_at__isnull=False)),
             models.Index(fields=["owner"], name="job_to_send", condition=Q(send_requested_at__isnull=False)),
         ]
-        triggers = build_transition_guards(states.legal_transitions(states.JOB_TRANSITIONS), states.JOB_INITIAL)
+        triggers = build_transition_guards(
+            states.legal_transitions(states.JOB_TRANSITIONS),
+            states.JOB_INITIAL,
+            or_begins="NEW.is_kept AND NEW.state = 'COMPLETED'",
+        )
 
     def __str__(self) -> str:
         return str(self.id)

@@ -1,28 +1,22 @@
 """Executions begin: a client's, a trigger's, and the children of steps."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
-import structlog
-from django.utils import timezone
 
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.errors import ExecutionUnknown, KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
+from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
 from jobs.models import Execution
-from jobs.services import drafts, guards
+from jobs.services import drafts
 from jobs.services.hints import announce_work
 from jobs.sql import sql
+from jobs.sql.rows import StepToRestart
 from liveness.conf import conf as liveness_conf
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
-from liveness.services.operator_events import Subject, record_operator_event
-from liveness.states import Subject as SubjectType
-
-log = structlog.get_logger()
 
 PAYLOAD_BYTES_LIMIT = 8 * 1024 * 1024
 """Bytes, as JSON, of what a submission is stored as beside itself: inputs are stored with each step that has none, and
@@ -43,6 +37,11 @@ class ExecutionPlan:
     rerun_of: UUID | None = None
     parent_step: UUID | None = None
     root: UUID | None = None
+    restarts: Mapping[str, StepToRestart] = field(default_factory=dict)
+    """From which steps of `rerun_of` its own go on, by their keys."""
+
+    def keeps(self, key: str) -> bool:
+        return key in self.restarts and self.restarts[key].is_kept
 
 
 @dataclass
@@ -85,61 +84,6 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: 
     return known.pk, False
 
 
-@retried_atomic
-def rerun_execution(
-    execution: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
-) -> tuple[UUID, bool]:
-    """An execution that has ended once more from its beginning, as a new one: its id, and whether it is new.
-
-    With a key the same call again finds the same execution. Raises ExecutionUnknown, also when it is not the owner's
-    (None: everybody's), ExecutionRunning, and KeyTaken when another execution has the key.
-    """
-    reached = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner}))
-    before = reached.select_for_update(no_key=True).first()
-    if before is None:
-        raise ExecutionUnknown
-    guards.ensure_may_rerun_execution(before)
-    # Those of triggers have no owner in whose name a key would be unique.
-    again = Execution.objects.filter(owner=before.owner_id, key=key, rerun_of=before) if key is not None else None
-    if again is not None and (known := again.first()):
-        return known.pk, False
-    plan = ExecutionPlan(
-        drop_past_deadlines(before.definition),
-        before.owner_id,
-        before.inputs,
-        before.namespace,
-        key=key,
-        rerun_of=before.pk,
-    )
-    if begun := begin_executions([plan], conf().waiting_limit if owner else None):
-        record_operator_event("rerun_execution", by, note, Subject(SubjectType.EXECUTION, before.pk, before.name))
-        log.info("Execution begun again", execution=str(execution), new=str(begun[0]), actor=by, reason=note)
-        return begun[0], True
-    holder = Execution.objects.filter(owner=before.owner_id, key=key).first()
-    if holder is None:
-        raise TryAgain
-    raise KeyTaken(f"The key {key!r} was used before, for another execution.", execution=str(holder.pk))
-
-
-def drop_past_deadlines(definition: dict[str, Any]) -> dict[str, Any]:
-    """What was submitted, without moments that have passed: steps are not to expire by one of those."""
-
-    def drop_past_deadline(step: dict[str, Any]) -> dict[str, Any]:
-        until = step.get("good_until")
-        is_past = until is not None and datetime.fromisoformat(until) <= timezone.now()
-        step = {name: value for name, value in step.items() if not (name == "good_until" and is_past)}
-        if step["action"]["type"] == "execution":
-            step["action"] = drop_past_deadlines(step["action"])
-        return step
-
-    parts: dict[str, Any] = {
-        part: [drop_past_deadline(step) for step in definition[part]]
-        for part in ("steps", "on_error")
-        if part in definition
-    }
-    return {**definition, **parts}
-
-
 def begin_executions(plans: list[ExecutionPlan], waiting_limit: int | None = None) -> list[UUID]:
     """Store executions, with the children that begin with them; the ids of those of `plans` that were not there. In the
     caller's transaction. Raises TooManyWaiting when so many jobs of the owner wait already; all plans are one's then.
@@ -169,17 +113,29 @@ def begin_children(steps: Iterable[UUID]) -> None:
 
 def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
     begun = sql.list_children_to_begin.fetch_rows(steps=steps) if steps else []
+    restarts = list_steps_to_restart([row.restarts for row in begun if row.restarts])
     return [
         ExecutionPlan(
             {name: value for name, value in orjson.loads(row.action).items() if name != "type"},
             row.owner,
             orjson.loads(row.payload) if row.payload else {},
             row.namespace,
+            rerun_of=row.restarts,
             parent_step=row.step,
             root=row.root,
+            restarts=restarts[row.restarts] if row.restarts else {},
         )
         for row in begun
     ]
+
+
+def list_steps_to_restart(executions: list[UUID]) -> dict[UUID, dict[str, StepToRestart]]:
+    """Of each of these, the steps from which those of a restart go on, by key. None where all have completed: such a
+    one begins anew."""
+    steps: dict[UUID, dict[str, StepToRestart]] = {execution: {} for execution in executions}
+    for row in sql.list_steps_to_restart.fetch_rows(executions=executions) if executions else []:
+        steps[row.execution][row.step] = row
+    return {id: {} if all(row.is_kept for row in rows.values()) else rows for id, rows in steps.items()}
 
 
 def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
@@ -201,7 +157,7 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
                 "fingerprint": drafts.compute_fingerprint(plan.definition),
                 "definition": plan.definition,
                 "inputs": plan.inputs,
-                "open_steps": len(steps),
+                "open_steps": sum(not plan.keeps(step["key"]) for step in steps),
                 "timeout_seconds": plan.definition.get("timeout_seconds"),
             }
         )
@@ -216,7 +172,9 @@ def build_execution_rows(plans: list[ExecutionPlan]) -> ExecutionRows:
                     "step": step["key"],
                     "is_hook": position >= len(steps),
                     "continue_on_failure": step.get("continue_on_failure", False),
-                    "waits_for": len(needs),
+                    "waits_for": sum(not plan.keeps(key) for key in needs),
+                    "restart_of": before.job if (before := plan.restarts.get(step["key"])) else None,
+                    "is_kept": plan.keeps(step["key"]),
                 }
             )
     return rows

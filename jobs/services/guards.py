@@ -102,6 +102,12 @@ def ensure_may_rerun_execution(execution: Any) -> None:
         raise ExecutionRunning(f"This execution is {execution.state}; one that has ended can be run again.")
 
 
+def ensure_may_restart_execution(execution: Any) -> None:
+    ensure_may_rerun_execution(execution)
+    if execution.state == ExecutionState.COMPLETED:
+        raise ExecutionEnded("This execution is COMPLETED: it failed nowhere. It can be run again from its beginning.")
+
+
 def ensure_may_evaluate_trigger(trigger: Any) -> None:
     if trigger.in_flight:
         raise EvaluationInFlight

@@ -11,7 +11,7 @@ from django.db.models import Model, Q
 
 from controlplane.core.database import transaction
 from jobs.models import Execution, Trigger, WorkerJob
-from jobs.services import cancellation, executions, interventions, quarantine, triggers
+from jobs.services import cancellation, interventions, quarantine, reruns, triggers
 from liveness.errors import ChangedSinceSeen
 from liveness.models import Server
 from liveness.services import operations
@@ -31,7 +31,11 @@ def resubmit_job_again(job: UUID, by: str, note: str, key: str, *, drop_checkpoi
 
 
 def rerun_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
-    return executions.rerun_execution(execution, by, key=derive_idempotency_key(key, execution), note=note)[0]
+    return reruns.rerun_execution(execution, by, key=derive_idempotency_key(key, execution), note=note)[0]
+
+
+def restart_execution(execution: UUID, by: str, note: str, key: str) -> UUID:
+    return reruns.restart_execution(execution, by, key=derive_idempotency_key(key, execution), note=note)[0]
 
 
 def evaluate_trigger(trigger: UUID, by: str, note: str, key: str) -> None:
@@ -80,6 +84,7 @@ OPERATIONS: dict[str, Operation] = {
     "dismiss_job": Operation(Subject.JOB, quarantine.dismiss_job, "dismiss_job"),
     "cancel_execution": Operation(Subject.EXECUTION, cancellation.cancel_execution, "cancel_execution"),
     "rerun_execution": Operation(Subject.EXECUTION, rerun_execution, "rerun_execution"),
+    "restart_execution": Operation(Subject.EXECUTION, restart_execution, "restart_execution"),
     "evaluate_trigger": Operation(Subject.TRIGGER, evaluate_trigger, "evaluate_trigger"),
     "pause_trigger": Operation(Subject.TRIGGER, triggers.pause_trigger, "change_trigger"),
     "resume_trigger": Operation(Subject.TRIGGER, triggers.resume_trigger, "change_trigger"),

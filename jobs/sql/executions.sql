@@ -1,6 +1,7 @@
 -- statement: submit_executions
 -- Store executions with their steps: those that depend on nothing are PENDING at once. One whose key is known, or whose
--- parent step has its child, is left out. The steps that are executions themselves are for the caller to start.
+-- parent step has its child, is left out. The steps that are executions themselves are for the caller to start. A step
+-- that a restart keeps begins as it ended before, and nobody waits for it.
 -- takes: executions jsonb, steps jsonb, edges jsonb, staleness_multiplier float8, waiting_limit int, owner uuid
 -- returns: place int, execution uuid, child_of uuid|null, missing_worker jsonb|null, waiting bigint
 -- row: SubmittedExecution
@@ -24,17 +25,19 @@ submitted as materialized (
            new_executions.namespace, s.*
       from jsonb_to_recordset(%(steps)s::jsonb) as s(
                place int, position int, step text, is_hook bool, continue_on_failure bool, waits_for int,
-               fingerprint text, {{job_columns_in_json}})
+               restart_of uuid, is_kept bool, fingerprint text, {{job_columns_in_json}})
       join planned using (place)
       join new_executions on new_executions.id = planned.id
 ),
 new_steps as (
     insert into jobs_workerjob (
-        id, owner_id, namespace, execution_id, step, position, is_hook, continue_on_failure, waits_for, state, fingerprint,
-        available_at, {{job_columns}})
-    select id, owner, namespace, execution, step, position, is_hook, continue_on_failure, waits_for,
-           case when is_hook or waits_for > 0 then 'BLOCKED' else 'PENDING' end, decode(fingerprint, 'hex'),
-           coalesce(available_at, clock_timestamp()), {{job_columns}}
+        id, owner_id, namespace, execution_id, step, position, is_hook, continue_on_failure, waits_for, restart_of_id, is_kept, passed_on,
+        state, output, finished_at, fingerprint, available_at, {{job_columns}})
+    select id, owner, namespace, execution, step, position, is_hook, continue_on_failure, waits_for, restart_of, is_kept, is_kept,
+           case when is_kept then 'COMPLETED' when is_hook or waits_for > 0 then 'BLOCKED' else 'PENDING' end,
+           case when is_kept then (select j.output from jobs_workerjob j where j.id = restart_of) end,
+           case when is_kept then (select j.finished_at from jobs_workerjob j where j.id = restart_of) end,
+           decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()), {{job_columns}}
       from submitted order by place, position
 ),
 new_dependencies as (
@@ -51,14 +54,62 @@ select planned.place, new_executions.id as execution, step.id as child_of,
   from planned
   join new_executions on new_executions.id = planned.id
   left join submitted step on step.execution = new_executions.id and step.action ->> 'type' = 'execution' and step.waits_for = 0
+        and not step.is_kept
+
+-- statement: list_steps_to_restart
+-- The steps of ended executions from which those of their restarts go on, and whether they are kept: all but those that
+-- depend on one that has not completed, for these begin anew. They stay until then.
+-- takes: executions uuid[]
+-- returns: execution uuid, step text, job uuid, is_kept bool
+-- row: StepToRestart
+with recursive ended as materialized (
+    select j.id, j.state from jobs_workerjob j where j.execution_id = any(%(executions)s::uuid[]) and not j.is_hook
+),
+anew (id) as (
+    select d.step_id
+      from ended
+     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = ended.id offset 0) d
+     where ended.state <> 'COMPLETED'
+     union
+    select d.step_id
+      from anew
+     cross join lateral (select * from jobs_stepdependency d where d.depends_on_id = anew.id offset 0) d
+)
+select j.execution_id as execution, j.step, j.id as job, j.state = 'COMPLETED' as is_kept
+  from jobs_workerjob j
+ where j.id = any(array(select id from ended where id not in (select id from anew)))
+ order by j.id
+   for key share
 
 -- statement: list_children_to_begin
--- Steps, and jobs, that are executions themselves begin: what the child of each is to be. That of a job is a root.
+-- Steps, and jobs, that are executions themselves begin: what the child of each is to be. That of a job is a root; that of
+-- a step that goes on from another restarts the other's child, if that did not complete.
 -- takes: steps uuid[]
--- returns: step uuid, action jsonb, payload jsonb, owner uuid|null, namespace text, root uuid
+-- returns: step uuid, action jsonb, payload jsonb, owner uuid|null, namespace text, root uuid, restarts uuid|null
 -- row: ChildToBegin
 update jobs_workerjob p
    set state = 'RUNNING'
  where p.id = any(%(steps)s::uuid[]) and p.state = 'PENDING' and p.action ->> 'type' = 'execution'
 returning p.id as step, p.action, p.payload, p.owner_id as owner, p.namespace,
-          (select e.root_id from jobs_execution e where e.id = p.execution_id) as root
+          (select e.root_id from jobs_execution e where e.id = p.execution_id) as root,
+          (select c.id from jobs_execution c
+            where c.parent_step_id = p.restart_of_id and c.state in {{EXECUTION_TERMINAL}} and c.state <> 'COMPLETED') as restarts
+
+-- statement: list_step_times
+-- When the steps of an execution could begin, began and ended, by their last attempts; and the state of the server that
+-- has one, SILENT where it is not heard.
+-- takes: execution uuid
+-- returns: job uuid, step text, state text, position int, is_hook bool, is_kept bool, free_at timestamptz,
+--   begun_at timestamptz|null, finished_at timestamptz|null, server_state text|null
+-- row: StepTimes
+select j.id as job, j.step, j.state, j.position, j.is_hook, j.is_kept, j.available_at as free_at,
+       case when j.action ->> 'type' = 'execution' and j.state not in ('BLOCKED', 'PENDING', 'SKIPPED') and not j.is_kept
+            then j.available_at
+            else (select coalesce(a.started_at, a.claimed_at) from jobs_attempt a
+                   where a.job_id = j.id order by a.number desc limit 1) end as begun_at,
+       j.finished_at,
+       (select case when {{liveness.is_silent(s)}} then 'SILENT' else s.state end
+          from jobs_attempt a join liveness_server s on s.id = a.server_id where a.id = j.attempt_id) as server_state
+  from jobs_workerjob j
+ where j.execution_id = %(execution)s
+ order by j.position

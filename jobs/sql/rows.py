@@ -156,6 +156,13 @@ class SubmittedExecution(NamedTuple):
     waiting: int
 
 
+class StepToRestart(NamedTuple):
+    execution: UUID
+    step: str
+    job: UUID
+    is_kept: bool
+
+
 class ChildToBegin(NamedTuple):
     step: UUID
     action: str
@@ -163,6 +170,20 @@ class ChildToBegin(NamedTuple):
     owner: UUID | None
     namespace: str
     root: UUID
+    restarts: UUID | None
+
+
+class StepTimes(NamedTuple):
+    job: UUID
+    step: str
+    state: str
+    position: int
+    is_hook: bool
+    is_kept: bool
+    free_at: datetime
+    begun_at: datetime | None
+    finished_at: datetime | None
+    server_state: str | None
 
 
 class HeardWorker(NamedTuple):

@@ -14,7 +14,7 @@ NOTE = {"note": "a test"}
 OF_ONE = {
     "server": ["", "/events", "!cordon", "!uncordon", "!drain", "!undrain", "!disconnect"],
     "job": ["", "/logs", "/placement", "!cancel", "!resubmit", "!fail"],
-    "execution": ["", "/steps/a/logs", "/steps/_server/logs", "!cancel", "!rerun"],
+    "execution": ["", "/steps/a/logs", "/steps/_server/logs", "!cancel", "!rerun", "!restart"],
     "trigger": ["", "!evaluate"],
 }
 ABOUT_INSTANCE = [

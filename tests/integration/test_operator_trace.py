@@ -50,6 +50,7 @@ DOORS = {
     "dismiss_job": {f"{INSTANCE}quarantine/dismiss/"},
     "cancel_execution": {f"POST {EXECUTION}/cancel", f"{INSTANCE}executions/cancel/"},
     "rerun_execution": {f"POST {EXECUTION}/rerun", f"{INSTANCE}executions/rerun/"},
+    "restart_execution": {f"POST {EXECUTION}/restart", f"{INSTANCE}executions/restart/"},
     "create_trigger": {"POST triggers", f"{TRIGGERS}add/", f"{TRIGGER_PAGES}add/"},
     "change_trigger": {
         "PATCH triggers/<uuid:trigger>", f"{ONE_TRIGGER}change/",
@@ -164,7 +165,7 @@ class World:
 
     def for_execution(self, action):
         run = self.begin(step("a"))
-        if action == "rerun_execution":
+        if action in ("rerun_execution", "restart_execution"):
             run.cancel()
         return SimpleNamespace(type="execution", id=run.id)
 

@@ -55,6 +55,13 @@ EXECUTION_ACTIONS = {
             guards.ensure_may_cancel_execution, is_grave=True,
         ),
         OperatorAction(
+            "restart", "Restart where it failed", "A new execution starts. Steps that completed are kept, with their "
+            "outputs, and do not run again; the others do, and what depends on them. This one stays as it is.",
+            "jobs.rerun_execution",
+            "restart_execution", guards.ensure_may_restart_execution,
+            OnceForm,
+        ),
+        OperatorAction(
             "rerun", "Run again", "A new execution starts, with the same steps and inputs. This one stays as it is.",
             "jobs.rerun_execution",
             "rerun_execution", guards.ensure_may_rerun_execution,

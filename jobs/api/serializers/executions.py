@@ -186,6 +186,12 @@ class StepAnswer(serializers.ModelSerializer):
     depends_on = serializers.ListField(child=serializers.CharField())
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
     server = ServerName(allow_null=True, help_text="The server that has it now.")
+    kept = serializers.BooleanField(
+        source="is_kept", help_text="The earlier run had completed it: its output is that one's, it does not run again."
+    )
+    restart_of = serializers.UUIDField(
+        source="restart_of_id", allow_null=True, help_text="Of a restart: the job of this step in the earlier run."
+    )
     output = AnyField()
     error = AnyField()
     left_out = serializers.ListField(
@@ -198,7 +204,8 @@ class StepAnswer(serializers.ModelSerializer):
         model = WorkerJob
         fields = (
             "key", "job", "state", "action", "depends_on", "continue_on_failure", "child", "server", "attempt_count",
-            "resubmissions", "retries", "output", "error", "left_out", "available_at", "finished_at",
+            "resubmissions", "retries", "kept", "restart_of", "output", "error", "left_out", "available_at",
+            "finished_at",
         )  # fmt: skip
 
 

@@ -1,0 +1,103 @@
+"""An execution that has ended runs once more, as a new one: from its beginning, or from where it failed."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.utils import timezone
+
+from controlplane.core.transactions import retried_atomic
+from jobs.conf import conf
+from jobs.errors import ExecutionEnded, ExecutionUnknown, KeyTaken, TryAgain
+from jobs.models import Execution
+from jobs.services import guards
+from jobs.services.executions import ExecutionPlan, begin_executions, list_steps_to_restart
+from liveness.services.operator_events import Subject, record_operator_event
+from liveness.states import Subject as SubjectType
+
+log = structlog.get_logger()
+
+
+def rerun_execution(
+    execution: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
+) -> tuple[UUID, bool]:
+    """Once more from its beginning: the id of the new one, and whether it is new.
+
+    With a key the same call again finds the same execution. Raises ExecutionUnknown, also when it is not the owner's
+    (None: everybody's), ExecutionRunning, and KeyTaken when another execution has the key.
+    """
+    return begin_again(execution, by, owner, key, note, is_restart=False)
+
+
+def restart_execution(
+    execution: UUID, by: str, owner: UUID | None = None, key: str | None = None, *, note: str = ""
+) -> tuple[UUID, bool]:
+    """Once more from where it failed or was cancelled: what had completed is kept, with its output, but for what
+    depends on a step that had not. So it is with its children.
+
+    As `rerun_execution`; raises ExecutionEnded too, where there is nothing to restart.
+    """
+    return begin_again(execution, by, owner, key, note, is_restart=True)
+
+
+@retried_atomic
+def begin_again(
+    execution: UUID, by: str, owner: UUID | None, key: str | None, note: str, *, is_restart: bool
+) -> tuple[UUID, bool]:
+    reached = Execution.objects.filter(pk=execution, **({} if owner is None else {"owner": owner}))
+    before = reached.select_for_update(no_key=True).first()
+    if before is None:
+        raise ExecutionUnknown
+    (guards.ensure_may_restart_execution if is_restart else guards.ensure_may_rerun_execution)(before)
+    if key is not None and (known := find_begun_again(before, key, is_restart)):
+        return known, False
+    steps = list_steps_to_restart([execution])[execution] if is_restart else {}
+    if is_restart and not steps:
+        raise ExecutionEnded(f"All steps of this {before.state} execution completed; it can be run again.")
+    plan = ExecutionPlan(
+        drop_past_deadlines(before.definition),
+        before.owner_id,
+        before.inputs,
+        before.namespace,
+        key=key,
+        rerun_of=before.pk,
+        restarts=steps,
+    )
+    if begun := begin_executions([plan], conf().waiting_limit if owner else None):
+        action = "restart_execution" if is_restart else "rerun_execution"
+        record_operator_event(action, by, note, Subject(SubjectType.EXECUTION, before.pk, before.name))
+        log.info("Execution begun again", execution=str(execution), new=str(begun[0]), actor=by, reason=note)
+        return begun[0], True
+    holder = Execution.objects.filter(owner=before.owner_id, key=key).first()
+    if holder is None:
+        raise TryAgain
+    raise KeyTaken(f"The key {key!r} was used before, for another execution.", execution=str(holder.pk))
+
+
+def find_begun_again(before: Execution, key: str, is_restart: bool) -> UUID | None:
+    """What an earlier call with this key has begun of it, from its beginning or where it failed as this one would."""
+    # Those of triggers have no owner in whose name a key would be unique.
+    for known in Execution.objects.filter(owner=before.owner_id, key=key, rerun_of=before):
+        if known.steps.filter(restart_of_id__isnull=False).exists() == is_restart:
+            return known.pk
+    return None
+
+
+def drop_past_deadlines(definition: dict[str, Any]) -> dict[str, Any]:
+    """What was submitted, without moments that have passed: steps are not to expire by one of those."""
+
+    def drop_past_deadline(step: dict[str, Any]) -> dict[str, Any]:
+        until = step.get("good_until")
+        is_past = until is not None and datetime.fromisoformat(until) <= timezone.now()
+        step = {name: value for name, value in step.items() if not (name == "good_until" and is_past)}
+        if step["action"]["type"] == "execution":
+            step["action"] = drop_past_deadlines(step["action"])
+        return step
+
+    parts: dict[str, Any] = {
+        part: [drop_past_deadline(step) for step in definition[part]]
+        for part in ("steps", "on_error")
+        if part in definition
+    }
+    return {**definition, **parts}
