@@ -1,23 +1,26 @@
 """Reads of executions and triggers for the API and the pages."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import (
-    Case,
+    BooleanField,
     Exists,
+    ExpressionWrapper,
     F,
     Func,
     JSONField,
     OuterRef,
     Prefetch,
+    Q,
     QuerySet,
     Subquery,
     TextField,
     UUIDField,
-    When,
 )
 from django.db.models.functions import JSONObject
 
@@ -26,7 +29,7 @@ from jobs.content_selectors import MUCH, content, put_in_place
 from jobs.errors import ExecutionUnknown, JobUnknown
 from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot, WorkerJob
 from jobs.selectors import holder_of_job
-from jobs.states import JobState, SlotOutcome
+from jobs.states import SlotOutcome
 from liveness.models import Server
 from liveness.selectors import operator_events
 from liveness.states import Subject
@@ -141,37 +144,33 @@ def executions_page(some: QuerySet[Execution], before: UUID | None, limit: int) 
     return page.order_by("-pk")[:limit]
 
 
-def execution_summary(id: UUID) -> Execution:
+def execution_summary(id: UUID, events: int) -> Execution:
     """An execution as `visible_executions()` has it, without its steps, and with what operators did to it,
-    `operator_events`. Raises ExecutionUnknown."""
-    row = visible_executions().annotate(operator_events=operator_events(Subject.EXECUTION)).filter(pk=id).first()
+    `operator_events`, and so much of what the control plane did in it, `latest_events`. Raises ExecutionUnknown."""
+    name = Subquery(Server.objects.filter(pk=OuterRef("server_id")).values("name"))
+    latest = ExecutionEvent.objects.filter(execution=OuterRef("pk")).order_by("-pk").annotate(server_name=name)
+    fields = {field: field for field in ("at", "code", "step", "line", "server_id", "server_name")}
+    row = (
+        visible_executions()
+        .annotate(
+            operator_events=operator_events(Subject.EXECUTION),
+            latest_events=ArraySubquery(latest.values(event=JSONObject(**fields))[:events]),
+        )
+        .filter(pk=id)
+        .first()
+    )
     if row is None:
         raise ExecutionUnknown
     return row
 
 
-NOTABLE_FIRST = Case(
-    When(state__in=[JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED], then=0),
-    When(state__in=[JobState.RUNNING, JobState.CLAIMED], then=1),
-    When(state=JobState.PENDING, then=2),
-    default=3,
-)
-
-
-def notable_steps(execution: UUID, limit: int) -> list[WorkerJob]:
-    """Steps as `execution_steps()` has them, with their attempts, in their order.
-
-    Of very many those that failed or run.
-    """
-    chosen = WorkerJob.objects.filter(execution=execution).order_by(NOTABLE_FIRST, "position").values("pk")[:limit]
+def steps_in_detail(execution: UUID, jobs: Collection[UUID]) -> dict[UUID, Any]:
+    """Some steps as `execution_steps()` has them, with their attempts, and instead of their outputs whether they have
+    one, `has_output`."""
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
-    return list(execution_steps(execution).filter(pk__in=chosen).prefetch_related(attempts))
-
-
-def latest_execution_events(execution: UUID, limit: int) -> QuerySet[ExecutionEvent]:
-    """What the control plane did in an execution, latest first."""
-    name = Subquery(Server.objects.filter(pk=OuterRef("server_id")).values("name"))
-    return ExecutionEvent.objects.filter(execution=execution).annotate(server_name=name).order_by("-pk")[:limit]
+    has_output = ExpressionWrapper(Q(output__isnull=False), output_field=BooleanField())
+    steps = execution_steps(execution).filter(pk__in=jobs).annotate(has_output=has_output)
+    return steps.defer("output", "payload", "checkpoint", "fingerprint").prefetch_related(attempts).in_bulk()
 
 
 SLOTS_SHOWN = 20

@@ -1,46 +1,18 @@
-"""The attempts of a job as lanes on one axis of time: rows in, geometry out. No database, no HTML.
+"""The attempts of a job as lanes on one axis of time: rows in, geometry out. No database, no HTML."""
 
-Across, everything is per cent of the width, so that text keeps its size on a narrow screen; down, it is pixels.
-"""
-
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from controlplane.console.charts.axis import AXIS, Axis, Mark, Span, beat_resolution, build_grid
 from controlplane.console.presenters.formatting import shorten
-from controlplane.core.durations import describe_duration
 from jobs.models import Attempt
 from jobs.selectors import DetailedJob
 
-LANE, BAR, TICKS, OWN_TICKS, AXIS = 88, 34, 52, 65, 30
-"""Pixels: of a lane, to the middle of its bar, to the heartbeats of its server and its own, and of the axis below."""
-ROUND_STEPS = [
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    10800,
-    21600,
-    43200,
-    86400,
-    172800,
-    432000,
-]
+LANE, BAR, TICKS, OWN_TICKS = 88, 34, 52, 65
+"""Pixels: of a lane, to the middle of its bar, to the heartbeats of its server and its own."""
 NAME_LENGTH = 24
-WORDS_NEED = 24
-"""Per cent of the width; at 360 pixels that is just enough."""
 
 
 @dataclass(frozen=True)
@@ -74,24 +46,6 @@ class OwnBeats:
     def add_last(self, at: datetime | None) -> None:
         if at is not None and not self.beats:
             self.beats, self.is_last_alone = [at], True
-
-
-@dataclass(frozen=True)
-class Span:
-    kind: str
-    x: str
-    width: str
-    middle: str
-    title: str
-    words: str
-    """How long it took, where there is room to say so."""
-
-
-@dataclass(frozen=True)
-class Mark:
-    kind: str
-    x: str
-    title: str
 
 
 @dataclass
@@ -143,33 +97,6 @@ class Chart:
     """Where, what to write, and how it is anchored."""
     height: int
     floor: int
-
-
-class Axis:
-    def __init__(self, start: datetime, end: datetime) -> None:
-        self.start = start
-        self.span = max((end - start).total_seconds(), 1.0)
-        self.end = start + timedelta(seconds=self.span)
-
-    def percent_at(self, at: datetime) -> float:
-        return min(100.0, max(0.0, 100 * (at - self.start).total_seconds() / self.span))
-
-    def x(self, at: datetime) -> str:
-        return f"{self.percent_at(at):.2f}%"
-
-    def beat_slot(self, at: datetime, interval: float) -> datetime:
-        """Where beats are denser than can be told apart, one for each place: no gap where none was."""
-        wide = beat_resolution(self.span)
-        if wide < interval:
-            return at
-        return self.start + timedelta(seconds=wide * ((at - self.start).total_seconds() // wide))
-
-    def build_span(self, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0) -> Span:
-        width = max(least, self.percent_at(end) - self.percent_at(start))
-        left = min(self.percent_at(start), 100 - width)
-        took = describe_duration((end - start).total_seconds())
-        words = took if width > WORDS_NEED else ""
-        return Span(kind, f"{left:.2f}%", f"{width:.2f}%", f"{left + width / 2:.2f}%", f"{title}: {took}", words)
 
 
 def drawn_period(job: DetailedJob, superseded: Iterable[SupersededReport], now: datetime) -> tuple[datetime, datetime]:
@@ -284,23 +211,3 @@ def draw_own_beats(lane: Lane, attempt: Attempt, own: OwnBeats, axis: Axis, now:
     for before, after in zip(beats, [*beats[1:], until], strict=True):
         if after - before > longest:
             lane.own_gaps.append(axis.build_span("silent", before, after, "no heartbeat of the attempt itself"))
-
-
-def beat_resolution(span: float, most: int = 120) -> float:
-    """Seconds between two heartbeats that can still be told apart."""
-    return max(span, 1.0) / most
-
-
-def build_grid(axis: Axis, most: int = 5) -> Iterable[tuple[str, str, str]]:
-    step = next((step for step in ROUND_STEPS if axis.span / step <= most), 86400 * math.ceil(axis.span / 86400 / most))
-    for number in range(int(axis.span // step) + 1):
-        share = 100 * number * step / axis.span
-        anchor = "start" if number == 0 else "end" if share > 94 else "middle"
-        yield f"{share:.2f}%", format_tick(number * step), anchor
-
-
-def format_tick(seconds: int) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:g} {unit}"
-    return f"{seconds} s"

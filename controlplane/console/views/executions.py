@@ -1,5 +1,6 @@
 """The pages of executions."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,25 +9,26 @@ from django.http import HttpRequest, HttpResponse
 from controlplane.agent.secret_values import mask
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
-from controlplane.console.charts.steps import build_graph, build_steps_chart
 from controlplane.console.presenters.formatting import format_moment, seconds_until, time_since
-from controlplane.console.presenters.jobs import describe_action
+from controlplane.console.presenters.steps import present_steps
 from controlplane.console.selectors.filters import ExecutionFilter
 from controlplane.console.selectors.listing import build_list_page
+from controlplane.console.selectors.step_look import Look
 from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import render_page, require_reader, within_reach
 from jobs import execution_selectors as selectors
 from jobs import states
 from jobs.errors import ExecutionUnknown
-from jobs.execution_selectors import CountedExecution, Step
+from jobs.execution_selectors import CountedExecution
+from jobs.sql import sql
 from jobs.states import ExecutionState, JobState
 
 STATES_IN_ORDER = [
     *(state for state in JobState if state in states.TERMINAL),
     *(state for state in reversed(JobState) if state in states.OPEN),
 ]
-EXECUTIONS_A_PAGE, STEPS_DRAWN, STEPS_LISTED, EVENTS_SHOWN = 50, 80, 200, 100
+EXECUTIONS_A_PAGE, EVENTS_SHOWN = 50, 100
 
 
 @require_reader("execution")
@@ -61,29 +63,18 @@ def show_executions(request: HttpRequest) -> HttpResponse:
 def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
     """One execution: its steps as a graph and as lanes, and what the control plane did in it."""
     try:
-        row: Any = selectors.execution_summary(execution)
+        row: Any = selectors.execution_summary(execution, EVENTS_SHOWN)
     except ExecutionUnknown:
         return show_not_found(request, "execution")
-    steps: list[Any] = list(selectors.notable_steps(execution, STEPS_LISTED))
-    own, hooks = [step for step in steps if not step.is_hook], [step for step in steps if step.is_hook]
-    is_whole = sum(row.counts.values()) <= STEPS_DRAWN
     inputs = mask(row.inputs)
-    end = max([row.finished_at or row.now, *(hook.finished_at or row.now for hook in hooks if hook.attempt_count)])
     shown = {
         "title": f"Execution {row.name}",
         "trail": [HOME, ("Executions", "instance:executions")],
         **present_execution(row),
+        **present_steps(row, sql.list_step_times.fetch_rows(execution=execution), Look.from_address(request.GET)),
         "error": row.error,
         "actions": [("executions", action) for action in list_permitted_actions(request, EXECUTION_ACTIONS, row)],
-        "graph": build_graph(own) if is_whole else None,
-        "chart": build_steps_chart(row.created_at, end, steps[:STEPS_DRAWN], row.now),
-        "steps": [present_step(step) for step in own],
-        "hooks": [present_step(step) for step in hooks],
-        "left_out": max(0, sum(row.counts.values()) - len(own)),
-        "events": [
-            (event, format_moment(event.at, row.now))
-            for event in selectors.latest_execution_events(execution, EVENTS_SHOWN)
-        ],
+        "events": [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.latest_events],
         "operator_events": present_operator_events(row),
         "inputs": format_json(inputs) if inputs else None,
         "inputs_left_out": count_left_out(inputs),
@@ -109,13 +100,4 @@ def present_execution(row: CountedExecution) -> dict[str, Any]:
         "timeout": row.timeout_seconds
         and row.state == ExecutionState.RUNNING
         and seconds_until(row.timeout_seconds - (row.now - row.created_at).total_seconds(), row.now),
-    }
-
-
-def present_step(step: Step) -> dict[str, Any]:
-    return {
-        "it": step,
-        "server_state": step.server["state"] if step.server else None,
-        "what": describe_action(step.action),
-        "needs": [key for key in step.depends_on if key],
     }

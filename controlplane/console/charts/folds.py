@@ -1,0 +1,139 @@
+"""Which steps of an execution have a lane of their own, and which are folded into one: hundreds fit on a screen.
+
+Steps that are alike fold together (their keys differ in numbers only), and of the rest those that stand side by side
+and have ended well, or still wait. Those of a fold that failed, or that run, stand out below it while they are few.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from uuid import UUID
+
+from controlplane.console.presenters.jobs import doubt_about
+from jobs import states
+from jobs.sql.rows import StepTimes
+from jobs.states import JobState
+
+FEW = 20
+"""So many steps have a lane each."""
+MOST_LANES = 24
+ALIKE = 3
+STAND_OUT = 8
+MEMBERS_SHOWN = 100
+"""Of a fold that is open."""
+
+FAILURES = {JobState.FAILED, JobState.EXPIRED}
+SETTLED = states.TERMINAL - FAILURES
+COUNTED_IN_ORDER = [
+    "FAILED", "EXPIRED", "CANCELLED", "RUNNING", "CLAIMED", "PENDING", "BLOCKED", "SKIPPED", "COMPLETED", "kept",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Steps that share a lane."""
+
+    id: str
+    label: str
+    steps: Sequence[StepTimes]
+    is_open: bool = False
+
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        """How many are in which state, the worst first; those that were kept from an earlier run for themselves."""
+        counted = Counter(describe_state(step) for step in self.steps)
+        return sorted(counted.items(), key=lambda item: COUNTED_IN_ORDER.index(item[0].partition(",")[0]))
+
+
+Row = StepTimes | Fold
+
+
+def describe_state(step: StepTimes) -> str:
+    doubt = doubt_about(step.state, step.server_state)
+    return "kept" if step.is_kept else f"{step.state}, {doubt}" if doubt else step.state
+
+
+def fold_steps(steps: Sequence[StepTimes], opened: Collection[str] = ()) -> list[Row]:
+    """The lanes from top to bottom; `opened`: the ids of folds whose steps have lanes of their own all the same."""
+    if len(steps) <= FEW:
+        return list(steps)
+    rows = fold_neighbours(fold_alike(steps), lambda row: "idle" if is_idle(row) else id(row), ALIKE)
+    if len(rows) > MOST_LANES:
+        rows = fold_neighbours(rows, lambda row: kind_of(row))
+    if len(rows) > MOST_LANES:
+        size = math.ceil(len(rows) / MOST_LANES)
+        place = {id(row): number // size for number, row in enumerate(rows)}
+        rows = fold_neighbours(rows, lambda row: place[id(row)])
+    own = list_outstanding([step for row in rows if isinstance(row, Fold) for step in row.steps])
+    return [lane for row in rows for lane in unfold(row, opened, own)]
+
+
+def list_outstanding(steps: Sequence[StepTimes]) -> set[UUID]:
+    """Of those that fold, the ones that stand out all the same: the first that failed, and those that run if few do."""
+    failed = [step.job for step in steps if step.state in FAILURES]
+    live = [step.job for step in steps if step.state in states.LIVE]
+    return {*failed[:STAND_OUT], *(live if len(live) <= STAND_OUT else [])}
+
+
+def family_of(step: StepTimes) -> str:
+    """What the keys of steps that are alike have in common."""
+    return re.sub(r"\d+", "*", step.step)
+
+
+def fold_alike(steps: Sequence[StepTimes]) -> list[Row]:
+    families: dict[tuple[str, bool], list[StepTimes]] = {}
+    for step in steps:
+        families.setdefault((family_of(step), step.is_hook), []).append(step)
+    return [
+        row
+        for (name, _), members in families.items()
+        for row in ([Fold(name, name, members)] if len(members) >= ALIKE else members)
+    ]
+
+
+def kind_of(row: Row) -> Hashable:
+    """Neighbours of one kind fold; those of none do not."""
+    if isinstance(row, Fold):
+        return id(row)
+    if row.state in SETTLED:
+        return "settled"
+    if row.state in states.LIVE:
+        return "live"
+    return "waiting" if row.state in states.OPEN else id(row)
+
+
+def is_idle(row: Row) -> bool:
+    """Whether there is nothing to draw of a step: it did not run in this execution, or not yet."""
+    return not isinstance(row, Fold) and (row.is_kept or row.state in (JobState.SKIPPED, JobState.BLOCKED))
+
+
+def fold_neighbours(rows: Iterable[Row], kind: Callable[[Row], Hashable], least: int = 2) -> list[Row]:
+    folded: list[Row] = []
+    for _, group in groupby(rows, kind):
+        some = list(group)
+        folded += some if len(some) < least else [join_rows(some)]
+    return folded
+
+
+def join_rows(rows: Sequence[Row]) -> Fold:
+    steps = [step for row in rows for step in (row.steps if isinstance(row, Fold) else [row])]
+    first, last = (name_row(rows[place]) for place in (0, -1))
+    return Fold(f"{first}…", f"{first} … {last}", steps)
+
+
+def name_row(row: Row) -> str:
+    return row.label if isinstance(row, Fold) else row.step
+
+
+def unfold(row: Row, opened: Collection[str], own: Collection[UUID]) -> list[Row]:
+    """The lane of a fold, and below it those of its steps that have one."""
+    if not isinstance(row, Fold):
+        return [row]
+    if row.id in opened:
+        first = sorted(row.steps, key=lambda step: (step.state not in FAILURES, step.state not in states.LIVE))
+        shown = sorted(first[:MEMBERS_SHOWN], key=lambda step: step.position)
+        return [Fold(row.id, row.label, row.steps, is_open=True), *shown]
+    return [row, *(step for step in row.steps if step.job in own)]

@@ -1,0 +1,116 @@
+"""The steps of an execution as its page shows them: those that failed, the graph, the lanes, and a table in pages."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from controlplane.console.charts.folds import FAILURES, Fold, fold_steps
+from controlplane.console.charts.step_graph import build_graph
+from controlplane.console.charts.step_lanes import build_steps_chart, is_within
+from controlplane.console.presenters.formatting import shorten
+from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action
+from controlplane.console.selectors.step_look import Look
+from controlplane.core.durations import describe_exactly
+from jobs import execution_selectors as selectors
+from jobs import states
+from jobs.execution_selectors import CountedExecution, Step
+from jobs.sql.rows import StepTimes
+from jobs.states import JobState
+
+STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 100, 10
+FIRST: list[Collection[str]] = [
+    FAILURES, {JobState.CANCELLED}, states.LIVE, {JobState.PENDING},
+]  # fmt: skip
+"""Where there are more steps than a page of the table has: what comes first."""
+
+
+def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look: Look) -> dict[str, Any]:
+    begun_at, now = execution.created_at, execution.now
+    hooks_end = (step.finished_at or now for step in times if step.is_hook and step.begun_at)
+    end = max([execution.finished_at or now, *hooks_end])
+    total = (end - begun_at).total_seconds()
+    axis = look.axis(begun_at, end)
+    drawn = [step for step in times if look.is_whole or is_within(step, axis, now)]
+    rows = fold_steps(drawn, look.opened)
+    own = [step for step in times if not step.is_hook]
+    listed = list_page(own, look)
+    failed = [step for step in own if step.state in FAILURES]
+    graphed = own if len(own) <= STEPS_IN_GRAPH else []
+    needed = {
+        step.job
+        for some in (rows, listed, failed[:FAILED_NAMED], graphed, [step for step in times if step.is_hook])
+        for step in some
+        if not isinstance(step, Fold)
+    }
+    details: Any = selectors.steps_in_detail(execution.pk, needed)
+    chart = build_steps_chart(begun_at, axis, rows, details, now, len(times) - len(drawn))
+    for lane in chart.lanes:
+        lane.url = look.toggle(lane.fold.id) if lane.fold else ""
+    for segment in chart.segments:
+        segment.url = look.url("lanes", since=round(segment.since, 3), until=round(segment.until, 3))
+    counts = {state: count for state in JobState if (count := sum(step.state == state for step in own))}
+    matching = counts.get(JobState(look.state), 0) if look.state else len(own)
+    return {
+        "look": look,
+        "kept": sum(step.is_kept for step in own),
+        "is_restart": any(step.is_kept or details[step.job].restart_of_id for step in listed),
+        "failed": [
+            present_failure(details[step.job], look.around(begun_at, step.begun_at or step.free_at, over, total))
+            for step in failed[:FAILED_NAMED]
+            if (over := step.finished_at)
+        ],
+        "failed_more": max(0, len(failed) - FAILED_NAMED),
+        "failed_url": look.url("steps", state=failed[0].state, page=1) if failed else "",
+        "graph": build_graph([details[step.job] for step in graphed]) if graphed else None,
+        "chart": chart,
+        "zooms": look.zooms(total),
+        "steps": [present_step(details[step.job], now) for step in listed],
+        "hooks": [present_step(details[step.job], now) for step in times if step.is_hook],
+        "shown_states": [
+            ("", "All", len(own), look.url("steps", state="", page=1)),
+            *((state, state, count, look.url("steps", state=state, page=1)) for state, count in counts.items()),
+        ],
+        "before": look.page > 1 and look.url("steps", page=look.page - 1),
+        "after": look.page * STEPS_A_PAGE < matching and look.url("steps", page=look.page + 1),
+        "first_listed": (look.page - 1) * STEPS_A_PAGE + 1,
+        "last_listed": (look.page - 1) * STEPS_A_PAGE + len(listed),
+        "matching": matching,
+    }
+
+
+def list_page(steps: Sequence[StepTimes], look: Look) -> list[StepTimes]:
+    """The steps of a page of the table; of more than one page those that failed, run or wait come first."""
+    chosen = [step for step in steps if not look.state or step.state == look.state]
+    if len(chosen) > STEPS_A_PAGE:
+        chosen.sort(key=lambda step: next((n for n, some in enumerate(FIRST) if step.state in some), len(FIRST)))
+    return chosen[(look.page - 1) * STEPS_A_PAGE : look.page * STEPS_A_PAGE]
+
+
+def present_failure(step: Step, around: str) -> dict[str, Any]:
+    error = step.error or {}
+    return {
+        "it": step,
+        "code": error.get("code", step.state),
+        "message": shorten(str(error.get("message") or ""), REASON_LENGTH),
+        "around": around,
+    }
+
+
+def present_step(step: Any, now: datetime) -> dict[str, Any]:
+    attempts = list(step.attempts.all())
+    last = attempts[-1] if attempts else None
+    seconds = None
+    if last is not None and last.started_at:
+        seconds = ((last.finished_at or now) - last.started_at).total_seconds()
+    elif step.child_execution:
+        seconds = ((step.finished_at or now) - step.available_at).total_seconds()
+    return {
+        "it": step,
+        "server_state": step.server["state"] if step.server else None,
+        "what": describe_action(step.action),
+        "needs": [key for key in step.depends_on if key],
+        "took": describe_exactly(seconds) if seconds is not None else None,
+        "log": bool(last),
+        # What a kept step did, it did in the earlier run.
+        "did": step.restart_of_id if step.is_kept else step.pk,
+    }
