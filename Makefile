@@ -8,7 +8,7 @@ RUN_STAMP := .venv/installed
 DEV_STAMP := .venv/installed-dev
 PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml --extra server
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate pyproject.toml --extra server --extra otel
 
 .PHONY: help install install-dev run test test-fast test-acceptance test-exhaustive bench screenshots wheel lint lock
 .DEFAULT_GOAL := help

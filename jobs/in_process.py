@@ -18,6 +18,7 @@ from uuid import UUID
 from rest_framework.serializers import ValidationError
 
 from controlplane.agent.limits import BODY_LIMIT
+from controlplane.agent.tracing import span_of_submission
 from jobs.api.serializers.executions import SubmissionRequest
 from jobs.services import drafts, submission
 from liveness.api.access import NamespaceQuery
@@ -50,7 +51,10 @@ def submit_many(jobs: Iterable[Mapping[str, Any]], *, namespace: str = DEFAULT_N
         refuse_oversized(request.validated_data)
         wanted.append(request.validated_data)
     owner = tokens.get_project_token()
-    return [job for job, _ in submission.submit_jobs(owner, wanted, namespace=namespace, is_limited=False)]
+    with span_of_submission() as trace:
+        wanted = [{"traceparent": trace, **job} for job in wanted]
+        submitted = submission.submit_jobs(owner, wanted, namespace=namespace, is_limited=False)
+    return [job for job, _ in submitted]
 
 
 def refuse_oversized(job: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from controlplane.agent.reported_file import ReportedFile
 from controlplane.agent.runners import Runner
 from controlplane.agent.secret_mask import READ_BY_PEOPLE, SecretMask
 from controlplane.agent.secret_values import MARK, MOST, REFERENCE, list_hidden_texts, list_secrets, reveal
+from controlplane.agent.tracing import AttemptSpans
 
 log = structlog.get_logger()
 
@@ -50,9 +51,11 @@ class Attempt:
     log: AttemptLog = field(default_factory=AttemptLog)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)  # by their names, as far as they are known
     mask: SecretMask = field(default_factory=SecretMask, repr=False)
+    spans: AttemptSpans = field(init=False, repr=False)
     mask_of_named: SecretMask = field(default_factory=SecretMask, repr=False)  # of what is a secret by its name alone
 
     def __post_init__(self, folder: Path) -> None:
+        self.spans = AttemptSpans(self.item)
         self.progress_file = ProgressFile(folder / self.id)
         self.checkpoint_file = CheckpointFile(folder / f"{self.id}.checkpoint", self._record_refusal)
 

@@ -171,6 +171,7 @@ class AttemptTracker:
         """Kill at once and report nothing: they are not ours any more (None: all of them)."""
         for attempt in self._select_live_attempts(list(self._attempts) if ids is None else ids):
             log.warning("Attempt lost", **log_fields(attempt))
+            attempt.spans.end(None)
             if attempt.stage is AttemptStage.STARTING:
                 self._lookups.stop(attempt.id)
                 self._outbox.withdraw_reports(attempt.id)
@@ -241,7 +242,7 @@ class AttemptTracker:
 
     def _report_start(self, attempt: Attempt) -> None:
         if not self._lookups.awaits(attempt.id):
-            self._outbox.add_reports({"attempt": attempt.id, "event": "STARTED"})
+            self._outbox.add_reports({"attempt": attempt.id, "event": "STARTED", **attempt.spans.fields()})
 
     def _end_without_secret(self, attempt: Attempt, error: Exception) -> None:
         """Its code never begins. Only what was started can fail, so that it was is reported too."""
@@ -255,7 +256,9 @@ class AttemptTracker:
         try:
             attempt.checkpoint_file.write_previous(attempt.item["job"].get("checkpoint"))
             files = {"JOB_PROGRESS": attempt.progress_file.path, "JOB_CHECKPOINT": attempt.checkpoint_file.path}
-            command = attempt.runner.build_command(attempt.revealed_item(), files, self._environment)
+            item = attempt.revealed_item()
+            item["job"]["traceparent"] = attempt.spans.begin_code()
+            command = attempt.runner.build_command(item, files, self._environment)
             self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk)
         except Exception as error:  # whatever a job is made of: it costs no other
             why = attempt.mask.mask_text(str(error))
@@ -288,6 +291,7 @@ class AttemptTracker:
 
     def _end_attempt(self, attempt: Attempt, report: dict[str, Any]) -> None:
         attempt.stage = AttemptStage.ENDED
+        attempt.spans.end(report)
         self._lookups.stop(attempt.id)
         self._enqueue_reports(attempt, [*attempt.close_files(), *attempt.log.close(), report])
 

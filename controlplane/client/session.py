@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from controlplane.agent import client as http
 from controlplane.agent.backoff import full_jitter
 from controlplane.agent.client import ControlPlaneError, Refused, Unreachable
+from controlplane.agent.tracing import current_traceparent
 from controlplane.client.requests import dump_json
 
 log = logging.getLogger("controlplane.client")
@@ -83,6 +84,8 @@ class Session:
         sent = {name: value for name, value in (query or {}).items() if value is not None}
         address = f"{path}?{urlencode(sent, doseq=True)}" if sent else path
         headers = {"Idempotency-Key": key} if key else {}
+        if method == "POST" and (trace := current_traceparent()):
+            headers["traceparent"] = trace
         data = None if body is None else dump_json(body)
         until, failures = time.monotonic() + self.retry_for, 0
         while True:

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.agent.clean_text import is_clean
+from controlplane.agent.tracing import span_of_submission
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from controlplane.core.rest import StrictSerializer, validate_body
@@ -108,6 +109,7 @@ class Claims(ServerCall):
                 "step": attempt.step,
                 "checkpoint": attempt.checkpoint,
                 "traceparent": attempt.traceparent,
+                "former_traceparent": attempt.former_traceparent,
             },
         }
 
@@ -151,11 +153,11 @@ class JobCall(RoleCall):
         """Whose jobs alone are reached; None: everybody's."""
         return self.token.pk if self.token.role == Role.CLIENT else None
 
-    def add_trace(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """What was said, with the trace of the header where the body has none. What is no trace is passed over, as
-        the standard wants it of headers."""
+    @property
+    def trace_of_caller(self) -> str | None:
+        """What the header says. What is no trace is passed over, as the standard wants it of headers."""
         header = self.request.headers.get("traceparent", "")
-        return {"traceparent": header, **fields} if re.match(TRACEPARENT, header) else fields
+        return header if re.match(TRACEPARENT, header) else None
 
     def add_idempotency_key(self, fields: dict[str, Any]) -> dict[str, Any]:
         """What was said, with the key of the header where the body has none."""
@@ -186,8 +188,9 @@ class Jobs(JobCall):
             raise serializers.ValidationError({"Idempotency-Key": ["For a list, give each job its own `key`."]})
         body = validate_body(JobList if many else SubmissionRequest, request.data)
         wanted = body if many else [self.add_idempotency_key(body)]
-        wanted = [self.add_trace(job) for job in wanted]
-        submitted = submission.submit_jobs(request_credential(request).submitter, wanted, namespace=self.namespace)
+        with span_of_submission(self.trace_of_caller) as trace:
+            wanted = [{"traceparent": trace, **job} for job in wanted]
+            submitted = submission.submit_jobs(request_credential(request).submitter, wanted, namespace=self.namespace)
         stored = selectors.submitted_jobs([job for job, _ in submitted], are_whole=not many)
         items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
         is_new = any(new for _, new in submitted)

@@ -66,6 +66,9 @@ class WorkerJob(models.Model):
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, help_text="The ended job it repeats."
     )
     traceparent = models.TextField(null=True, help_text="The trace in which it was submitted, as W3C has it.")
+    attempt_traceparent = models.TextField(
+        null=True, help_text="The span of its last attempt that began, where its worker makes spans."
+    )
     refused_by = ArrayField(models.UUIDField(), db_default=[], help_text="Servers that may not run it.")
 
     attempt_count = models.IntegerField(db_default=0)

@@ -43,6 +43,7 @@ class ClaimedAttempt:
     step: str | None
     checkpoint: Any
     traceparent: str | None
+    former_traceparent: str | None
 
 
 def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -> list[ClaimedAttempt]:
@@ -62,6 +63,7 @@ def claim_jobs(token: ServerToken, limit: int, request_id: UUID | None = None) -
             None if row.payload is None else orjson.loads(row.payload), row.timeout_seconds,
             row.execution, row.step,
             None if row.checkpoint is None else orjson.loads(row.checkpoint), row.traceparent,
+            row.former_traceparent,
         )
         for row in rows
         if row.id is not None

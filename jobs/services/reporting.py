@@ -176,6 +176,7 @@ def write_reports(token: ServerToken, run: list[Report], *, with_consequences: b
         server=token.server,
         version=token.version,
         started=[report.attempt for report in run if report.event == Event.STARTED],
+        traces=orjson.dumps({str(report.attempt): report.traceparent for report in run if report.traceparent}).decode(),
         progress=pack_reports(latest_progress(run), {Event.PROGRESS}, "progress", "message"),
         checkpoints=pack_reports(latest_checkpoints(run), {Event.CHECKPOINT}, "value"),
         logs=pack_log_reports(run),

@@ -39,6 +39,7 @@ class Report:
     stream: str | None = None
     lines: list[str] | None = None
     sequence: int | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True)

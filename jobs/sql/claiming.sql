@@ -11,7 +11,7 @@ select s.id from liveness_server s where s.id = %(server)s for no key update
 -- takes: server uuid, version int, staleness_multiplier float8, request uuid, limit bigint, only uuid[], most bigint
 -- returns: server uuid|null, obstacle text|null, id uuid|null, number int, job uuid, kind text, action jsonb,
 --   payload jsonb|null, timeout_seconds float8|null, execution uuid|null, step text|null,
---   checkpoint jsonb|null, traceparent text|null
+--   checkpoint jsonb|null, traceparent text|null, former_traceparent text|null
 -- row: GivenAttempt
 with recursive caller as (
     select s.id, s.namespace, s.tags, s.max_concurrent, {{liveness.obstacle_to_work(s)}} as obstacle
@@ -84,7 +84,7 @@ given_attempts as (
 select coalesce(worker.id, (select server_id from repeated_claim limit 1)) as server,
        (select obstacle from caller) as obstacle, given_attempts.id, given_attempts.number, j.id as job, j.kind,
        j.action, j.payload, j.timeout_seconds, j.execution_id as execution, j.step, j.checkpoint,
-       j.traceparent
+       j.traceparent, j.attempt_traceparent as former_traceparent
   from (select 1) single_row
   left join worker on true
   left join given_attempts on true

@@ -50,12 +50,13 @@ owned as materialized (
 
 -- statement: start_attempts
 -- The code of these claimed attempts begins; their jobs are held by `lock_reported_jobs`.
--- takes: started uuid[], server uuid, version int, attempts uuid[]
+-- takes: started uuid[], traces jsonb, server uuid, version int, attempts uuid[]
 -- returns: id uuid
 with {{owned_jobs}},
 begun_jobs as (
     update jobs_workerjob j
-       set state = 'RUNNING'
+       set state = 'RUNNING',
+           attempt_traceparent = coalesce(%(traces)s::jsonb ->> j.attempt_id::text, j.attempt_traceparent)
      where j.id = any(array(
            select owned.id from owned
             where owned.attempt_id = any(%(started)s::uuid[]) and owned.state = 'CLAIMED' and not {{stopped_by_execution(owned)}}

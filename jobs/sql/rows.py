@@ -127,6 +127,7 @@ class GivenAttempt(NamedTuple):
     step: str | None
     checkpoint: str | None
     traceparent: str | None
+    former_traceparent: str | None
 
 
 class FollowClockRow(NamedTuple):

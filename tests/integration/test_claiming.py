@@ -35,6 +35,7 @@ def test_a_claim_hands_over_all_that_is_needed_to_run(worker, submit):
         "job": {
             "id": job["id"], "kind": "TASK", "action": action, "payload": {"x": [1, None]}, "timeout_seconds": 60,
             "execution": None, "step": None, "checkpoint": None, "traceparent": None,
+            "former_traceparent": None,
         },
     }  # fmt: skip
     job_now = submit.client.get(f"/jobs/{job['id']}").json()

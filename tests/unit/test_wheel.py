@@ -48,6 +48,7 @@ def test_without_extras_it_asks_for_what_an_agent_needs_and_the_extras_for_the_r
     always = {need.split(">")[0] for need in requires if "extra ==" not in need}
     assert always == {"psutil", "structlog", "urllib3"}
     assert [need.split("[")[0] for need in requires if "extra == 'celery'" in need] == ["celery"]
+    assert [need.split(">")[0] for need in requires if "extra == 'otel'" in need] == ["opentelemetry-api"]
     assert [need for need in requires if need.startswith("django<") and "extra == 'server'" in need]
     assert metadata["License-Expression"] == "Apache-2.0"
 

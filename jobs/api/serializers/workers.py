@@ -16,6 +16,7 @@ from controlplane.core.rest import (
     YesNoField,
     validate_body,
 )
+from jobs.api.serializers.jobs import TRACEPARENT
 from jobs.models import LogLine
 from jobs.services.heartbeats import LISTED_LIMIT, HeldAttempts
 from jobs.services.reports import Event, Report
@@ -148,6 +149,9 @@ class ClaimedJob(serializers.Serializer):
     step = serializers.CharField(allow_null=True)
     checkpoint = AnyField(help_text="The latest checkpoint of an earlier attempt; null: none.")
     traceparent = serializers.CharField(allow_null=True, help_text="The trace in which it was submitted, if any.")
+    former_traceparent = serializers.CharField(
+        allow_null=True, help_text="What the STARTED of the attempt before has brought: for a link."
+    )
 
 
 class ClaimedAttempt(serializers.Serializer):
@@ -169,7 +173,7 @@ class ReportedError(StrictSerializer):
 
 # What an event may carry beside `attempt` and `event`; a field marked True must be there.
 CARRIES: dict[Event, dict[str, bool]] = {
-    Event.STARTED: {},
+    Event.STARTED: {"traceparent": False},
     Event.PROGRESS: {"progress": False, "message": False},
     Event.CHECKPOINT: {"value": True},
     Event.COMPLETED: {"output": False},
@@ -193,6 +197,9 @@ class ReportItem(StrictSerializer):
         help_text="What the next attempt of the job is to find; null: nothing any more. At most"
         f" {CHECKPOINT_LIMIT} bytes of compact JSON in UTF-8; one with more is refused for itself with"
         " `checkpoint_too_large`, and the one before it stays.",
+    )
+    traceparent = serializers.RegexField(
+        TRACEPARENT, required=False, help_text="The span of the attempt: the next one is told, for a link."
     )
     stream = serializers.ChoiceField(LogLine.Stream.values, required=False)
     lines = serializers.ListField(
