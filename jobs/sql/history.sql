@@ -55,7 +55,8 @@ ended as materialized (
            case when running.seconds >= 0 then {{duration_bin(running)}} end as took
       from stretch
      cross join lateral (
-           select * from jobs_workerjob j where j.finished_at >= stretch.since and j.finished_at <= stretch.until offset 0
+           select * from jobs_workerjob j
+            where j.finished_at >= stretch.since and j.finished_at <= stretch.until and not j.is_kept offset 0
            ) j
       left join lateral (
            select * from jobs_attempt a where a.job_id = j.id order by a.number desc limit 1

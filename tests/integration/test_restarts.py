@@ -5,6 +5,8 @@ from django.db import IntegrityError, transaction
 
 from jobs.models import Execution, WorkerJob
 from jobs.services import sweep
+from jobs.services.history import count_history
+from tests.integration.test_history import ended
 from tests.support.executions import SCRIPT, Run, step
 
 pytestmark = pytest.mark.django_db
@@ -165,3 +167,12 @@ def test_the_database_lets_only_a_kept_step_begin_completed(begin, do, restart):
     row.pk, row.step, row.is_kept = None, "other", False
     with pytest.raises(IntegrityError, match="illegal first state"), transaction.atomic():
         row.save(force_insert=True)
+
+
+def test_the_charts_count_a_kept_step_once(begin, do, restart):
+    run = begin(step("load"), step("check", "load"))
+    do("load")
+    do("check", fails=True)
+    restart(run)
+    count_history()
+    assert ended() == {"completed": 1, "failed": 1}

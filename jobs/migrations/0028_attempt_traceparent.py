@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ('jobs', '0026_claims_of_a_namespace_named'),
+        ('jobs', '0027_restarts'),
     ]
 
     operations = [
