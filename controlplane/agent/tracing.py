@@ -52,13 +52,13 @@ def span_of_submission(traceparent: str | None = None) -> Iterator[str | None]:
         return
     is_around = api.get_current_span().get_span_context().is_valid
     parent = None if is_around or not traceparent else read_context(traceparent)
-    with get_tracer().start_as_current_span("controlplane submit", parent, kind=api.SpanKind.PRODUCER):
+    with get_tracer().start_as_current_span("job submit", parent, kind=api.SpanKind.PRODUCER):
         yield current_traceparent() or traceparent
 
 
 class AttemptSpans:
-    """Of one attempt: `controlplane claim` until its code begins, with a link to the claim of the attempt before, and
-    in it `controlplane attempt` until that has ended.
+    """Of one attempt: `job claim` until its code begins, with a link to the claim of the attempt before, and
+    in it `job attempt` until that has ended.
 
     A span is sent when it ends: of a worker that is killed only the first, so that is what the next one links to.
     """
@@ -104,7 +104,7 @@ class AttemptSpans:
 
     def _begin(self, name: str, parent: Any, links: Any = None) -> None:
         span = get_tracer().start_span(
-            f"controlplane {name}", parent, kind=api.SpanKind.CONSUMER, attributes=self._attributes, links=links
+            f"job {name}", parent, kind=api.SpanKind.CONSUMER, attributes=self._attributes, links=links
         )
         self._spans.append(span)
         self._context = api.set_span_in_context(span, parent)

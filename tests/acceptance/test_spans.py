@@ -39,7 +39,7 @@ def test_the_attempt_after_a_killed_worker_links_to_what_that_one_sent(tmp_path)
     (other,) = set(files) - {first}
     (lost,) = map(json.loads, files[first].read_text().splitlines())
     claim, run = map(json.loads, files[other].read_text().splitlines())
-    assert [lost["name"], claim["name"], run["name"]] == ["controlplane claim"] * 2 + ["controlplane attempt"]
+    assert [lost["name"], claim["name"], run["name"]] == ["job claim"] * 2 + ["job attempt"]
     assert claim["links"][0]["context"]["span_id"] == lost["context"]["span_id"]
     assert {span["context"]["trace_id"] for span in (lost, claim, run)} == {f"0x{TRACE}"}
     assert output.split("-")[1:3] == [TRACE, run["context"]["span_id"].removeprefix("0x")]

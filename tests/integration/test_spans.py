@@ -51,7 +51,7 @@ def test_a_submission_is_a_span_in_the_trace_of_its_caller_and_the_jobs_remember
     first = client.post("/jobs", SCRIPT, traceparent=TRACE).json()
     many = client.post("/jobs", [SCRIPT, {**SCRIPT, "traceparent": OTHER}]).json()["items"]
     one, two = spans()
-    assert (one.name, text(one.context)) == ("controlplane submit", first["traceparent"])
+    assert (one.name, text(one.context)) == ("job submit", first["traceparent"])
     assert text(one.parent) == TRACE and two.parent is None
     assert [job["traceparent"] for job in many] == [text(two.context), OTHER]
 
@@ -69,7 +69,7 @@ def test_an_attempt_is_a_span_in_that_of_its_claim_which_is_in_the_trace_of_the_
     attempt, made = began(worker())
     made.end({"event": "FAILED", "error": {"code": "EXIT_3"}})
     _, claim, run = spans()
-    assert (claim.name, run.name) == ("controlplane claim", "controlplane attempt")
+    assert (claim.name, run.name) == ("job claim", "job attempt")
     assert text(claim.parent) == TRACE and run.parent.span_id == claim.context.span_id
     assert job_environment(attempt, {})["TRACEPARENT"] == text(run.context)
     assert (run.status.is_ok, run.status.description) == (False, "EXIT_3")
