@@ -3,16 +3,14 @@
 import uuid
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.services import interventions, recovery, submission
+from jobs.services import interventions, submission
 from jobs.services.liveness_check import check_liveness
 from jobs.states import TERMINAL, JobState
-from liveness.models import ApiToken
 from liveness.services import tokens
-from tests.integration import test_hot_paths as hot
 from tests.support.http import Caller
 
 CALLS = ["cancel", "resubmit", "fail"]
@@ -72,9 +70,6 @@ def ends(job):
     return WorkerJob.objects.get(pk=job.id).state, attempt.state, attempt.ended_by, attempt.reason
 
 
-# Who
-
-
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     ("role", "status"), [("client", 404), ("operator", 200), ("viewer", 403), ("worker", 403), (None, 401)]
@@ -124,9 +119,6 @@ def test_each_call_is_one_round_trip_whatever_the_job_is(put, call, state):
         except Exception as refused:
             assert refused.status == 409
     assert len(queries) == 1
-
-
-# Cancel
 
 
 def test_a_waiting_job_is_cancelled_at_once(put):
@@ -203,9 +195,6 @@ def test_after_a_cancel_a_completion_still_wins(put):
     assert job.report("COMPLETED", output=42)["accepted"]
     assert (job.read_job()["state"], job.read_job()["output"]) == ("COMPLETED", 42)
     assert refusal(job.call("cancel")) == (409, "job_ended", "COMPLETED")
-
-
-# Resubmit
 
 
 @pytest.mark.parametrize(("state", "end"), [("CLAIMED", "REQUEUED"), ("RUNNING", "RESUBMITTED")])
@@ -370,9 +359,6 @@ def test_a_job_that_was_cancelled_while_it_ran_is_submitted_anew(put):
     assert (new["state"], new["cancel_requested_at"]) == ("PENDING", None)
 
 
-# Fail
-
-
 @pytest.mark.parametrize("state", ["PENDING", "CLAIMED", "RUNNING"])
 @pytest.mark.parametrize("role", ["client", "operator"])
 def test_a_job_that_has_not_ended_is_failed_for_good(put, state, role):
@@ -403,100 +389,3 @@ def test_a_job_that_is_being_cancelled_may_still_be_failed(put):
     job = put("RUNNING")
     job.call("cancel")
     assert job.call("fail").json()["state"] == "FAILED"
-
-
-# At the same time, with real commits
-
-
-def refused(call, job):
-    try:
-        getattr(interventions, f"{call}_job")(job, "operator:olaf")
-    except Exception as refusal:
-        return refusal.code, refusal.facts["state"]
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_a_completion_that_is_being_written_wins(committed, threads, call):
-    (job,) = hot.submit_many(1)
-    one = committed()
-    attempt = one.hold()
-    with transaction.atomic():
-        assert one.complete(attempt, 42)["accepted"]
-        later = threads(refused, call, job)
-        assert hot.someone_waits()
-    assert later.result(10) == ("job_ended", "COMPLETED")
-    assert WorkerJob.objects.values_list("state", "output").get() == ("COMPLETED", 42)
-
-
-@pytest.mark.parametrize(("call", "accepted", "state"), [
-    ("cancel", True, "COMPLETED"), ("resubmit", False, "PENDING"), ("fail", False, "FAILED"),
-])  # fmt: skip
-def test_an_intervention_that_is_being_written_wins_but_a_cancel_loses_to_success(
-    committed, threads, call, accepted, state
-):
-    (job,) = hot.submit_many(1)
-    one = committed()
-    attempt = one.hold()
-    with transaction.atomic():
-        assert refused(call, job) is None
-        later = threads(one.complete, attempt, 42)
-        assert hot.someone_waits()
-    assert later.result(10)["accepted"] == accepted
-    assert WorkerJob.objects.get().state == state
-
-
-@pytest.mark.parametrize(("call", "job_state", "attempt_state"), [
-    ("cancel", "CLAIMED", "CLAIMED"), ("resubmit", "PENDING", "REQUEUED"), ("fail", "FAILED", "FAILED"),
-])  # fmt: skip
-def test_a_claim_that_is_being_written_is_seen(committed, threads, call, job_state, attempt_state):
-    (job,) = hot.submit_many(1)
-    one = committed()
-    with transaction.atomic():
-        one.claim()
-        later = threads(refused, call, job)
-        assert hot.someone_waits()
-    assert later.result(10) is None
-    row = WorkerJob.objects.get()
-    assert (row.state, Attempt.objects.get().state) == (job_state, attempt_state)
-    assert (row.cancel_requested_at is not None) == (call == "cancel")
-
-
-def test_a_start_that_is_being_written_is_seen(committed, threads):
-    (job,) = hot.submit_many(1)
-    one = committed()
-    attempt = one.hold(running=False)
-    with transaction.atomic():
-        one.start(attempt)
-        later = threads(refused, "resubmit", job)
-        assert hot.someone_waits()
-    assert later.result(10) is None
-    assert Attempt.objects.get().state == "RESUBMITTED"
-
-
-def test_a_recovery_that_is_being_written_leaves_a_waiting_job(committed, threads):
-    (job,) = hot.submit_many(1)
-    one = committed(config=AT_ONCE)
-    one.hold()
-    one.beat(state="ERROR")
-    with transaction.atomic():
-        assert recovery.recover_attempts() == {"RESUBMITTED": 1}
-        later = threads(refused, "resubmit", job)
-        assert hot.someone_waits()
-    assert later.result(10) == ("job_waiting", "PENDING")
-
-
-def test_of_ten_at_once_with_one_key_all_are_told_the_same_new_job(committed, threads):
-    (job,) = hot.submit_many(1)
-    WorkerJob.objects.update(state="EXPIRED", finished_at="2026-01-01T00:00:00Z")
-    calls = [threads(interventions.resubmit_job, job, "operator:olaf", None, "k") for _ in range(10)]
-    answers = [call.result(20) for call in calls]
-    assert len({new for new, _ in answers}) == 1 and sum(is_new for _, is_new in answers) == 1
-    assert WorkerJob.objects.count() == 2
-
-
-def test_of_ten_at_once_that_move_a_job_one_does(committed, threads):
-    (job,) = hot.submit_many(1)
-    committed().hold()
-    answers = [future.result(20) for future in [threads(refused, "resubmit", job) for _ in range(10)]]
-    assert sorted(answers, key=str) == [("job_waiting", "PENDING")] * 9 + [None]
-    assert ApiToken.objects.filter(role="client").count() == 1

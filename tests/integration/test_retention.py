@@ -1,31 +1,21 @@
 """What is past its retention goes, and nothing else, in batches that nobody has to wait for."""
 
-import io
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from django.core.management import CommandError, call_command
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from controlplane.celery import app
 from controlplane.core.model_fields import ClockTimestamp
-from jobs import tasks
-from jobs.management.commands import prune as command
 from jobs.models import Attempt, Execution, LateReport, LogLine, Trigger, WorkerJob
 from jobs.services import retention
-from jobs.services.retention import PruneFailed, prune_old_rows
+from jobs.services.retention import prune_old_rows
 from jobs.states import JOB_TRANSITIONS, LIVE, TERMINAL, JobState
 from liveness.models import Heartbeat, Server, ServerEvent
-from liveness.services import tokens
-from liveness.services.retention import BATCH, Pruning
 from tests.support import executions as support
-from tests.support.clock import Clock
-from tests.support.http import Caller, Worker
 from tests.support.transitions import put, way_to
 
 DAY = 86400
@@ -252,187 +242,6 @@ def test_the_walk_goes_on_while_there_are_old_rows_and_ends_with_them(db, clock)
     assert [span.due for span in spans] == [2, 2, 1]
     assert len(queries) == 4, "one batch of young rows was looked at, and no more of them"
     assert [few.delete(span) for span in spans] == [2, 2, 1]
-
-
-def test_what_was_interrupted_is_done_by_the_next(committed, monkeypatch):
-    execute(f"insert into liveness_heartbeat (at, server_id, role) select {OLD}, uuid7(), 'server' {TIMES}", [100])
-    few = small_batches()
-    monkeypatch.setattr(retention, "list_prunings", lambda: [few])
-
-    def tell(kind, deleted, total):
-        if deleted == 30:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        prune_old_rows(report_progress=tell)
-    assert Heartbeat.objects.count() == 70
-    assert prune_old_rows() == {"heartbeats": 70}
-
-
-def test_a_batch_that_fails_keeps_no_other_from_its_end(worker, submit, clock):
-    one = worker()
-    finished(one, submit)
-    heartbeats()
-    clock.advance(31 * DAY)
-    execute("create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$")
-    execute("create trigger broken before delete on jobs_workerjob for each row execute function broken()")
-    with pytest.raises(PruneFailed, match="jobs") as error:
-        prune_old_rows()
-    assert error.value.done["jobs"] == 0 < error.value.done["heartbeats"]
-    assert (WorkerJob.objects.count(), Attempt.objects.count()) == (1, 1)
-    with pytest.raises(CommandError, match="jobs"):
-        call_command("prune")
-    execute("drop function broken() cascade")
-    assert prune_old_rows()["jobs"] == 1
-
-
-def test_a_lost_database_ends_the_run(db, clock, monkeypatch):
-    heartbeats(number=3)
-    clock.advance(2 * DAY)
-    few, tried = small_batches(1), []
-    monkeypatch.setattr(retention, "list_prunings", lambda: [few])
-
-    def lost(_, span):
-        tried.append(span)
-        raise OperationalError("the connection is lost")
-
-    monkeypatch.setattr(Pruning, "delete", lost)
-    with pytest.raises(OperationalError):
-        prune_old_rows()
-    assert len(tried) == 1
-
-
-def test_four_at_once_do_what_one_does(committed):
-    execute(f"insert into liveness_heartbeat (at, server_id, role) select {OLD}, uuid7(), 'server' {TIMES}", [50_000])
-    execute(
-        "insert into liveness_serverevent (at, subject_type, action, actor, reason)"
-        f" select {OLD}, 'instance', 'a test', 'server', '' {TIMES}",
-        [30_000],
-    )
-    with ThreadPoolExecutor(4) as pool:
-        done = [future.result(30) for future in [pruned(pool) for _ in range(4)]]
-    assert sum(one["heartbeats"] for one in done) == 50_000
-    assert sum(one["events"] for one in done) == 30_000
-    assert not Heartbeat.objects.exists() and not ServerEvent.objects.exists()
-
-
-@pytest.mark.parametrize("kind", ["jobs", "servers"])
-def test_what_someone_holds_is_left_for_the_next_time_and_nobody_waits(committed, settings, kind):
-    keep(settings, JOBS_JOB_RETENTION=0, LIVENESS_SERVER_RETENTION=0)
-    one = Worker.register(Caller(tokens.create_token("registrar", "worker")))
-    if kind == "servers":
-        put(Server.objects.get(pk=one.id), "INACTIVE")
-        row = Server.objects.filter(pk=one.id)
-    else:
-        one.running()
-        client = Caller(tokens.create_token("client", "client"))
-        job = client.post("/jobs", {"action": {"type": "script", "command": "true"}}).json()["id"]
-        one.complete(one.hold())
-        row = WorkerJob.objects.filter(pk=job)
-    Clock().advance(1)
-    with ThreadPoolExecutor(1) as pool:
-        with transaction.atomic():
-            row.select_for_update(no_key=True).get()
-            assert pruned(pool).result(10) == NOTHING
-        assert pruned(pool).result(10) == {**NOTHING, kind: 1}
-    assert not row.exists()
-
-
-def nodes(plan):
-    yield plan
-    for part in plan.get("Plans", []):
-        yield from nodes(part)
-
-
-@pytest.mark.exhaustive
-def test_half_a_million_heartbeats_go_in_batches_of_neighbours(committed):
-    execute(
-        "insert into liveness_heartbeat (at, server_id, attempt_id, role)"
-        " select clock_timestamp() - make_interval(secs => (500000 - n) * 0.34),"  # 47 hours: about half are old
-        "        ('00000000-0000-7000-8000-' || lpad((n % 500)::text, 12, '0'))::uuid, null, 'server'"
-        "   from generate_series(1, 500000) n"
-    )
-    execute("analyze liveness_heartbeat")
-    (pruning,) = [one for one in retention.list_prunings() if one.name == "heartbeats"]
-    spans = list(pruning.list_due_spans())
-    with CaptureQueriesContext(connection) as queries:
-        deleted = [pruning.delete(span) for span in spans]
-    assert deleted == [span.due for span in spans]
-    assert max(deleted) <= BATCH
-    assert Heartbeat.objects.count() == 500_000 - sum(deleted)
-    assert 225_000 < sum(deleted) < 275_000
-    statements = [query["sql"] for query in queries if "delete from" in query["sql"]]
-    assert len(statements) == len(spans)
-    for statement in (statements[0], statements[-1]):
-        plan = execute(f"explain (format json) {statement}")[0][0][0]["Plan"]
-        reads = [node for node in nodes(plan) if node.get("Relation Name") and node["Node Type"] != "ModifyTable"]
-        assert {node["Node Type"] for node in reads} == {"Index Scan"}
-        assert "id <=" in reads[0]["Index Cond"] and "id >" in reads[0]["Index Cond"]
-
-
-def test_the_command_says_what_it_would_do_and_what_it_did(db, clock, capsys):
-    heartbeats(number=2), events()
-    clock.advance(91 * DAY)
-    call_command("prune", "--dry-run")
-    assert (
-        "would delete: 0 executions, 0 slots, 0 jobs, 0 servers, 0 batches, 1 event, 2 heartbeats\n"
-        in capsys.readouterr().out
-    )
-    call_command("prune")
-    assert capsys.readouterr().out.splitlines() == [
-        "executions: 0 past their retention",
-        "slots: 0 past their retention",
-        "jobs: 0 past their retention",
-        "servers: 0 past their retention",
-        "batches: 0 past their retention",
-        "events: 1 past their retention",
-        "heartbeats: 2 past their retention",
-        "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 0 batches, 1 event, 2 heartbeats",
-    ]
-    call_command("prune")
-    assert capsys.readouterr().out.endswith(
-        "deleted: 0 executions, 0 slots, 0 jobs, 0 servers, 0 batches, 0 events, 0 heartbeats\n"
-    )
-
-
-def test_large_numbers_are_written_to_be_read():
-    assert command.format_counts({"servers": 1, "heartbeats": 12345}) == "1 server, 12,345 heartbeats"
-
-
-def test_on_a_terminal_it_shows_how_far_it_is(db, clock, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    heartbeats()
-    clock.advance(2 * DAY)
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stdout", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    call_command("prune")
-    shown = terminal.getvalue()
-    assert "heartbeats" in shown and "1/1" in shown
-    assert "past their retention" not in shown
-
-
-def test_it_is_done_once_a_day(db, clock):
-    heartbeats()
-    clock.advance(2 * DAY)
-    tasks.prune()
-    assert not Heartbeat.objects.exists()
-    heartbeats()
-    for hours, is_there in ((1, True), (22, True), (1, False)):  # a tick each hour, by whose clock ever
-        clock.step(hours * 3600)
-        Heartbeat.objects.update(at="2000-01-01T00:00Z")
-        tasks.prune()
-        assert Heartbeat.objects.exists() is is_there
-
-
-def test_no_tick_carries_a_moment_of_its_senders_clock():
-    app.finalize()
-    entries = [entry for name, entry in app.conf.beat_schedule.items() if name.startswith("jobs.")]
-    assert len(entries) == 7
-    assert not [entry for entry in entries if "expires" in entry["options"]]
 
 
 def test_a_job_goes_with_the_lines_that_its_code_wrote(worker, submit, settings):

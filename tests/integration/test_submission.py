@@ -6,11 +6,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from controlplane.openapi import PROBLEMS
-from jobs.errors import PROBLEMS_BY_FILTER, NoFreshWorkers
 from jobs.models import WorkerJob
-from liveness.models import Instance, Server
-from tests.support.http import Caller, Worker
+from tests.support.http import Caller
 
 SCRIPT = {"type": "script", "command": "true"}
 FIELDS = {
@@ -269,118 +266,6 @@ def test_a_job_is_good_until_after_it_is_available(client, until, status):
     assert answer.status_code == status
 
 
-NO_WORKER = "No workers with fresh heartbeats available"
-
-
-def assert_no_worker(answer):
-    body = answer.json()
-    assert (answer.status_code, body["code"], body["status"]) == (503, "no_fresh_workers", 503)
-    assert (body["title"], body["detail"]) == (NO_WORKER, NO_WORKER)
-    assert int(answer.headers["Retry-After"]) > 0
-
-
-def stale(clock, one):
-    clock.advance(31)
-
-
-def update(**changes):
-    return lambda clock, one: Server.objects.filter(pk=one.id).update(**changes)
-
-
-def maintain(clock, one):
-    Instance.objects.update(maintenance_since="2026-01-01T00:00:00Z", maintenance_by="operator:o")
-
-
-DRAIN = {"drain_deadline": "2100-01-01T00:00:00Z", "drain_until_observed": 1e9}
-
-
-def both(*changes):
-    return lambda clock, one: [change(clock, one) for change in changes]
-
-
-def assert_in_the_way(answer, filter, code):
-    body = answer.json()
-    assert (answer.status_code, body["code"], body["filter"]) == (503, code, filter)
-    assert body["required_tags"] == ["script"]
-    if code == "no_fresh_workers":
-        assert body["title"] == NO_WORKER
-        assert body["detail"] == NO_WORKER if filter == "freshness" else body["detail"].endswith(f"({filter}).")
-    else:
-        assert NO_WORKER not in (body["title"], body["detail"])
-        assert filter in body["detail"]
-
-
-@pytest.mark.parametrize(("happens", "filter", "code"), [
-    (stale, "freshness", "no_fresh_workers"),
-    (both(stale, maintain), "freshness", "no_fresh_workers"),
-    (maintain, "maintenance", "workers_in_maintenance"),
-    (update(state="MAINTENANCE"), "maintenance", "workers_in_maintenance"),
-    (update(cordoned_by="operator:o"), "cordon", "workers_cordoned"),
-    (update(**DRAIN), "cordon", "workers_cordoned"),
-    (update(tags=["python"]), "tags", "no_fresh_workers"),
-    (update(max_concurrent=0), "capacity", "no_fresh_workers"),
-], ids=["stale", "stale and in maintenance", "maintenance", "own maintenance", "cordoned", "draining", "tags",
-        "no room ever"])  # fmt: skip
-@pytest.mark.parametrize("many", [False, True])
-def test_a_job_that_requires_a_worker_is_refused_with_the_filter_that_is_in_the_way(
-    client, worker, clock, happens, filter, code, many
-):
-    one = worker(config={"heartbeat_interval_seconds": 10, "timeout_seconds": 45})
-    body = job(require_worker=True, key="k")
-    happens(clock, one)
-    assert_in_the_way(client.post("/jobs", [job(), body] if many else body), filter, code)
-    assert not WorkerJob.objects.exists()
-    assert client.post("/jobs", job(require_worker=False)).status_code == 201
-
-
-def test_a_server_that_is_no_worker_is_none(client, api):
-    Worker.register(api("worker"), type="EXECUTOR")
-    assert_no_worker(client.post("/jobs", job(require_worker=True)))
-
-
-def test_the_document_lists_every_code_of_what_may_be_in_the_way():
-    for problem in (NoFreshWorkers, *PROBLEMS_BY_FILTER.values()):
-        assert f"`{problem.code}`" in PROBLEMS["503"]
-
-
-def test_a_worker_that_is_heard_and_not_yet_running_is_named_as_such(client, api):
-    Worker.register(api("worker")).beat()
-    assert_in_the_way(client.post("/jobs", job(require_worker=True)), "state", "no_fresh_workers")
-
-
-def test_of_several_workers_the_filter_is_named_that_ruled_out_the_last(client, worker, clock):
-    worker(name="other", tags=["python"]), worker(name="asleep", max_concurrent=1)
-    clock.advance(20)
-    cordoned = worker(name="cordoned")
-    cordoned.beat(schedulable=False, reason="its probe fails")
-    assert_in_the_way(client.post("/jobs", job(require_worker=True)), "cordon", "workers_cordoned")
-
-
-def test_a_full_worker_is_one_to_wait_for(client, worker):
-    one = worker(max_concurrent=1)
-    client.post("/jobs", job())
-    one.hold()
-    answer = client.post("/jobs", job(require_worker=True))
-    assert answer.status_code == 201
-    assert "require_worker" not in answer.json()
-
-
-def test_each_job_of_a_list_requires_a_worker_of_its_own(client, worker):
-    worker(tags=["script", "a"])
-    needs = [job(require_worker=True, tags=[tag]) for tag in "ab"]
-    assert client.post("/jobs", needs[:1]).status_code == 201
-    assert client.post("/jobs", needs).json()["code"] == "no_fresh_workers"
-    assert client.post("/jobs", [needs[0], job(tags=["b"])]).status_code == 201
-    assert WorkerJob.objects.count() == 3
-
-
-def test_requiring_a_worker_is_no_content_and_a_known_job_is_found_without_one(client, worker):
-    first = client.post("/jobs", job(key="k")).json()
-    again = client.post("/jobs", job(key="k", require_worker=True))
-    assert (again.status_code, again.json()) == (200, first)
-    assert client.post("/jobs", job(key="k", require_worker=True, priority=1)).json()["code"] == "key_conflict"
-
-
 CONTAINER = {"type": "docker", "image": "registry.example/team/app:1.2@sha256:ab"}
 
 
@@ -401,7 +286,8 @@ def test_a_container_that_no_worker_runs_is_refused_with_a_sentence_or_waits(cli
     worker(tags=["script"])
     body = {"action": {**CONTAINER, "env": {"A": "b"}, "resources": {"cpus": 1.5, "memory": "2G", "gpus": 1}}}
     refused = client.post("/jobs", {**body, "require_worker": True})
-    assert refused.status_code == 503 and refused.json()["detail"] == f"{NO_WORKER}: docker (tags)."
+    assert (refused.status_code, refused.json()["code"]) == (503, "no_fresh_workers")
+    assert refused.json()["detail"].endswith(": docker (tags).")
     assert client.post("/jobs", {**body, "unmatched": "wait"}).json()["state"] == "PENDING"
 
 
