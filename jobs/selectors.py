@@ -267,7 +267,8 @@ def job_placement(job: UUID, owner: UUID | None) -> dict[str, Any]:
         if row.server is None:
             continue
         if row.filter is None:
-            eligible.append({"server": server, "load": row.load})
+            is_least_loaded = not eligible or row.load == eligible[0]["load"]
+            eligible.append({"server": server, "load": row.load, "hint": "first" if is_least_loaded else "later"})
         else:
             ruled_out.append({"server": server, "filter": row.filter, "detail": row.detail})
     waiting_for: dict[str, Any] | None = None

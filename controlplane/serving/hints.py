@@ -1,14 +1,15 @@
 """Idle workers that wait for work: each holds a socket, and neither a thread nor the database.
 
 One look at what waits to be claimed serves all of them. It is made when work is announced, when somebody comes, and
-every second; then as many workers are woken as there are jobs, those that have waited longest.
+every second; then workers are woken for as many jobs as there are, the least loaded first: see choice.
 """
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,8 +19,9 @@ from django.db import DatabaseError, InterfaceError
 from controlplane.core.notifications import Listener
 from controlplane.core.threads import Threads
 from controlplane.serving.answers import Answer
+from controlplane.serving.choice import Choice, Offer
 from jobs.services import hints
-from jobs.sql.rows import ClaimableJobs
+from jobs.sql.rows import ClaimableJobs, WorkerLoad
 
 log = structlog.get_logger()
 
@@ -29,21 +31,15 @@ LOOK_PAUSE = 0.005
 """Seconds between two looks: what is announced meanwhile shares the next."""
 CLAIMED_WITHIN = 0.25
 """Seconds in which a worker that was woken has claimed: so long nobody else is woken for the same job."""
+BETTER_FIRST = 0.1
+"""Seconds for which a new job is left to a clearly less loaded worker that may wait at another process."""
+COMPARED = 100
+"""Workers, more than there are jobs, of which the least loaded are woken: those that have waited longest."""
 WAITING, REMEMBERED = 5_000, 20_000
 """Servers that wait at once, and servers whose offers are known."""
 
 Caller = tuple[str | None, ...]
 """The headers by which it is known."""
-
-
-class Offer(NamedTuple):
-    """What a server may be given work for."""
-
-    namespace: str
-    tags: frozenset[str]
-
-    def has_what_is_needed(self, jobs: ClaimableJobs) -> bool:
-        return self.namespace == jobs.namespace and self.tags.issuperset(jobs.tags)
 
 
 class Waiter(NamedTuple):
@@ -53,11 +49,16 @@ class Waiter(NamedTuple):
 
 
 class WorkHints:
-    def __init__(self, look: Callable[[int], list[ClaimableJobs]] = hints.list_claimable_jobs) -> None:
-        self._look, self._threads = look, Threads(1, "hints")
+    def __init__(
+        self,
+        look: Callable[[int], list[ClaimableJobs]] = hints.list_claimable_jobs,
+        read_loads: Callable[[Sequence[UUID]], list[WorkerLoad]] = hints.read_worker_loads,
+    ) -> None:
+        self._look, self._read_loads, self._threads = look, read_loads, Threads(1, "hints")
         self._offers: OrderedDict[Caller, Offer] = OrderedDict()
         self._waiting: dict[str, Waiter] = {}
-        self._hinted: dict[UUID, float] = {}  # jobs for which somebody was woken lately, and when
+        self._seen: dict[UUID, float] = {}  # jobs that wait, and since when that is known
+        self._hinted: dict[UUID, tuple[float, str]] = {}  # those for which somebody was woken lately, when, and who
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
@@ -81,6 +82,8 @@ class WorkHints:
             return False
         waiter = Waiter(server, offer, asyncio.get_running_loop().create_future())
         self._waiting[server] = waiter
+        # It has claimed what it wanted of that for which it was woken.
+        self._hinted = {job: hinted for job, hinted in self._hinted.items() if hinted[1] != server}
         self._begin()
         self._wanted.set()
         leaves = asyncio.ensure_future(gone())
@@ -125,34 +128,49 @@ class WorkHints:
                 continue
             pause = LOOK_INTERVAL
             try:
-                if self._wake(await self._threads.run(partial(self._look, len(self._waiting)))):
+                claimable = await self._threads.run(partial(self._look, len(self._waiting)))
+                if compared := self._take_note(claimable):
+                    pause = CLAIMED_WITHIN
+                    loads = await self._threads.run(partial(self._read_loads, compared))
+                    if self._wake(claimable, loads):
+                        pause = BETTER_FIRST
+                elif self._hinted:
                     pause = CLAIMED_WITHIN
             except (DatabaseError, InterfaceError) as error:
                 log.debug("Work is not seen", why=str(error).strip())
                 await asyncio.sleep(LOOK_INTERVAL)
             await asyncio.sleep(LOOK_PAUSE)
 
-    def _wake(self, claimable: list[ClaimableJobs]) -> int:
-        """Wake a worker for each job for which nobody was woken lately; how many jobs are about to be claimed."""
+    def _take_note(self, claimable: list[ClaimableJobs]) -> list[UUID]:
+        """Those of the workers that wait here that are compared, for jobs for which nobody was woken lately."""
         now = time.monotonic()
-        self._hinted = {job: at for job, at in self._hinted.items() if now - at < CLAIMED_WITHIN}
-        hinted = 0
+        self._seen = {job: self._seen.get(job, now) for row in claimable for job in row.jobs}
+        self._hinted = {
+            job: (at, server) for job, (at, server) in self._hinted.items()
+            if job in self._seen and now - at < CLAIMED_WITHIN
+        }  # fmt: skip
+        compared: dict[UUID, None] = {}
         for row in claimable:
-            refused_by = {str(server) for server in row.refused_by}
-            waiters = (
-                waiter
-                for waiter in list(self._waiting.values())
-                if not waiter.woken.done() and waiter.server not in refused_by and waiter.offer.has_what_is_needed(row)
-            )
-            for job in row.jobs:
-                if job not in self._hinted:
-                    if (waiter := next(waiters, None)) is None:
-                        break
+            if jobs := len(row.jobs) - sum(job in self._hinted for job in row.jobs):
+                suited = (UUID(one.server) for one in self._waiting.values() if one.offer.suits(one.server, row))
+                compared.update(dict.fromkeys(islice(suited, COMPARED + jobs)))
+        return list(compared)
+
+    def _wake(self, claimable: list[ClaimableJobs], loads: list[WorkerLoad]) -> bool:
+        """Wake the least loaded for the jobs for which nobody was woken lately; whether one is left to others first."""
+        now = time.monotonic()
+        choice = Choice(loads, self._waiting)
+        is_one_left = False
+        for row in claimable:
+            jobs = [job for job in row.jobs if job not in self._hinted]
+            for job, server in choice.choose(row, jobs, lambda job: now - self._seen[job] < BETTER_FIRST):
+                if server is None:
+                    is_one_left = True
+                    continue
+                self._hinted[job] = now, server
+                if (waiter := self._waiting.pop(server, None)) is not None and not waiter.woken.done():
                     waiter.woken.set_result(True)
-                    del self._waiting[waiter.server]
-                    self._hinted[job] = now
-                hinted += 1
-        return hinted
+        return is_one_left
 
 
 def hint_answer(work: bool) -> Answer:

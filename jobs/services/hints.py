@@ -4,19 +4,25 @@ A hint promises nothing: what a worker gets, its claim alone says. One that is l
 and then all the same.
 """
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from django.db import close_old_connections
 
 from controlplane.core.database import connection
 from controlplane.core.notifications import Announcer
 from controlplane.core.prepared import fetch_prepared_rows
 from jobs.sql import sql
-from jobs.sql.rows import ClaimableJobs, ServerOffer
+from jobs.sql.rows import ClaimableJobs, ServerOffer, WorkerLoad
+from liveness.conf import conf
 from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 
 CHANNEL = "controlplane_work"
 LISTED_LIMIT = 1000
 """Jobs of one set of tags of a namespace that one look finds."""
+OTHERS_LIMIT = 100
+"""Workers that wait elsewhere, perhaps, and are compared with those that wait here."""
 
 announcer = Announcer(CHANNEL)
 announce_work = announcer.announce
@@ -37,6 +43,19 @@ def list_claimable_jobs(most: int) -> list[ClaimableJobs]:
     request."""
     try:
         return fetch_prepared_rows(sql.list_claimable_jobs, most=min(most, LISTED_LIMIT))
+    finally:
+        if not connection.in_atomic_block:
+            close_old_connections()
+
+
+def read_worker_loads(servers: Sequence[UUID]) -> list[WorkerLoad]:
+    """The loads of those servers that may have work now and have room, and of some others that may wait elsewhere; for
+    a thread that is no request."""
+    try:
+        multiplier = conf().staleness_multiplier
+        return fetch_prepared_rows(
+            sql.read_worker_loads, servers=list(servers), others=OTHERS_LIMIT, staleness_multiplier=multiplier
+        )
     finally:
         if not connection.in_atomic_block:
             close_old_connections()

@@ -35,3 +35,20 @@ select s.namespace, s.tags, exists (
         where {{is_suited(s, tag_sets)}} and not {{has_refused(s, j)}} and {{may_be_claimed(j)}}) as has_work
   from liveness_server s
  where s.id = %(server)s and s.token_version = %(version)s
+
+-- statement: read_worker_loads
+-- How loaded workers are that may have work now and have room: some `servers`, and so many `others` that may wait at
+-- another process.
+-- takes: servers uuid[], others bigint, staleness_multiplier float8
+-- returns: server uuid, namespace text, tags text[], held bigint, slots int
+-- row: WorkerLoad
+select s.id as server, s.namespace, s.tags, s.held, s.max_concurrent as slots
+  from (
+       (select s.*, {{held_attempts(s)}} as held from liveness_server s
+         where s.id = any(%(servers)s) and {{liveness.may_get_work(s)}})
+       union all
+       (select s.*, {{held_attempts(s)}} as held from liveness_server s
+         where s.state = 'RUNNING' and s.id <> all(%(servers)s) and {{liveness.may_get_work(s)}}
+         limit %(others)s)
+       ) s
+ where s.held < s.max_concurrent

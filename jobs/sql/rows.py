@@ -241,6 +241,14 @@ class ServerOffer(NamedTuple):
     has_work: bool
 
 
+class WorkerLoad(NamedTuple):
+    server: UUID
+    namespace: str
+    tags: list[str]
+    held: int
+    slots: int
+
+
 class EndOfCount(NamedTuple):
     now: datetime
 

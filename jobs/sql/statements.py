@@ -55,6 +55,7 @@ class JobsStatements(Statements):
     end_forgotten_attempts: Statement[rows.EndedAttempts]
     list_claimable_jobs: Statement[rows.ClaimableJobs]
     read_server_offer: Statement[rows.ServerOffer]
+    read_worker_loads: Statement[rows.WorkerLoad]
     read_end_of_count: Statement[rows.EndOfCount]
     lock_history: Statement[rows.HistoryLock]
     count_ends: Statement[rows.CountedHistory]

@@ -47,6 +47,29 @@ def test_an_agent_that_polls_once_an_hour_has_a_job_at_once_and_also_when_the_li
         eventually(lambda: waiting_calls(one) == 1, why="it listens again")
 
 
+def test_a_job_goes_to_the_idle_worker_though_one_that_is_busier_has_waited_longer(tmp_path):
+    with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
+        url = one.web()
+        token = one.token("client")
+
+        def waiter_since(worker: str, job: dict[str, object], state: str) -> None:
+            """The job is there; its worker then waits for work again, behind all that waited before."""
+            made = one.call("POST", f"{url}/api/v1/jobs", token, {**job, "tags": [worker]})["id"]
+            eventually(
+                lambda: one.call("GET", f"{url}/api/v1/jobs/{made}", token)["state"] == state, why=f"it is {state}"
+            )
+
+        for worker in ("busy", "idle"):
+            one.agent(worker, url, "--poll", NEVER, "--concurrency", "2", "--tags", worker)
+        waiter_since("busy", {"action": {"type": "script", "command": "sleep 600"}}, "RUNNING")
+        for _ in range(2):
+            waiter_since("idle", JOB, "COMPLETED")
+            job = submitted(one, url)
+            eventually(lambda job=job: ended(one, url, job), why="the job was hinted at")
+            attempts = one.call("GET", f"{url}/api/v1/jobs/{job}", token)["attempts"]
+            assert [attempt["server"]["name"] for attempt in attempts] == ["idle"]
+
+
 def test_a_web_server_that_ends_answers_those_who_wait_and_they_go_on_waiting_at_the_next(tmp_path):
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()

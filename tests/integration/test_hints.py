@@ -2,6 +2,7 @@
 
 import json
 import threading
+from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
@@ -71,6 +72,27 @@ def test_one_look_finds_what_can_be_claimed_now_by_tags_up_to_a_limit(worker, su
     assert sum(jobs for _, _, jobs in counted()) == 2
     submit(tags=["gpu"])
     assert [jobs for _, _, jobs in counted(1)] == [1, 1]
+
+
+def test_the_loads_are_those_of_workers_that_may_have_work_and_have_room_with_some_others(
+    worker, submit, clock, monkeypatch
+):
+    def loads(*servers):
+        rows = hints.read_worker_loads([UUID(one.id) for one in servers])
+        return {str(row.server): (row.held, row.slots) for row in rows}
+
+    half, full = worker(name="half", max_concurrent=2), worker(name="full", max_concurrent=1)
+    for one in (half, full):
+        submit()
+        one.hold()
+    cordoned, other = worker(name="cordoned"), worker(name="other", max_concurrent=4)
+    Server.objects.filter(pk=cordoned.id).update(cordoned_by="operator:o", cordon_reason="disk")
+    assert loads(half, full, cordoned) == {half.id: (1, 2), other.id: (0, 4)}
+    monkeypatch.setattr(hints, "OTHERS_LIMIT", 0)
+    assert loads(half) == {half.id: (1, 2)}
+    clock.advance(3600)
+    half.beat()
+    assert loads(half, other) == {half.id: (1, 2)}
 
 
 class Heard:

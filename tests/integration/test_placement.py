@@ -166,11 +166,17 @@ def test_those_that_are_left_are_ranked_by_load(submit, ask, worker):
             submit()
             workers[name].hold(running=number % 2 == 0)
     answer = ask(submit())
-    assert [(row["server"]["name"], row["load"]) for row in answer["eligible"]] == [
-        ("idle", 0.0), ("tenth", 0.1), ("half", 0.5),
+    assert [(row["server"]["name"], row["load"], row["hint"]) for row in answer["eligible"]] == [
+        ("idle", 0.0, "first"), ("tenth", 0.1, "later"), ("half", 0.5, "later"),
     ]  # fmt: skip
     assert as_ruled_out(answer["ruled_out"]) == [("full", "capacity", "1 of 1 in use")]
     assert answer["eligible"][0]["server"]["id"] == workers["idle"].id
+
+
+def test_of_equals_each_is_hinted_at_it_first(submit, ask, worker):
+    for name in ("a", "b"):
+        worker(name=name)
+    assert [row["hint"] for row in ask(submit())["eligible"]] == ["first", "first"]
 
 
 def test_a_server_that_is_not_alive_is_not_there_and_without_any_both_are_empty(submit, ask, worker):

@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.serving import hints
 from controlplane.serving.hints import Offer, WorkHints
-from jobs.sql.rows import ClaimableJobs
+from jobs.sql.rows import ClaimableJobs, WorkerLoad
 
 ONE, TWO, THREE = (str(uuid.UUID(int=number)) for number in range(1, 4))
 LONG = 60
@@ -52,15 +52,35 @@ class Jobs(list):
         self.append(ClaimableJobs("default", list(tags), [uuid.UUID(server) for server in refused_by], ids))
 
 
+class Loads(dict):
+    """What workers hold, and how much each may: empty, with a place for one, where nothing else is set."""
+
+    tags: dict[str, list[str]]
+
+    def __init__(self):
+        self.tags, self.elsewhere = {}, []
+
+    def __call__(self, servers):
+        rows = [(str(server), self.tags[str(server)]) for server in servers] + self.elsewhere
+        loads = [(server, tags, *self.get(server, (0, 1))) for server, tags in rows]
+        return [
+            WorkerLoad(uuid.UUID(server), "default", tags, held, slots)
+            for server, tags, held, slots in loads if held < slots
+        ]  # fmt: skip
+
+
 def play(story):
-    """Run a story with workers that begin to wait: `waits(server, *tags)`."""
-    jobs = Jobs()
+    """Run a story with workers that begin to wait: `waits(server, *tags)`. What they hold: `waits.loads`."""
+    jobs, loads = Jobs(), Loads()
 
     async def run():
-        work = WorkHints(jobs)
+        work = WorkHints(jobs, loads)
 
         def waits(server, *tags, seconds=LONG, gone=never):
+            loads.tags[server] = list(tags)
             return asyncio.ensure_future(work.wait(server, Offer("default", frozenset(tags)), seconds, gone))
+
+        waits.loads = loads
 
         try:
             await story(work, jobs, waits)
@@ -93,6 +113,114 @@ def test_as_many_are_woken_as_there_are_jobs_those_that_waited_longest_and_no_mo
         jobs.add("script", jobs=2)
         await looked(work, jobs, 5)
         assert [call.done() for call in calls] == [True, True, False]
+
+    play(story)
+
+
+def test_the_least_loaded_is_woken_and_who_has_waited_longer_though_it_holds_more_a_fraction_of_a_second_later(
+    monkeypatch,
+):
+    async def story(work, jobs, waits):
+        waits.loads.update({ONE: (2, 4), TWO: (1, 4), THREE: (9, 10)})
+        calls = [waits(server, "script") for server in (ONE, TWO, THREE)]
+        await looked(work, jobs)
+        jobs.add("script")
+        await looked(work, jobs, 5)
+        assert [call.done() for call in calls] == [False, True, False]
+        monkeypatch.setattr(hints, "CLAIMED_WITHIN", 0.0)  # it did not claim it
+        await looked(work, jobs)
+        assert [call.done() for call in calls] == [True, True, True]
+
+    play(story)
+
+
+def test_the_job_after_goes_to_whoever_is_the_least_loaded_then():
+    async def story(work, jobs, waits):
+        waits.loads.update({ONE: (3, 4), TWO: (0, 4)})
+        calls = [waits(server, "script") for server in (ONE, TWO)]
+        await looked(work, jobs)
+        jobs.add("script", jobs=3)
+        await looked(work, jobs, 5)
+        assert [call.done() for call in calls] == [False, True]
+
+    play(story)
+
+
+def test_who_was_woken_for_several_jobs_and_claimed_one_is_woken_again_at_once():
+    async def story(work, jobs, waits):
+        waits.loads[ONE] = (0, 4)
+        jobs.add("script", jobs=2)
+        assert await waits(ONE, "script") is True
+        jobs[0].jobs.pop()
+        assert await waits(ONE, "script") is True
+
+    play(story)
+
+
+def test_who_is_full_or_may_get_no_work_is_not_woken():
+    async def story(work, jobs, waits):
+        waits.loads[ONE] = (1, 1)
+        calls = [waits(server, "script") for server in (ONE, TWO)]
+        await looked(work, jobs)
+        jobs.add("script", jobs=2)
+        await looked(work, jobs, 5)
+        assert [call.done() for call in calls] == [False, True]
+
+    play(story)
+
+
+def test_a_new_job_is_left_for_a_fraction_of_a_second_to_who_is_clearly_less_loaded_elsewhere(monkeypatch):
+    monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
+
+    async def story(work, jobs, waits):
+        waits.loads[ONE] = (2, 4)
+        waits.loads.elsewhere = [(TWO, ["script"])]
+        call = waits(ONE, "script")
+        await looked(work, jobs)
+        jobs.add("script")
+        await looked(work, jobs, 5)
+        assert not call.done()
+        monkeypatch.setattr(hints, "BETTER_FIRST", 0.0)  # nobody there took it
+        work._wanted.set()
+        assert await call is True
+
+    play(story)
+
+
+def test_nothing_is_left_to_who_is_a_little_less_loaded_elsewhere(monkeypatch):
+    monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
+
+    async def story(work, jobs, waits):
+        waits.loads[ONE] = (1, 4)
+        waits.loads.elsewhere = [(TWO, ["script"])]
+        jobs.add("script")
+        assert await waits(ONE, "script") is True
+
+    play(story)
+
+
+def test_nothing_is_left_to_who_lacks_a_tag_elsewhere(monkeypatch):
+    monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
+
+    async def story(work, jobs, waits):
+        waits.loads[ONE] = (3, 4)
+        waits.loads.elsewhere = [(TWO, ["python"])]
+        jobs.add("script")
+        assert await waits(ONE, "script") is True
+
+    play(story)
+
+
+def test_a_new_job_that_was_left_to_others_is_looked_at_again_by_itself(monkeypatch):
+    monkeypatch.setattr(hints, "BETTER_FIRST", 0.01)
+    monkeypatch.setattr(hints, "LOOK_INTERVAL", LONG)
+    monkeypatch.setattr(hints, "CLAIMED_WITHIN", LONG)
+
+    async def story(work, jobs, waits):
+        waits.loads[ONE] = (3, 4)
+        waits.loads.elsewhere = [(TWO, ["script"])]
+        jobs.add("script")
+        assert await waits(ONE, "script") is True
 
     play(story)
 

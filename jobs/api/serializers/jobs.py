@@ -213,6 +213,11 @@ class FailRequest(NoteRequest):
 class Candidate(serializers.Serializer):
     server = ServerName()
     load = serializers.FloatField(help_text="Attempts that it holds, divided by max_concurrent.")
+    hint = serializers.ChoiceField(
+        ["first", "later"],
+        help_text="When it is hinted at the job while it waits for work: at once, or a fraction of a second later, if"
+        " none of those who are less loaded has claimed it by then.",
+    )
 
 
 class RuledOut(serializers.Serializer):
