@@ -14,6 +14,7 @@ import structlog
 from controlplane.agent import environment, handlers
 from controlplane.agent.client import Client, Refused
 from controlplane.agent.fence import Fence
+from controlplane.agent.handlers import path_of
 from controlplane.agent.heart import HeartbeatThread, HeldAttempts
 from controlplane.agent.registration import RegisteredServer, register_server
 
@@ -25,7 +26,8 @@ class Worker:
     """A worker that runs `handlers` (by default all that `@handler` has registered) and what else `allow` names.
 
     `options` are those of the command line: `concurrency=4`, `memory_limit="2G"`, `task_timeout=60`. The address and
-    the token may be in CONTROLPLANE_URL and CONTROLPLANE_TOKEN.
+    the token may be in CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `probe`: a shell command, or a function of a module
+    that raises, or returns False, while this machine is not fit for work.
     """
 
     def __init__(
@@ -37,10 +39,12 @@ class Worker:
         tags: Iterable[str] = (),
         handlers: Mapping[str, Callable[..., Any]] | None = None,
         allow: Iterable[str] = (),
+        probe: str | Callable[[], Any] | None = None,
         **options: Any,
     ) -> None:
         self._token, self._handlers = token, handlers
-        given = {"url": url, "name": name, "tags": ",".join(tags), **options}
+        path = path_of(probe, "probe") if callable(probe) else probe
+        given = {"url": url, "name": name, "tags": ",".join(tags), "probe": path, **options}
         self._arguments = [
             f"--{key.replace('_', '-')}={value}" for key, value in given.items() if value not in (None, "")
         ]

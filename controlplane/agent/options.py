@@ -141,7 +141,8 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--probe",
         metavar="COMMAND",
-        help="shell command; while it fails this worker is cordoned, with its last line as the reason",
+        help="shell command, or package.module:function; while it fails this worker is cordoned, with its last line as "
+        "the reason",
     )
     add("--task-timeout", type=float, metavar="SECONDS", help="timeout of jobs that have none of their own")
     add(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controlplane.agent.containers import ContainerRunner, DockerRunner, PodRunner, find_program
+from controlplane.agent.handlers import FUNCTION
 from controlplane.agent.runners import ActionNotAllowed, CallableRunner, HandlerRunner, Runner, ScriptRunner
 
 DJANGO_HANDLER = "django-task"
@@ -18,7 +19,7 @@ DJANGO_FUNCTION = "jobs.django_task_runner:run"
 CONTAINERS: dict[str, type[ContainerRunner]] = {"docker": DockerRunner, "pod": PodRunner}
 TAGS_OF_CONTAINERS = {"docker": "docker", "pod": "kubernetes"}
 ACTION_TYPES = (*(runner.action_type for runner in (ScriptRunner, CallableRunner, HandlerRunner)), *CONTAINERS)
-HANDLER_PATTERN = re.compile(r"([^=\s]+)=([^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*)")
+HANDLER_PATTERN = re.compile(rf"([^=\s]+)=({FUNCTION.pattern})")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Whether this machine is fit for work: a command says so, once in a while. While it does not, the worker is cordoned.
+"""Whether this machine is fit for work: a command or a function says so, once in a while. While it does not, the worker
+is cordoned.
 
 Main thread only, but for `SelfCordon`.
 """
@@ -6,6 +7,7 @@ Main thread only, but for `SelfCordon`.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +16,8 @@ from typing import Any
 import structlog
 
 from controlplane.agent.child_process import ChildCommand, ChildExit
+from controlplane.agent.environment import with_modules
+from controlplane.agent.handlers import FUNCTION
 from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.logs import decode_text
 from controlplane.agent.supervisor import Supervisor
@@ -59,8 +63,8 @@ class SelfCordon:
 
 
 class Probe:
-    """Runs `command` every `interval` seconds; None: there is none, and the machine is fit. One that takes longer than
-    `timeout` has failed. `on_change` is called when there is something new to say."""
+    """Runs `command`, or calls it where it is package.module:function, every `interval` seconds; None: there is none,
+    and the machine is fit. One that takes longer than `timeout` has failed. `on_change` is called when there is news."""
 
     def __init__(
         self,
@@ -97,8 +101,7 @@ class Probe:
             return
         self._next_at, self._ends_at = now + self._interval, now + self._timeout
         try:
-            command = ChildCommand(["/bin/sh", "-c", str(self._command)], dict(self._environment), b"")
-            self._supervisor.start_child(KEY, command)
+            self._supervisor.start_child(KEY, build_command(str(self._command), self._environment))
         except OSError as error:
             self._ends_at = None
             self._judge(f"it could not be started: {error}")
@@ -129,3 +132,10 @@ class Probe:
             log.info("Probe passed")
             self._cordon.lift(PASSED)
         self._on_change()
+
+
+def build_command(probe: str, environment: Mapping[str, str]) -> ChildCommand:
+    if FUNCTION.fullmatch(probe):
+        argv = [sys.executable, "-m", "controlplane.agent.probe_child", probe]
+        return ChildCommand(argv, with_modules(dict(environment)), b"")
+    return ChildCommand(["/bin/sh", "-c", probe], dict(environment), b"")

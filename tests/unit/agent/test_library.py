@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from controlplane.agent import Heart, handler
+from controlplane.agent import Heart, Worker, handler
 from controlplane.agent.callable_child import run_callable
 from controlplane.agent.handlers import REGISTERED, definition_of
 from tests.support.standin import ROOT, Refuse, eventually
@@ -48,6 +48,32 @@ def test_five_lines_are_a_worker_whose_handlers_may_be_async(plane, run):
     assert registered["name"] == "mails" and "handler:mail" in registered["tags"] and "script" not in registered["tags"]
     program.send_signal(signal.SIGTERM)
     assert program.wait(60) == 0
+
+
+PROBED = """
+import pathlib
+from controlplane.agent import Worker
+
+def fit():
+    return pathlib.Path(__file__).with_name("fit").exists()
+
+if __name__ == "__main__":
+    raise SystemExit(Worker(name="probed", allow=["script"], probe=fit, probe_interval=0.2, probe_timeout=60).run())
+"""
+
+
+def test_a_worker_may_be_given_a_function_as_its_probe(plane, run, tmp_path):
+    attempt = plane.submit("true")
+    run(PROBED)
+    eventually(lambda: "it returned False" in str([body for call, body in plane.calls if call == "heartbeat"][-1:]))
+    assert plane.count("claims") == 0
+    (tmp_path / "fit").touch()
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+
+
+def test_a_probe_is_a_function_of_a_module():
+    with pytest.raises(ValueError, match=r"probe: .*<lambda> is no function of a module"):
+        Worker(probe=lambda: True)
 
 
 def test_a_heart_has_its_process_seen_until_it_ends(plane, run):

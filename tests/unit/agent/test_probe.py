@@ -1,4 +1,4 @@
-"""A machine that is not fit for work gets none: a command says so, once in a while."""
+"""A machine that is not fit for work gets none: a command or a function says so, once in a while."""
 
 from __future__ import annotations
 
@@ -35,6 +35,39 @@ def test_while_the_probe_fails_the_worker_is_cordoned_with_its_last_line_and_the
     eventually(lambda: plane.final(while_it_fails))
     eventually(lambda: reported_cordons(plane)[-1:] == [(None, "")])
     assert reported_cordons(plane) == [(None, ""), (False, FAILED), (True, PASSED), (None, "")]
+
+
+FUNCTIONS = """
+import os
+
+def raises():
+    if os.path.exists({broken!r}):
+        raise OSError("no disk")
+
+async def returns():
+    return not os.path.exists({broken!r})
+"""
+
+
+@pytest.mark.parametrize(("function", "why"), [("raises", "OSError: no disk"), ("returns", "it returned False")])
+def test_a_probe_may_be_a_function_of_a_module_that_raises_or_returns_false(plane, agent, tmp_path, function, why):
+    broken = tmp_path / "broken"
+    (tmp_path / "machine.py").write_text(FUNCTIONS.format(broken=str(broken)))
+    agent("--probe", f"machine:{function}", "--probe-interval", "0.2", "--probe-timeout", "60")
+    attempt = plane.submit("true")
+    eventually(lambda: plane.final(attempt))
+    broken.touch()
+    eventually(lambda: reported_cordons(plane)[-1:] == [(False, f"the probe failed: it ended with status 1: {why}")])
+    broken.unlink()
+    eventually(lambda: reported_cordons(plane)[-1:] == [(None, "")])
+    assert (True, PASSED) in reported_cordons(plane)
+
+
+def test_a_function_that_cannot_be_found_is_a_probe_that_fails(plane, agent):
+    agent("--probe", "nowhere:probe", "--probe-timeout", "60")
+    why = "it ended with status 1: ModuleNotFoundError: No module named 'nowhere'"
+    eventually(lambda: reported_cordons(plane)[-1:] == [(False, f"the probe failed: {why}")])
+    assert plane.count("claims") == 0
 
 
 def test_nothing_is_claimed_before_the_first_probe_has_passed(plane, agent, tmp_path):
