@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
@@ -38,8 +39,9 @@ class AttemptStage(Enum):
 @dataclass
 class Attempt:
     item: dict[str, Any]
-    folder: InitVar[Path]
+    parent: InitVar[Path]
     default_timeout: float | None = None
+    folder: Path = field(init=False)  # for its files alone
     progress_file: ProgressFile = field(init=False)
     checkpoint_file: CheckpointFile = field(init=False)
     runner: Runner = field(init=False, repr=False)  # from when it is known to be allowed here
@@ -54,10 +56,11 @@ class Attempt:
     spans: AttemptSpans = field(init=False, repr=False)
     mask_of_named: SecretMask = field(default_factory=SecretMask, repr=False)  # of what is a secret by its name alone
 
-    def __post_init__(self, folder: Path) -> None:
+    def __post_init__(self, parent: Path) -> None:
         self.spans = AttemptSpans(self.item)
-        self.progress_file = ProgressFile(folder / self.id)
-        self.checkpoint_file = CheckpointFile(folder / f"{self.id}.checkpoint", self._record_refusal)
+        self.folder = parent / self.id
+        self.progress_file = ProgressFile(self.folder / "progress")
+        self.checkpoint_file = CheckpointFile(self.folder / "checkpoint", self._record_refusal)
 
     @property
     def files(self) -> list[ReportedFile]:
@@ -111,9 +114,17 @@ class Attempt:
         of_payload = list_secrets(job.get("payload")) if takes_references(job["action"]) else ()
         return [*list_secrets(job["action"].get("env")), *of_payload]
 
+    def open_files(self) -> dict[str, Path]:
+        """By the variables that name them. Raises OSError."""
+        self.folder.mkdir()
+        self.checkpoint_file.write_previous(self.item["job"].get("checkpoint"))
+        return {"JOB_PROGRESS": self.progress_file.path, "JOB_CHECKPOINT": self.checkpoint_file.path}
+
     def close_files(self) -> list[dict[str, Any]]:
-        """The last of them."""
-        return [report for file in self.files for report in file.close()]
+        """The last of them; they are removed."""
+        news = [report for file in self.files for report in file.close()]
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return news
 
     def _record_refusal(self, why: str) -> None:
         log.warning("Checkpoint not kept", **log_fields(self), why=why)

@@ -30,8 +30,8 @@ log = structlog.get_logger()
 
 
 class AttemptTracker:
-    """`folder`: for files of attempts, named like them. `environment`: what their code's begins with. `task_timeout`:
-    seconds, of those that name none. `memory_limit`: bytes, of each."""
+    """`folder`: with a folder of each attempt for its files. `environment`: what their code's begins with.
+    `task_timeout`: seconds, of those that name none. `memory_limit`: bytes, of each."""
 
     def __init__(
         self,
@@ -254,9 +254,7 @@ class AttemptTracker:
         if self._release_if_blocked(attempt):
             return
         try:
-            attempt.checkpoint_file.write_previous(attempt.item["job"].get("checkpoint"))
-            files = {"JOB_PROGRESS": attempt.progress_file.path, "JOB_CHECKPOINT": attempt.checkpoint_file.path}
-            item = attempt.revealed_item()
+            files, item = attempt.open_files(), attempt.revealed_item()
             item["job"]["traceparent"] = attempt.spans.begin_code()
             command = attempt.runner.build_command(item, files, self._environment)
             self._supervisor.start_child(attempt.id, command, attempt.log.write_chunk)

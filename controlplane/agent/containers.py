@@ -33,6 +33,8 @@ IMAGE = re.compile(r"[A-Za-z0-9][\w.\-/:@]*")
 NAME = re.compile(r"[A-Za-z_]\w*")
 OF_PROGRAM = ("DOCKER_", "CONTAINER", "HOME", "KUBE", "LD_", "PATH", "PYTHON", "XDG_")
 """Variables by which the program itself would be led astray: their values stand on its command line."""
+FILES = "/run/controlplane"
+"""Where the files of an attempt are in its container."""
 NOT_BEGUN = 125  # its exit status when there was no container
 REMOVE = 'ids=$("$0" ps --all --quiet --filter "$1") && { [ -z "$ids" ] || "$0" rm --force $ids; }'
 """Fails when it is not known whether there is one; `rm` alone fails when there is none."""
@@ -76,16 +78,22 @@ class ContainerRunner(Runner):
         action, image = item["job"]["action"], str(item["job"]["action"].get("image") or "")
         if not IMAGE.fullmatch(image):
             raise CannotStart(f"{image!r} is no name of an image")
-        environment = self.environment(action, inherited) | job_environment(item, {})  # the files are not in there
-        name = f"controlplane-{item['id']}"
-        command = self.build_start(name, item, image, environment, inherited)
+        own, name = self.environment(action, inherited), f"controlplane-{item['id']}"
+        folder = self.share_files(files)
+        inside = {variable: Path(FILES, path.name) for variable, path in files.items()} if folder else {}
+        command = self.build_start(name, item, image, own | job_environment(item, inside), inherited, folder)
         return ChildCommand(**{"stdin": b"", **command}, cleanup=self.build_removal(name))
+
+    def share_files(self, files: Mapping[str, Path]) -> Path | None:
+        """Their folder, ready to be mounted; None: such a container has none of this machine. Raises OSError."""
+        return None
 
     @abstractmethod
     def build_start(
-        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str]
-    ) -> dict[str, Any]:
-        """The fields of the ChildCommand that runs the container to its end."""
+        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str],
+        folder: Path | None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The fields of the ChildCommand that runs the container to its end. `folder`: it is mounted as FILES."""
 
     @abstractmethod
     def build_removal(self, name: str) -> list[str]:
@@ -114,9 +122,21 @@ class DockerRunner(ContainerRunner):
 
     programs = ("docker", "podman")
 
+    def share_files(self, files: Mapping[str, Path]) -> Path | None:
+        folders = {path.parent for path in files.values()}
+        if len(folders) != 1 or ":" in str(folder := folders.pop()):  # which is what a volume's parts are divided by
+            return None
+        # The image says which user writes there; for others here the folder of all attempts is closed.
+        folder.chmod(0o777)
+        for path in files.values():
+            if path.exists():
+                path.chmod(0o666)
+        return folder
+
     def build_start(
-        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str]
-    ) -> dict[str, Any]:
+        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str],
+        folder: Path | None,
+    ) -> dict[str, Any]:  # fmt: skip
         action = item["job"]["action"]
         argv = [self.program, "run", "--rm", "--interactive", "--name", name]
         for label, value in self.labels(item).items():
@@ -125,6 +145,8 @@ class DockerRunner(ContainerRunner):
         for variable in environment:
             # By their names alone: who lists processes does not read their values.
             argv += ["--env", f"{variable}={of_program[variable]}" if variable in of_program else variable]
+        if folder:
+            argv += ["--volume", f"{folder}:{FILES}:Z"]  # Z: of this container alone, where there is SELinux
         resources = action.get("resources") or {}
         options = {name: resources.get(name) for name in ("cpus", "memory", "gpus")} | {"workdir": action.get("cwd")}
         argv += [f"--{option}={value}" for option, value in options.items() if value]
@@ -142,13 +164,15 @@ class DockerRunner(ContainerRunner):
 
 
 class PodRunner(ContainerRunner):
-    """A pod that kubectl makes (pod_child.py); its payload is in JOB_PAYLOAD."""
+    """A pod that kubectl makes (pod_child.py); its payload is in JOB_PAYLOAD. It runs on another machine, so it has no
+    files of its attempt."""
 
     programs = ("kubectl",)
 
     def build_start(
-        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str]
-    ) -> dict[str, Any]:
+        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str],
+        folder: Path | None,
+    ) -> dict[str, Any]:  # fmt: skip
         if "JOB_PAYLOAD" not in environment:
             raise CannotStart(f"the payload of a pod has less than {PAYLOAD_IN_ENVIRONMENT} bytes")
         manifest = self.build_manifest(name, item, image, environment)

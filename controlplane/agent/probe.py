@@ -64,7 +64,7 @@ class SelfCordon:
 
 class Probe:
     """Runs `command`, or calls it where it is package.module:function, every `interval` seconds; None: there is none,
-    and the machine is fit. One that takes longer than `timeout` has failed. `on_change` is called when there is news."""
+    and the machine is fit. One that takes longer than `timeout` has failed. `on_change` is called when it has news."""
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import stat
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -37,12 +37,8 @@ class ReportedFile(ABC):
         self._awaits_answer = False
 
     def close(self) -> list[dict[str, Any]]:
-        """The last word; the file is removed."""
-        news = self._report_news(is_last=True)
-        for left in (self.path, self.path.with_name(f"{self.path.name}.draft")):
-            with contextlib.suppress(OSError):
-                left.unlink()
-        return news
+        """The last word."""
+        return self._report_news(is_last=True)
 
     def _report_news(self, *, is_last: bool = False) -> list[dict[str, Any]]:
         news = self.read_news(is_last=is_last)
@@ -55,8 +51,11 @@ class ReportedFile(ABC):
 
 
 def read_file(path: Path, most: int, *, from_end: bool = False) -> bytes:
-    """At most so many bytes; none when there is no such file. Never waits, whatever the code has made of the file."""
+    """At most so many bytes; none when there is no such file. Never waits, whatever the code has made of the file: in a
+    container it may have been root, and made a device of it."""
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return b""
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return b""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 CALLS, CONTAINERS = Path(os.environ["CALLS"]), Path(os.environ["CONTAINERS"])
-WITH_VALUE = ("--name", "--label", "--env")
+WITH_VALUE = ("--name", "--label", "--env", "--volume")
 
 
 def run(arguments: list[str]) -> int:
@@ -24,6 +24,9 @@ def run(arguments: list[str]) -> int:
     (name,) = options["--name"]
     (CONTAINERS / name).write_text(json.dumps(options))
     given = {text.partition("=")[0]: text.partition("=")[2] or os.environ[text] for text in options.get("--env", [])}
+    for volume in options.get("--volume", []):
+        outside, inside, _ = volume.split(":")
+        given = {name: value.replace(inside, outside) for name, value in given.items()}
     argv = [*options.get("--entrypoint", []), *command] or ["echo", "by itself"]
     status = subprocess.run(argv, env={"PATH": "/bin:/usr/bin", **given}).returncode
     (CONTAINERS / name).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.agent.containers import DockerRunner, PodRunner
+from controlplane.agent.folder import Folder
 from controlplane.agent.policy import ActionPolicy
 from tests.support.standin import ROOT, eventually
 
@@ -67,6 +68,40 @@ def test_a_script_runs_in_a_container_that_is_named_and_labelled_for_its_attempt
     )
     assert containers() == [] and not calls("rm"), "it has ended by itself"
     assert {"docker", "kubernetes", "script"} <= set(plane.calls[0][1]["tags"])
+
+
+def test_its_code_finds_the_last_checkpoint_in_a_file_and_keeps_another_and_says_how_far_it_has_come(
+    plane, agent, calls, tmp_path
+):
+    keep = 'cat "$JOB_CHECKPOINT"; echo 8 > "$JOB_CHECKPOINT"; echo "0.5 half" > "$JOB_PROGRESS"; exit 3'
+    attempt = plane.submit({**SCRIPT, "command": keep}, checkpoint=7)
+    start(agent)
+    assert eventually(lambda: plane.final(attempt))["event"] == "FAILED"
+    reports = [report for report in plane.reports if report["attempt"] == attempt]
+    assert {"attempt": attempt, "event": "CHECKPOINT", "value": 8} in reports
+    assert {"attempt": attempt, "event": "PROGRESS", "progress": 0.5, "message": "half"} in reports
+    assert "7" in [line for report in reports if report["event"] == "LOG" for line in report["lines"]]
+    (arguments,) = calls("run")
+    folder, inside, _ = arguments[arguments.index("--volume") + 1].split(":")
+    assert inside == "/run/controlplane" and folder.endswith(attempt), "it sees no other attempt's files"
+    assert not Path(folder).exists() and Path(folder).is_relative_to(tmp_path)
+
+
+def test_whatever_user_the_image_has_may_write_its_files_and_nobody_else_on_this_machine(tmp_path):
+    folder = tmp_path / "attempt"
+    folder.mkdir(mode=0o700)
+    files = {"JOB_PROGRESS": folder / "progress", "JOB_CHECKPOINT": folder / "checkpoint"}
+    files["JOB_CHECKPOINT"].write_text("7")
+    item = {"id": "attempt", "number": 1, "job": {"id": "job", "action": {**SCRIPT, "command": "true"}, "payload": 1}}
+    command = DockerRunner("script", [], "docker", "a").build_command(item, files, {})
+    assert command.argv[command.argv.index("--volume") + 1] == f"{folder}:/run/controlplane:Z"
+    assert (command.env["JOB_CHECKPOINT"], command.env["JOB_PROGRESS"]) == (
+        "/run/controlplane/checkpoint", "/run/controlplane/progress",
+    )  # fmt: skip
+    assert folder.stat().st_mode & 0o777 == 0o777 and files["JOB_CHECKPOINT"].stat().st_mode & 0o777 == 0o666
+    agents = Folder()
+    assert agents.path.stat().st_mode & 0o077 == 0, "in which the folders of attempts are"
+    agents.remove()
 
 
 def test_an_image_runs_by_itself_or_with_a_command(plane, agent):
