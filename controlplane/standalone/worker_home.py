@@ -5,11 +5,12 @@ import os
 import pwd
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from controlplane.agent.secret_sources import PREFIX
 from controlplane.embedded import system_user
 from controlplane.embedded.postgres_server import SYSTEM_HOME
 
@@ -30,7 +31,7 @@ ALLOWED = (
         "LD_LIBRARY_PATH",
     ),
     *("PYTHON*", "VIRTUAL_ENV", "XDG_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "*_proxy", "*_PROXY"),
-    *("CONTROLPLANE_STATE_DIR", "CONTROLPLANE_RUNTIME_DIR"),
+    *("CONTROLPLANE_STATE_DIR", "CONTROLPLANE_RUNTIME_DIR", f"{PREFIX}*"),
 )
 OF_ANOTHER = ("TMPDIR", "SHELL", "XDG_*", "CONTROLPLANE_RUNTIME_DIR")  # what is root's is of no use to its user
 MORE = "CONTROLPLANE_WORKER_ENV"
@@ -38,18 +39,13 @@ MORE = "CONTROLPLANE_WORKER_ENV"
 
 @dataclass(frozen=True)
 class Home:
-    """`warning`: why workers of root have no user of their own."""
+    """`options`: for the agent. `warning`: why workers of root have no user of their own."""
 
     environment: dict[str, str]
     umask: int
-    handed_on: list[str]
+    options: list[str]
     user: str | None = None
     warning: str | None = None
-
-    @property
-    def options(self) -> list[str]:
-        """For the agent."""
-        return ["--pass-env", ",".join(self.handed_on)] if self.handed_on else []
 
     @property
     def user_options(self) -> list[str]:
@@ -57,11 +53,13 @@ class Home:
         return [*(["--user", self.user] if self.user else []), "--umask", f"{self.umask:o}"]
 
 
-def make(data_dir: Path, inherited: Mapping[str, str], umask: int) -> Home:
-    """For root with a user who is nobody else's, if that user can run a worker at all."""
+def make(data_dir: Path, inherited: Mapping[str, str], umask: int, options: Sequence[str] = ()) -> Home:
+    """For root with a user who is nobody else's, if that user can run a worker at all. `options`: more, for the
+    agent."""
     handed_on = [name.strip() for name in inherited.get(MORE, "").split(",") if name.strip()]
     environment = only(inherited, (*ALLOWED, *handed_on))
-    ours = Home({"CONTROLPLANE_STATE_DIR": str(data_dir / "agents"), **environment}, umask, handed_on)
+    of_agent = [*options, *(["--pass-env", ",".join(handed_on)] if handed_on else [])]
+    ours = Home({"CONTROLPLANE_STATE_DIR": str(data_dir / "agents"), **environment}, umask, of_agent)
     if os.geteuid() != 0:
         return ours
     try:
@@ -74,7 +72,7 @@ def make(data_dir: Path, inherited: Mapping[str, str], umask: int) -> Home:
         return replace(ours, warning=warning)
     if "CONTROLPLANE_STATE_DIR" not in environment:
         environment["CONTROLPLANE_STATE_DIR"] = str(make_state(data_dir, account))
-    return Home(environment, umask, handed_on, USER)
+    return Home(environment, umask, of_agent, USER)
 
 
 def only(environment: Mapping[str, str], allowed: tuple[str, ...]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 import psycopg
@@ -197,13 +197,16 @@ cat {data_dir}/secret_key {data_dir}/tokens/* 2>/dev/null | wc -c
 
 def looked_around(one: Standalone, data_dir: Path) -> list[str]:
     """What a job sees, line by line: its user, umask, how much of our settings, $MINE, bytes of our secrets."""
+    return written_by_job(one, data_dir, {"command": LOOK.format(data_dir=data_dir)})
+
+
+def written_by_job(one: Standalone, data_dir: Path, script: dict[str, Any]) -> list[str]:
     with postgres.running_server(data_dir) as url:
         env = {**os.environ, "DATABASE_URL": url, "CONTROLPLANE_DATA_DIR": str(data_dir)}
         command = [sys.executable, "manage.py", "create_token", "--role", "client", "a stranger"]
         token = subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True).stdout.strip()
     jobs, headers = f"http://127.0.0.1:{one.port}/api/v1/jobs", {"Authorization": f"Bearer {token}"}
-    action = {"type": "script", "command": LOOK.format(data_dir=data_dir)}
-    id = urllib3.request("POST", jobs, json={"action": action}, headers=headers).json()["id"]
+    id = urllib3.request("POST", jobs, json={"action": {"type": "script", **script}}, headers=headers).json()["id"]
     job_now = eventually(
         lambda: (job := urllib3.request("GET", f"{jobs}/{id}", headers=headers).json())["finished_at"] and job,
         why="the job ends",
@@ -225,6 +228,26 @@ def test_of_root_the_workers_are_a_user_of_their_own_who_sees_nothing_of_the_con
     assert [process.username() for process in agents] == [worker_home.USER]
     assert not {"SECRET_KEY", "DATABASE_URL", "OTHER"} & set(agents[0].environ())
     assert "Workers run as root" not in one.output
+    assert one.end() == 0, one.output
+
+
+def test_the_workers_find_the_secrets_that_jobs_name_in_a_folder_a_variable_and_by_a_command(start, data_dir):
+    folder = data_dir.parent / "secrets"  # which any user may enter, for of root the workers are another
+    folder.mkdir(mode=0o755)
+    (folder / "of-file").write_text("one of a file")
+    (folder / "of-file").chmod(0o644)
+    one = start(
+        "--workers", "1", "--secrets-dir", str(folder), "--secret-command", 'echo "one of $1"',
+        CONTROLPLANE_SECRET_OF_VARIABLE="one of a variable",
+    )  # fmt: skip
+    registered(one, 1)
+    named = {"A": "of-file", "B": "of-variable", "C": "the-command"}
+    # Said in a way that is not masked.
+    look = 'for one in "$A" "$B" "$C"; do echo "$one" | tr a-z A-Z; done; env | grep -c CONTROLPLANE_SECRET || true'
+    script = {"command": look, "env": {variable: {"secret": name} for variable, name in named.items()}}
+    assert written_by_job(one, data_dir, script) == [
+        "ONE OF A FILE", "ONE OF A VARIABLE", "ONE OF THE-COMMAND", "0",
+    ]  # fmt: skip
     assert one.end() == 0, one.output
 
 

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from rich.console import Console
 
+from controlplane.agent.secret_sources import PREFIX
 from controlplane.embedded.data_dir import OPTION, find_data_dir
 from controlplane.observability.address import is_loopback
 from controlplane.standalone import parts, preparation, worker_home
@@ -29,6 +30,12 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     return parse_number
 
 
+def existing_folder(text: str) -> str:
+    if not os.path.isdir(text):
+        raise ArgumentTypeError(f"{text}: there is no such folder")
+    return os.path.abspath(text)
+
+
 class Command(BaseCommand):
     help = "Runs everything in this terminal: database, web, executor and workers. Ctrl-C stops it all."
     requires_system_checks = ()
@@ -45,11 +52,25 @@ class Command(BaseCommand):
             metavar="N",
             help="number of workers (default: 2; 0: none)",
         )
+        parser.add_argument(
+            "--secrets-dir",
+            type=existing_folder,
+            metavar="FOLDER",
+            help=f"for the workers: files that hold the secrets which jobs name (or variables: {PREFIX}NAME)",
+        )
+        parser.add_argument(
+            "--secret-command",
+            metavar="COMMAND",
+            help="for the workers: shell command that prints the secret whose name is its $1",
+        )
         # Taken from the command line before there are settings, by controlplane.embedded.data_dir.
         parser.add_argument(OPTION, metavar="DIR", help=f"database, key, tokens (default: {find_data_dir()})")
         parser.add_argument("--demo", action="store_true", help="short timings, jobs to watch, and a worker that dies")
 
-    def handle(self, *, host: str, port: int, workers: int, demo: bool, **_: Any) -> None:
+    def handle(
+        self, *, host: str, port: int, workers: int, demo: bool, secrets_dir: str | None, secret_command: str | None,
+        **_: Any,
+    ) -> None:  # fmt: skip
         preparation.check_address(host, port)
         if not settings.BEHIND_TLS and not is_loopback(host):
             self.stderr.write(
@@ -66,7 +87,9 @@ class Command(BaseCommand):
             self.prepare_installation()
             url = f"http://{parts.reachable_host(host)}:{port}"
             page = f"{url}/admin/instance/"
-            home = worker_home.make(data_dir, os.environ, umask)
+            secrets = {"--secrets-dir": secrets_dir, "--secret-command": secret_command}
+            options = [f"{option}={value}" for option, value in secrets.items() if value]
+            home = worker_home.make(data_dir, os.environ, umask, options)
             if home.warning and workers:
                 self.stderr.write(home.warning)
             started = self.build_parts(url, host, port, workers, demo, home)
