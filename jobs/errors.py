@@ -255,6 +255,13 @@ class EvaluationInFlight(Problem):
     code = "evaluation_in_flight"
 
 
+class BatchUnknown(Problem):
+    """There is no batch with this id, or it is not yours."""
+
+    status = 404
+    code = "not_found"
+
+
 class BatchEnded(Problem):
     """This bulk action has ended: there is nothing to stop."""
 

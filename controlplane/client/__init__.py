@@ -9,6 +9,9 @@ with Client("https://control.example", token_file="client.token") as client:
 from controlplane.agent.client import ControlPlaneError, Refused, Unreachable
 from controlplane.client.answers import (
     Attempt,
+    Batch,
+    BatchDetails,
+    BatchItem,
     Execution,
     ExecutionEvent,
     ExecutionSummary,
@@ -19,13 +22,17 @@ from controlplane.client.answers import (
     Trigger,
 )
 from controlplane.client.asynchronous import AsyncClient, Client
-from controlplane.client.requests import Action, ExecutionOptions, JobOptions
+from controlplane.client.requests import Action, BatchOptions, ExecutionOptions, JobOptions
 from controlplane.client.session import StillRunning
 
 __all__ = [
     "Action",
     "AsyncClient",
     "Attempt",
+    "Batch",
+    "BatchDetails",
+    "BatchItem",
+    "BatchOptions",
     "Client",
     "ControlPlaneError",
     "Execution",

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict
 JobState = Literal[
     "BLOCKED", "PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "SKIPPED", "EXPIRED"
 ]  # fmt: skip
+BatchState = Literal["RUNNING", "COMPLETED", "STOPPED"]
 ExecutionState = Literal["RUNNING", "CANCELLING", "COMPLETED", "FAILED", "CANCELLED"]
 
 
@@ -147,6 +148,44 @@ class Execution(ExecutionFields):
     steps: list[Step]
     on_error: list[Step]
     inputs: dict[str, Any]
+
+
+class Batch(TypedDict):
+    """An action on many; it is over when `state` is not RUNNING."""
+
+    id: str
+    operation: str
+    subject: str
+    state: BatchState
+    chosen: str
+    query: str
+    actor: str
+    note: str
+    total: int
+    done: int
+    refused: int
+    pending: int
+    created_at: str
+    finished_at: str | None
+    stopped_by: str
+
+
+class BatchDetails(Batch):
+    """A batch with why items were refused, and how many for each reason; and a page of its items."""
+
+    refusals: list[dict[str, Any]]
+    items: list[BatchItem]
+    next: str | None
+
+
+class BatchItem(TypedDict):
+    """What came of one of those that a batch acts on."""
+
+    subject: str
+    outcome: Literal["PENDING", "DONE", "REFUSED"]
+    reason: str
+    result: str | None
+    at: str | None
 
 
 class Server(TypedDict):

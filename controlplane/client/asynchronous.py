@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from controlplane.client.servers import ServerCalls
+from controlplane.client.batches import BatchCalls
 from controlplane.client.session import STOP
 
 P = ParamSpec("P")
@@ -18,7 +18,7 @@ T = TypeVar("T")
 END: Any = object()
 
 
-class Client(ServerCalls):
+class Client(BatchCalls):
     """A client of one control plane; safe to share between threads.
 
     `url` and the token are of the arguments, of the file, or of CONTROLPLANE_URL and CONTROLPLANE_TOKEN. `timeout`
@@ -118,6 +118,12 @@ class AsyncClient:
     drain = in_thread(Client.drain)
     undrain = in_thread(Client.undrain)
     disconnect = in_thread(Client.disconnect)
+    begin_batch = in_thread(Client.begin_batch)
+    batches = iterated(Client.batches)
+    batch = in_thread(Client.batch)
+    batch_items = iterated(Client.batch_items)
+    wait_batch = in_thread(Client.wait_batch)
+    stop_batch = in_thread(Client.stop_batch)
     instance = in_thread(Client.instance)
     enter_maintenance = in_thread(Client.enter_maintenance)
     exit_maintenance = in_thread(Client.exit_maintenance)

@@ -38,6 +38,13 @@ def list_triggers(client: Client, given: Namespace, out: Output) -> int:
     return _list(client.triggers, given, out, views.TRIGGERS)
 
 
+def list_batches(client: Client, given: Namespace, out: Output) -> int:
+    page = min(given.limit or LARGEST_PAGE, LARGEST_PAGE)
+    found = client.batches(state=given.state, operation=given.operation, page=page)
+    out.listed(islice(found, given.limit or None), views.BATCHES)
+    return 0
+
+
 def list_events(client: Client, given: Namespace, out: Output) -> int:
     out.listed(client.server_events(find_server(client, given.server)), views.EVENTS)
     return 0
@@ -57,6 +64,38 @@ def show_placement(client: Client, given: Namespace, out: Output) -> int:
 
 def show_execution(client: Client, given: Namespace, out: Output) -> int:
     return _show(client.execution(given.execution), views.execution, out)
+
+
+def show_batch(client: Client, given: Namespace, out: Output) -> int:
+    return _show(client.batch(given.batch), views.batch, out)
+
+
+def begin_batch(client: Client, given: Namespace, out: Output) -> int:
+    """On those with these ids, or on all that a filter matches; nobody means all there are who says neither."""
+    if bool(given.id) == bool(given.filter):
+        raise ValueError("On what? Ids, or --filter NAME=VALUE (may be repeated), and not both")
+    words = [text.partition("=") for text in given.filter or []]
+    if wrong := [name for name, equals, _ in words if not equals]:
+        raise ValueError(f"--filter {wrong[0]}: NAME=VALUE, like state=FAILED")
+    options: Any = {
+        name: getattr(given, name) for name in ("force", "reason", "deadline_seconds") if getattr(given, name)
+    }
+    chosen: Any = {"ids": given.id} if given.id else {"filter": {name: value for name, _, value in words}}
+    begun = client.begin_batch(
+        given.operation, given.note, namespace=given.namespace, key=given.key, **chosen, **options
+    )
+    if not given.wait:
+        out.document(begun) if out.is_json else out.line(begun["id"])
+        return 0
+    ended = client.wait_batch(begun, given.timeout)
+    _show(ended, views.batch, out)
+    return 0 if ended["state"] == "COMPLETED" and not ended["refused"] else 1
+
+
+def stop_batch(client: Client, given: Namespace, out: Output) -> int:
+    stopped = client.stop_batch(given.batch, given.note)
+    out.document(stopped) if out.is_json else out.line(f"{stopped['id']} {stopped['state']}")
+    return 0
 
 
 def show_instance(client: Client, given: Namespace, out: Output) -> int:

@@ -70,6 +70,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     command("execution", commands.show_execution, "one execution, with its steps", "execution")
     listing("triggers", commands.list_triggers, "triggers, latest first")
     command("events", commands.list_events, "what happened to a server and was done to it", "server")
+    _add_batches(command)
     command("instance", commands.show_instance, "the state of the whole control plane")
     add = command("top", top.run, "the same, live, with what gets worse next")
     add("--every", type=float, default=2.0, metavar="SECONDS")
@@ -116,6 +117,32 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     add = command("release-brake", commands.release_brake, "let the servers be disconnected that the brake holds")
     add("--note", required=True, help="reason, recorded with your name and the time")
     return parser, subparsers.choices
+
+
+def _add_batches(command: Callable[..., Callable[..., Any]]) -> None:
+    add = command("batches", commands.list_batches, "actions on many, latest first")
+    add("--state", choices=("RUNNING", "COMPLETED", "STOPPED"))
+    add("--operation", metavar="OPERATION")
+    add("--limit", type=whole, default=50, metavar="N", help="list at most the latest N (default: 50; 0: all)")
+    command("batch", commands.show_batch, "one of them, and what came of each item", "batch")
+    add = command("begin-batch", commands.begin_batch, "have something done to many, on the server")
+    add("operation", metavar="OPERATION", help="like cancel_job, resubmit_job, rerun_execution, drain_server")
+    add("id", metavar="ID", nargs="*", help="of what it is done to; or --filter")
+    add(
+        "--filter",
+        action="append",
+        metavar="NAME=VALUE",
+        help="all that match, by a filter of their list, like state=FAILED; may be repeated",
+    )
+    add("--namespace", metavar="NAME", help="only what is of this namespace")
+    add("--note", required=True, help="reason, recorded with your name and the time")
+    add("--force", action="store_true", help="of resubmit_job: even what was resubmitted before")
+    add("--reason", help="of fail_job: message of the jobs' error")
+    add("--deadline-seconds", type=float, metavar="SECONDS", help="of drain_server: time to finish what they hold")
+    add("--key", help="idempotency key: with the same key, no second batch is made")
+    _add_wait(add)
+    add = command("stop-batch", commands.stop_batch, "begin no other item of a batch", "batch")
+    add("--note", default="", help="reason, recorded with your name and the time")
 
 
 def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:

@@ -42,6 +42,16 @@ class ExecutionOptions(TypedDict, total=False):
     key: str
 
 
+class BatchOptions(TypedDict, total=False):
+    """Of an action on many, beside what it is: `keep_checkpoint` and `force` of resubmit_job, `reason` of fail_job,
+    `deadline_seconds` of drain_server."""
+
+    keep_checkpoint: bool
+    force: bool
+    reason: str
+    deadline_seconds: float
+
+
 class Identified(TypedDict):
     """An answer with an id, like a job."""
 

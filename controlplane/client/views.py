@@ -43,6 +43,16 @@ TRIGGERS = {
     "next": lambda trigger: time_text(trigger["next_slot_at"]),
     "last": lambda trigger: trigger["slots"][0]["outcome"] if trigger["slots"] else "",
 }
+BATCHES = {
+    "id": lambda batch: batch["id"],
+    "operation": lambda batch: batch["operation"],
+    "chosen": lambda batch: batch["chosen"],
+    "state": lambda batch: batch["state"],
+    "done": lambda batch: f"{batch['done']}/{batch['total']}",
+    "refused": lambda batch: batch["refused"],
+    "actor": lambda batch: batch["actor"],
+    "created": lambda batch: time_text(batch["created_at"]),
+}
 EVENTS = {
     "at": lambda event: time_text(event["at"]),
     "what": lambda event: event["action"] or f"{event['from']} → {event['to']}",
@@ -83,6 +93,17 @@ def execution(item: Mapping[str, Any], out: Output) -> None:
         for step in [*item["steps"], *item["on_error"]]
     ]
     out.table(["step", "state", "tries", "server", "job"], rows)
+
+
+def batch(item: Mapping[str, Any], out: Output) -> None:
+    names = ("id", "operation", "subject", "chosen", "state", "actor", "note", "total", "done", "refused", "pending")
+    out.fields(item, (*names, "stopped_by", "created_at", "finished_at"))
+    if item["refusals"]:
+        out.line("")
+        out.table(["refused", "reason"], [[row["items"], row["reason"]] for row in item["refusals"]])
+    out.line("")
+    rows = [[one["subject"], one["outcome"], one["result"], one["reason"]] for one in item["items"]]
+    out.table([item["subject"], "outcome", "new", "reason"], rows)
 
 
 def placement(item: Mapping[str, Any], out: Output) -> None:

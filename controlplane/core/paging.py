@@ -62,6 +62,10 @@ class PageFilter(StrictSerializer):
     heavy: ClassVar[Sequence[str]] = ()
     """Columns that may hold so much that rows are weighed before they are read."""
 
+    def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Of these rows all that are asked for, on whichever page."""
+        return rows
+
     def page(self, rows: QuerySet[Any], floor: UUID | None = None) -> dict[str, Any]:
         """The page of these rows, with the cursor of the next; null: there is none.
 

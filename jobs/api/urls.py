@@ -1,6 +1,6 @@
 from django.urls import path
 
-from jobs.api import executions, hints, history, instance, logs, recovery, servers, triggers, views, waiting
+from jobs.api import batches, executions, hints, history, instance, logs, recovery, servers, triggers, views, waiting
 
 urlpatterns = [
     path("servers", servers.Servers.as_view()),
@@ -30,6 +30,9 @@ urlpatterns = [
     path("executions/<uuid:execution>/rerun", executions.Rerun.as_view()),
     path("executions/<uuid:execution>/restart", executions.Restart.as_view()),
     path("executions/<uuid:execution>/steps/_server/logs", executions.ServerLogs.as_view()),
+    path("batches", batches.Batches.as_view()),
+    path("batches/<uuid:batch>", batches.OneBatch.as_view()),
+    path("batches/<uuid:batch>/stop", batches.Stop.as_view()),
     path("triggers", triggers.Triggers.as_view()),
     path("triggers/<uuid:trigger>", triggers.Trigger.as_view()),
     path("triggers/<uuid:trigger>/evaluate", triggers.Evaluate.as_view()),

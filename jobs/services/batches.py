@@ -6,6 +6,7 @@ first had acted, and not recorded it, the event tells.
 """
 
 import time
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -17,8 +18,8 @@ from django.dispatch import Signal
 from controlplane.core.database import transaction
 from controlplane.core.problems import Problem
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_from_start
-from jobs.errors import BatchEnded
-from jobs.models import Batch
+from jobs.errors import BatchEnded, KeyTaken, TryAgain
+from jobs.models import Batch, BatchItem
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS, perform_operation
 from jobs.sql import sql
 from jobs.sql.rows import LeasedItem
@@ -40,29 +41,69 @@ item_done = Signal()
 """Sent with `item`, and the `row` that it is about, in the transaction that records that it was acted on."""
 
 
+@dataclass(frozen=True)
+class BatchPlan:
+    """What is to be done to some, and who wants it."""
+
+    operation: str
+    by: str
+    note: str
+    parameters: dict[str, Any]
+    chosen: str
+    query: str = ""
+    label: str = ""
+    key: str | None = None
+    """The same again finds the batch that it began."""
+    left_out: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        return self.label or self.operation.partition("_")[0].capitalize()
+
+
 def begin_batch(
-    operation: str,
-    by: str,
-    note: str,
-    parameters: dict[str, Any],
-    items: list[tuple[UUID, str]],
-    *,
-    label: str,
-    chosen: str,
-    query: str = "",
-    left_out: list[tuple[str, int]],
+    operation: str, by: str, note: str, parameters: dict[str, Any], items: list[tuple[UUID, str]], **described: Any
 ) -> UUID:
     """Have an operation done to these, each with what was `seen` of it (empty: whatever it is now). With a `key` in the
     parameters that a batch has already, it is that one."""
-    key = parameters.get("key") or None
+    plan = BatchPlan(operation, by, note, parameters, **{"key": parameters.get("key") or None, **described})
+    return store_batch(plan, items) or Batch.objects.values_list("pk", flat=True).get(key=plan.key)
+
+
+def submit_batch(plan: BatchPlan, ids: list[UUID]) -> UUID:
+    """Have it done to these, whatever they are now. Raises KeyTaken where another began with its key meanwhile."""
+    begun = store_batch(plan, [(id, "") for id in ids]) or find_batch(plan, None)
+    if begun is None:
+        raise TryAgain
+    return begun
+
+
+def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
+    """The batch that an earlier call with the same key began. Raises KeyTaken where that was another."""
+    known = Batch.objects.filter(key=plan.key).first() if plan.key is not None else None
+    if known is None:
+        return None
+    wanted = (plan.operation, plan.note, plan.parameters, plan.query, plan.chosen)
+    is_same = wanted == (known.operation, known.note, known.parameters, known.query, known.chosen)
+    if is_same and ids is not None:
+        is_same = set(ids) == set(BatchItem.objects.filter(batch=known).values_list("subject_id", flat=True))
+    if not is_same:
+        raise KeyTaken("This key was used before, for another batch.", batch=str(known.pk))
+    return known.pk
+
+
+def store_batch(plan: BatchPlan, items: list[tuple[UUID, str]]) -> UUID | None:
     begun = sql.begin_batch.fetch_row(
-        key=key, operation=operation, subject_type=OPERATIONS[operation].subject, label=label, chosen=chosen,
-        query=query, actor=by, note=note, parameters=orjson.dumps(parameters).decode(),
-        left_out=orjson.dumps(left_out).decode(), ids=[id for id, _ in items], seen=[seen for _, seen in items],
+        key=plan.key, operation=plan.operation, subject_type=OPERATIONS[plan.operation].subject, label=plan.title,
+        chosen=plan.chosen, query=plan.query, actor=plan.by, note=plan.note,
+        parameters=orjson.dumps(plan.parameters).decode(), left_out=orjson.dumps(plan.left_out).decode(),
+        ids=[id for id, _ in items], seen=[seen for _, seen in items],
     )  # fmt: skip
     if begun is None:
-        return Batch.objects.values_list("pk", flat=True).get(key=key)
-    log.info("Batch begun", batch=str(begun.id), operation=operation, items=len(items), actor=by, reason=note)
+        return None
+    log.info(
+        "Batch begun", batch=str(begun.id), operation=plan.operation, items=len(items), actor=plan.by, reason=plan.note
+    )
     return begun.id
 
 

@@ -224,7 +224,7 @@ class ServerFilter(PageFilter):
     tag = TextField(required=False, max_length=100)
     search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
 
-    def page(self, rows: QuerySet[Server], floor: UUID | None = None) -> dict[str, Any]:
+    def match_rows(self, rows: QuerySet[Server]) -> QuerySet[Server]:
         filters = self.validated_data
         chosen = {field: filters[field] for field in ("cluster", "state", "type") if field in filters}
         if "tag" in filters:
@@ -235,7 +235,10 @@ class ServerFilter(PageFilter):
             servers = servers.annotate(id_text=Cast("pk", TextColumn())).filter(
                 Q(name__icontains=text) | Q(hostname__icontains=text) | Q(id_text__startswith=text.lower())
             )
-        return super().page(servers, floor)
+        return servers
+
+    def page(self, rows: QuerySet[Server], floor: UUID | None = None) -> dict[str, Any]:
+        return super().page(self.match_rows(rows), floor)
 
 
 class ActionRequest(StrictSerializer):

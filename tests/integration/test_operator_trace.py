@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from jobs.models import Execution, Trigger
+from jobs.services.operator_actions import OPERATIONS
 from liveness.models import ApiToken, Brake, ServerEvent
 from tests.integration.test_access import LINES
 from tests.support.executions import SCRIPT, step
@@ -76,6 +77,15 @@ DOORS = {
     "create_token": {"manage.py create_token"},
     "revoke_token": {"manage.py revoke_token"},
 }  # fmt: skip
+BATCHED = {
+    **{name: name.removesuffix("_server") for name in OPERATIONS if name.endswith("_server")},
+    **{name: name for name in ("cancel_job", "resubmit_job", "fail_job", "dismiss_job", "delete_trigger")},
+    **{name: name for name in ("cancel_execution", "rerun_execution", "restart_execution", "evaluate_trigger")},
+    "pause_trigger": "change_trigger", "resume_trigger": "change_trigger",
+}  # fmt: skip
+"""What is done to many by one call, each an action like that to one."""
+for operation, action in BATCHED.items():
+    DOORS[action] = DOORS[action] | {f"POST batches {operation}"}
 NO_INTERVENTION = {
     # What an operator submits is his as it is a client's: it is found by its owner.
     "POST jobs", "POST executions",
@@ -86,13 +96,14 @@ NO_INTERVENTION = {
     # How often a page is refreshed.
     f"{INSTANCE}poll/",
     # Nothing is done by these: a message says that it is a test; who stopped a batch stands on its page.
-    f"{INSTANCE}alerts/test/", f"{INSTANCE}batches/<uuid:batch>/stop/",
+    f"{INSTANCE}alerts/test/", f"{INSTANCE}batches/<uuid:batch>/stop/", "POST batches/<uuid:batch>/stop",
 }  # fmt: skip
 MANY_IN_ONE = {
     f"{INSTANCE}recovery/<slug:name>/": {
         f"{INSTANCE}recovery/{way}/" for way in ("requeue-stale-claimed", "fail-stale-running")
     },
     TRIGGERS: {f"{TRIGGERS} delete_selected", f"{TRIGGERS} evaluate_now"},
+    "POST batches": {f"POST batches {operation}" for operation in BATCHED},
 }
 
 
@@ -210,6 +221,9 @@ class World:
 
     def call(self, method, address, thing):
         body = {"note": NOTE}
+        if address.startswith("batches "):
+            address, operation = address.split()
+            body |= {"operation": operation, "ids": [str(thing.id)]}
         if address.startswith("recovery"):
             body["older_than_seconds"] = 10
         if address == "triggers":
@@ -266,7 +280,7 @@ def test_an_action_leaves_the_same_one_event_through_whichever_door(world, actio
     if door == AGAIN:
         thing = world.for_job("dismiss_job")
         world.operator.post(f"/jobs/{thing.id}/resubmit", {})
-    if door == f"{TRIGGER_PAGES}resume/":
+    if door in (f"{TRIGGER_PAGES}resume/", "POST batches resume_trigger"):
         world.operator.call("PATCH", f"/triggers/{thing.id}", {"enabled": False})
     if door == f"{INSTANCE}alerts/unmute/":
         call_command("alerts", "mute")
@@ -279,6 +293,10 @@ def test_an_action_leaves_the_same_one_event_through_whichever_door(world, actio
     actor = "operator:a operator" if door.startswith(("POST", "PATCH", "DELETE")) else "operator:ann"
     became = "DISCONNECTED" if action == "disconnect" else action
     assert events == [(became, thing.type, world.made(thing), actor, NOTE)]
+
+
+def test_all_that_can_be_done_to_many_has_its_door():
+    assert BATCHED.keys() == OPERATIONS.keys() - {"resubmit_job_again"}
 
 
 def test_what_is_refused_or_was_done_before_leaves_none(world):

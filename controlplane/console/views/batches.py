@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -28,11 +28,11 @@ from controlplane.console.views.page import (
 )
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.problems import Problem
+from jobs import batch_selectors as selectors
 from jobs.models import Batch, BatchItem
 from jobs.permissions import VIEWS
 from jobs.services import batches
 from jobs.states import BatchState, ItemOutcome
-from liveness.selectors import reaches_instance
 from liveness.states import Subject
 
 BATCHES_A_PAGE, ITEMS_A_PAGE, REASONS_SHOWN = 50, 100, 10
@@ -83,8 +83,6 @@ def show_batch(request: HttpRequest, batch: UUID) -> HttpResponse:
     page = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS_A_PAGE + 1])
     target = TARGETS[row.subject_type]
     counts = {ItemOutcome.DONE: row.done, ItemOutcome.REFUSED: row.refused, ItemOutcome.PENDING: pending(row)}
-    refusals = BatchItem.objects.filter(batch=batch, outcome=ItemOutcome.REFUSED).order_by()
-    reasons = refusals.values_list("reason").annotate(count=Count("pk")).order_by("-count", "reason")
     shown = {
         "title": f"{row.label}: {target.format_count(row.total)}",
         "trail": TRAIL,
@@ -94,7 +92,7 @@ def show_batch(request: HttpRequest, batch: UUID) -> HttpResponse:
         "noun": target.noun,
         "outcomes": counts.items(),
         "outcome": outcome,
-        "reasons": reasons[:REASONS_SHOWN] if row.refused else [],
+        "reasons": selectors.count_refusals(batch, REASONS_SHOWN) if row.refused else [],
         "items": present_items(target, page[:ITEMS_A_PAGE]),
         "after": after,
         "more": len(page) > ITEMS_A_PAGE and f"?outcome={outcome}&after={page[ITEMS_A_PAGE - 1].pk}",
@@ -127,9 +125,7 @@ def show_stop(request: HttpRequest, batch: UUID) -> HttpResponse:
 
 
 def visible_batches(request: HttpRequest) -> QuerySet[Batch]:
-    """All; of who does not reach the whole control plane his own."""
-    is_all = reaches_instance(reached_namespaces(request))
-    return Batch.objects.all() if is_all else Batch.objects.filter(actor=request_actor(request))
+    return selectors.visible_batches(reached_namespaces(request), request_actor(request))
 
 
 def find_batch(request: HttpRequest, batch: UUID) -> Batch | None:

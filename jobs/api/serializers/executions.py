@@ -252,14 +252,17 @@ class ExecutionFilter(PageFilter):
     key = TextField(required=False)
     trigger = IdField(required=False)
 
-    def page(self, rows: QuerySet[Execution], floor: UUID | None = None) -> dict[str, Any]:
+    def match_rows(self, rows: QuerySet[Execution]) -> QuerySet[Execution]:
         filters = self.validated_data
         executions = rows.filter(
             **{field: filters[field] for field in ("state", "name", "trigger") if field in filters}
         )
         if "key" in filters:
             executions = executions.filter(scan_window.has_key_condition(filters["key"]))
-        return super().page(executions, floor)
+        return executions
+
+    def page(self, rows: QuerySet[Execution], floor: UUID | None = None) -> dict[str, Any]:
+        return super().page(self.match_rows(rows), floor)
 
 
 class EventItem(serializers.ModelSerializer):

@@ -9,7 +9,7 @@ import pytest
 from controlplane.client import answers, requests
 from jobs import states
 from jobs.api.logs import LogItem
-from jobs.api.serializers import executions, jobs, triggers
+from jobs.api.serializers import batches, executions, jobs, triggers
 from liveness.api.serializers import ServerDetail
 from tests.support.standin import ROOT
 
@@ -27,6 +27,9 @@ from tests.support.standin import ROOT
         (answers.Step, executions.StepAnswer),
         (answers.Server, ServerDetail),
         (answers.Trigger, triggers.TriggerAnswer),
+        (answers.Batch, batches.BatchSummary),
+        (answers.BatchDetails, batches.BatchAnswer),
+        (answers.BatchItem, batches.ItemAnswer),
     ],
 )
 def test_a_type_of_answer_has_the_fields_of_the_answer(type, serializer):
@@ -35,6 +38,8 @@ def test_a_type_of_answer_has_the_fields_of_the_answer(type, serializer):
 
 def test_the_options_are_those_that_may_be_said():
     assert {*requests.JobOptions.__annotations__, "action", "payload"} == set(jobs.JobRequest().fields)
+    given = {*requests.BatchOptions.__annotations__, "operation", "ids", "filter", "note"}
+    assert given == set(batches.BatchRequest().fields)
     known = {*requests.ExecutionOptions.__annotations__, "name", "steps"}
     assert known == set(executions.ExecutionRequest().fields)
 
@@ -42,6 +47,7 @@ def test_the_options_are_those_that_may_be_said():
 def test_the_states_are_those_that_there_are():
     assert set(get_args(answers.JobState)) == set(states.JobState)
     assert set(get_args(answers.ExecutionState)) == set(states.ExecutionState)
+    assert set(get_args(answers.BatchState)) == set(states.BatchState)
 
 
 def test_the_client_imports_no_django_and_nothing_of_the_control_plane_but_the_agent():

@@ -251,3 +251,49 @@ def test_who_has_read_enough_ends_the_command_quietly(plane):
     command = f"{sys.executable} -m controlplane.client jobs --json --limit 0 | head -n 1"
     done = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.stdout.count("\n") == 1 and done.stderr == ""
+
+
+BATCH = {
+    "id": ID, "operation": "cancel_job", "subject": "job", "state": "COMPLETED", "chosen": "state PENDING",
+    "actor": "operator:me", "note": "n", "total": 2, "done": 1, "refused": 1, "pending": 0, "stopped_by": "",
+    "created_at": "2030-01-01T00:00:00Z", "finished_at": "2030-01-01T00:00:05Z",
+    "refusals": [{"reason": "it has ended", "items": 1}], "next": None,
+    "items": [{"subject": OTHER, "outcome": "REFUSED", "reason": "it has ended", "result": None, "at": None}],
+}  # fmt: skip
+
+
+def test_a_batch_is_begun_on_what_a_filter_matches_and_waited_for(plane, run):
+    plane.answers["POST", "/batches"] = [Say(201, {**BATCH, "state": "RUNNING"})]
+    plane.answers["GET", f"/batches/{ID}"] = [Say(200, {**BATCH, "state": "RUNNING"}), Say(200, BATCH)]
+    code, out, _ = run(
+        "begin-batch", "cancel_job", "--filter", "state=PENDING", "--filter", "tag=gpu", "--note", "n", "--wait"
+    )
+    assert plane.calls[0].body == {
+        "operation": "cancel_job", "filter": {"state": "PENDING", "tag": "gpu"}, "note": "n",
+    }  # fmt: skip
+    assert plane.calls[0].headers["Idempotency-Key"]
+    assert code == 1, "one of them was refused"
+    assert "it has ended" in out and OTHER in out
+
+
+def test_a_batch_on_ids_is_begun_without_waiting(plane, run):
+    plane.answers["POST", "/batches"] = [Say(201, BATCH)]
+    assert run("begin-batch", "resubmit_job", ID, OTHER, "--force", "--note", "n")[:2] == (0, f"{ID}\n")
+    body = {"operation": "resubmit_job", "ids": [ID, OTHER], "force": True, "note": "n"}
+    assert plane.calls[0].body == body
+
+
+@pytest.mark.parametrize("words", [[], [ID, "--filter", "state=FAILED"], ["--filter", "FAILED"]], ids=str)
+def test_a_batch_says_on_what_in_one_way(plane, run, words):
+    code, _, err = run("begin-batch", "cancel_job", *words, "--note", "n")
+    assert code == 2 and err
+    assert not plane.calls
+
+
+def test_batches_are_listed_and_stopped(plane, run):
+    plane.answers["GET", "/batches"] = [listed(BATCH)]
+    plane.answers["POST", f"/batches/{ID}/stop"] = [Say(200, {**BATCH, "state": "STOPPED"})]
+    code, out, _ = run("batches", "--state", "RUNNING")
+    assert (code, plane.calls[0].query) == (0, {"state": ["RUNNING"], "limit": ["50"]})
+    assert out.splitlines()[1].split()[:2] == [ID, "cancel_job"]
+    assert run("stop-batch", ID)[:2] == (0, f"{ID} STOPPED\n")

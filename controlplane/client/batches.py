@@ -1,0 +1,64 @@
+"""The calls about batches: an action on many at once, begun by an operator and done on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, Unpack, cast
+
+from controlplane.client.answers import Batch, BatchDetails, BatchItem
+from controlplane.client.jobs import new_key
+from controlplane.client.requests import BatchOptions, Reference, id_of
+from controlplane.client.servers import ServerCalls
+from controlplane.client.session import Polls, Refused, StillRunning
+
+
+class BatchCalls(ServerCalls):
+    def begin_batch(
+        self, operation: str, note: str, *, ids: Iterable[Reference] | None = None,
+        filter: Mapping[str, Any] | None = None, namespace: str | None = None, key: str | None = None,
+        **options: Unpack[BatchOptions],
+    ) -> Batch:  # fmt: skip
+        """Have something done to many, by their ids or by the filter of their list, like `{"state": "FAILED"}`: begun
+        once however often the call must be tried."""
+        body = {"operation": operation, "note": note, **options}
+        body |= {} if ids is None else {"ids": [id_of(one) for one in ids]}
+        body |= {} if filter is None else {"filter": dict(filter)}
+        query = {"namespace": namespace}
+        return cast(Batch, self.call("POST", "/batches", body, query=query, key=key or new_key()))
+
+    def batches(
+        self, *, state: str | None = None, operation: str | None = None, page: int | None = None
+    ) -> Iterator[Batch]:
+        """Batches, latest first, `page` at a time as they are asked for."""
+        return self.items("/batches", {"state": state, "operation": operation, "limit": page})
+
+    def batch(self, batch: Reference) -> BatchDetails:
+        """How far a batch has come, why what was refused, and the first of its items."""
+        return cast(BatchDetails, self.call("GET", f"/batches/{id_of(batch)}"))
+
+    def batch_items(
+        self, batch: Reference, *, outcome: Literal["PENDING", "DONE", "REFUSED"] | None = None, page: int | None = None
+    ) -> Iterator[BatchItem]:
+        """What came of each item, in the order in which they are done."""
+        return self.items(f"/batches/{id_of(batch)}", {"outcome": outcome, "limit": page})
+
+    def wait_batch(self, batch: Reference, timeout: float | None = None) -> BatchDetails:
+        """The batch when it has ended, or was stopped. Raises StillRunning after `timeout` seconds."""
+        for _ in Polls(self.long_poll, timeout):
+            current = self.batch(batch)
+            if current["state"] != "RUNNING":
+                return current
+        raise StillRunning(f"Batch {current['id']} is RUNNING after {timeout:g} s", [current["id"]])
+
+    def stop_batch(self, batch: Reference, note: str = "") -> Batch:
+        """Begin no other item of a batch: what is done stays done."""
+        id = id_of(batch)
+        try:
+            return cast(Batch, self.call("POST", f"/batches/{id}/stop", {"note": note}))
+        except Refused as refused:
+            if not (refused.retried and refused.code == "batch_ended"):
+                raise
+            current = self.batch(id)  # perhaps a try that had no answer has done it
+            if current["state"] != "STOPPED":
+                raise
+            return current
