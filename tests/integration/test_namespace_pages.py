@@ -1,13 +1,17 @@
 """Whose groups name namespaces sees and moves nothing of another on the pages; where there is one, they say nothing."""
 
+import json
+
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
-from jobs.models import Batch, WorkerJob
+from jobs.models import Batch, Trigger, WorkerJob
 from liveness.selectors import KNOWN
 from liveness.services import tokens
 from tests.integration.test_namespace_access import OF_ONE, blue, of, worker_of  # noqa: F401
+from tests.support.executions import step
+from tests.support.forms import fields_of
 from tests.support.http import Caller
 
 PAGES = {"server": "servers", "job": "jobs", "execution": "executions", "trigger": "triggers"}
@@ -130,3 +134,49 @@ def test_a_token_of_a_namespace_brings_the_permission_for_it(of):  # noqa: F811
     of("red", "client")
     of("red", "worker")
     assert sorted(names) == ["namespace:default", "namespace:red"]
+
+
+TRIGGER = {"name": "of a form", "cron": "0 2 * * *", "execution": json.dumps({"name": "x", "steps": [step("a")]})}
+
+
+def add_trigger(client, **fields):
+    form = fields_of(client.get("/admin/instance/triggers/add/").content.decode())
+    return form, client.post("/admin/instance/triggers/add/", {**form, **TRIGGER, **fields})
+
+
+def test_a_trigger_is_made_in_one_of_the_namespaces_that_its_maker_reaches(of, member):  # noqa: F811
+    for name in ("default", "red", "blue", "green"):
+        of(name, "client")
+    KNOWN.until = 0
+    client = member("red", "blue")
+    form, refused = add_trigger(client, namespace="green")
+    assert form["namespace"] == "blue", "as it is where nobody says"
+    assert refused.status_code == 200 and "valid choice" in refused.content.decode()
+    assert not Trigger.objects.exists()
+    _, done = add_trigger(client, namespace="red")
+    assert done.status_code == 302
+    assert Trigger.objects.get().namespace == "red"
+    page = client.get(f"{done['Location']}edit/").content.decode()
+    assert "Of the namespace <strong>red</strong>" in page
+    changed = client.post(f"{done['Location']}edit/", {**fields_of(page), "namespace": "blue", "priority": "3"})
+    assert changed.status_code == 302
+    assert Trigger.objects.values_list("namespace", "priority").get() == ("red", 3)
+
+
+def test_who_reaches_all_namespaces_chooses_among_those_that_there_are(of, member):  # noqa: F811
+    of("red", "client")
+    KNOWN.until = 0
+    form, done = add_trigger(member(), namespace="red")
+    assert (form["namespace"], done.status_code) == ("default", 302)
+    assert Trigger.objects.get().namespace == "red"
+
+
+def test_where_there_is_one_namespace_the_form_of_a_trigger_says_nothing_of_them(of, member):  # noqa: F811
+    of("default", "client")
+    KNOWN.until = 0
+    form, done = add_trigger(member(), namespace="red")
+    assert "namespace" not in form and done.status_code == 302
+    assert Trigger.objects.get().namespace == "default"
+    _, own = add_trigger(member("red"), name="of red")
+    assert own.status_code == 302
+    assert Trigger.objects.get(name="of red").namespace == "red"

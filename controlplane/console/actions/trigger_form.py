@@ -1,6 +1,6 @@
 """The form of a trigger: fields for its schedule; its action and what it starts are JSON, as the API takes them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 from zoneinfo import available_timezones
@@ -53,6 +53,9 @@ class TriggerForm(OptionalNoteForm):
     """A trigger as the API would take it, and why. `data_of_trigger` is what it says, once it is valid."""
 
     name = forms.CharField(max_length=255)
+    namespace = forms.ChoiceField(
+        help_text="Workers of this namespace alone get its evaluations, and what it starts. It stays so."
+    )
     schedule = forms.ChoiceField(
         label="Begins",
         choices=[(CRON, "At times of the day (cron)"), (INTERVAL, "At an interval")],
@@ -91,8 +94,15 @@ class TriggerForm(OptionalNoteForm):
 
     field_order = ("name", "schedule", "cron", "timezone", "every", "missed", "action", "payload", "tags", "priority")
 
-    def __init__(self, *args: Any, trigger: Trigger | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, trigger: Trigger | None = None, namespaces: Sequence[str] = (), **kwargs: Any
+    ) -> None:
+        """`namespaces`: those of which a new trigger may be; where there are not several, nothing is said of them."""
         super().__init__(*args, **kwargs)
+        if len(namespaces) > 1:
+            self.fields["namespace"].choices = [(name, name) for name in namespaces]  # type: ignore[attr-defined]
+        else:
+            del self.fields["namespace"]
         self.trigger = trigger
         self.fields["note"].widget.attrs.pop("autofocus")
         self.fields["execution"].widget.attrs["rows"] = 14

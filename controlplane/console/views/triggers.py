@@ -48,7 +48,8 @@ from jobs.services import evaluations, triggers
 from jobs.states import Missed
 from liveness import selectors as liveness
 from liveness.errors import ChangedSinceSeen
-from liveness.selectors import namespace_of_new
+from liveness.models import DEFAULT_NAMESPACE
+from liveness.selectors import known_namespaces, namespace_of_new
 
 TRIGGERS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN = 200, 50, 5
 ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
@@ -161,10 +162,13 @@ def edit_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
 
 def answer_form(request: HttpRequest, trigger: Trigger | None) -> HttpResponse:
     """The form (GET); what it would mean (POST with `look`); or it is stored (POST)."""
+    reached = reached_namespaces(request)
+    first = {**FIRST_FIELDS, "namespace": namespace_of_new(reached)}
     form = TriggerForm(
         request.POST if request.method == "POST" else None,
-        initial=FIRST_FIELDS if trigger is None else describe_fields(trigger),
+        initial=first if trigger is None else describe_fields(trigger),
         trigger=trigger,
+        namespaces=list_namespaces(reached) if trigger is None else [],
     )
     problem = ""
     if form.is_valid() and "look" not in request.POST:
@@ -185,9 +189,8 @@ def store_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None)
     by, note = request_actor(request), form.cleaned_data["note"]
     with transaction.atomic():
         if trigger is None:
-            stored = triggers.create_trigger(
-                {**form.data_of_trigger, "namespace": namespace_of_new(reached_namespaces(request))}, by, note
-            )
+            namespace = form.cleaned_data.get("namespace") or namespace_of_new(reached_namespaces(request))
+            stored = triggers.create_trigger({**form.data_of_trigger, "namespace": namespace}, by, note)
         else:
             if digest(triggers.lock_trigger(trigger.pk)) != form.cleaned_data["seen"]:
                 raise ChangedSinceSeen("Somebody else has changed this trigger meanwhile: open the form anew.")
@@ -197,6 +200,11 @@ def store_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None)
         LogEntry.objects.log_actions(user.pk, [stored], flag, message, single_object=True)
     messages.success(request, f"{label}: trigger {stored.name}.")
     return stored
+
+
+def list_namespaces(reached: frozenset[str] | None) -> list[str]:
+    """Those of which somebody who reaches these (None: all) may make a trigger."""
+    return sorted({DEFAULT_NAMESPACE, *known_namespaces()} if reached is None else reached)
 
 
 def show_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None, problem: str = "") -> HttpResponse:
