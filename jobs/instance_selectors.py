@@ -10,6 +10,7 @@ from jobs.history import Window
 from jobs.sql import sql
 from jobs.sql.rows import HistoryPoint
 from jobs.states import Flag
+from liveness import selectors as liveness
 
 COUNT_LIMIT = 1_000
 """So many jobs of a state that has ended are counted; of more it is said about how many."""
@@ -21,7 +22,7 @@ def instance_figures(window: Window | None = None) -> dict[str, Any]:
     `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
     job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
     a state are counted), these by their tags, `flagged_tags`, and by tags those that fail in so many `seconds` unless a
-    worker comes, `to_be_failed`; what holds for the whole instance, `brakes` and `maintenance`; the rows that could not
+    worker comes, `to_be_failed`; what holds for all, `brakes` and `maintenances`; the rows that could not
     be written lately, `rows_left_out`; when the last check went through, `finished` (`check_age` ago), and how long it
     `took`; what went wrong lately, `incidents`; the `observed` clock, how long ago it last moved, `observed_lag`, and
     whether heartbeats get in,
@@ -50,11 +51,12 @@ def instance_figures(window: Window | None = None) -> dict[str, Any]:
         "incidents": lately,
         "counts": read["counts"] or {},
         "about": read["about"] or [],
+        "maintenances": liveness.parse_maintenances(row.maintenances),
         "flags": flags,
         "history": points,
     }
 
 
 JSON_FIGURES = {
-    "counts", "about", "brakes", "maintenance", "flags", "flagged_tags", "to_be_failed", "rows_left_out",
+    "counts", "about", "brakes", "flags", "flagged_tags", "to_be_failed", "rows_left_out",
 }  # fmt: skip

@@ -57,6 +57,13 @@ class TooManyServers(Problem):
     code = "too_many_servers"
 
 
+class NoSuchCluster(Problem):
+    """No server of this cluster has ever registered."""
+
+    status = 404
+    code = "cluster_unknown"
+
+
 class NotYourServer(Problem):
     """A server token is valid for calls about its own server only; this one is about another."""
 

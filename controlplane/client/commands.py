@@ -167,7 +167,11 @@ def operate(client: Client, given: Namespace, out: Output) -> int:
 
 def maintain(client: Client, given: Namespace, out: Output) -> int:
     is_entered = given.way == "enter"
-    answer = client.enter_maintenance(given.note) if is_entered else client.exit_maintenance(given.note)
+    answer = (
+        client.enter_maintenance(given.note, cluster=given.cluster, duration_seconds=given.seconds)
+        if is_entered
+        else client.exit_maintenance(given.note, cluster=given.cluster)
+    )
     out.document(answer) if out.is_json else out.line(
         "in maintenance" if answer["maintenance"] else "work is given out"
     )
@@ -175,7 +179,7 @@ def maintain(client: Client, given: Namespace, out: Output) -> int:
 
 
 def release_brake(client: Client, given: Namespace, out: Output) -> int:
-    released = client.release_brake(given.note)
+    released = client.release_brake(given.note, cluster=given.cluster)
     out.document({"released": released}) if out.is_json else out.line(f"released: {', '.join(released)}")
     return 0
 

@@ -113,8 +113,11 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
             )
     add = command("maintenance", commands.maintain, "give nobody new work, or give it out again")
     add("way", choices=("enter", "exit"))
+    add("--cluster", help="of this cluster alone (default: of all)")
+    add("--for", dest="seconds", type=float, metavar="SECONDS", help="then it ends (default: somebody ends it)")
     add("--note", required=True, help="reason, recorded with your name and the time")
     add = command("release-brake", commands.release_brake, "let the servers be disconnected that the brake holds")
+    add("--cluster", help="of this cluster alone (default: whatever it holds)")
     add("--note", required=True, help="reason, recorded with your name and the time")
     return parser, subparsers.choices
 

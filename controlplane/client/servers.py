@@ -63,17 +63,26 @@ class ServerCalls(ExecutionCalls):
         """How it all stands: servers and jobs by state, brakes, maintenance, and what needs attention."""
         return self.call("GET", "/instance")
 
-    def enter_maintenance(self, note: str) -> dict[str, Any]:
-        """Give nobody new work."""
-        return self._once("/maintenance/enter", {"note": note}, lambda: {"maintenance": self.instance()["maintenance"]})
+    def enter_maintenance(
+        self, note: str, *, cluster: str | None = None, duration_seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Give nobody new work, or nobody of a cluster; for so many seconds, or until `exit_maintenance`."""
+        given = {"cluster": cluster, "duration_seconds": duration_seconds}
 
-    def exit_maintenance(self, note: str) -> dict[str, Any]:
+        def as_it_is() -> dict[str, Any]:
+            found = self.instance()
+            some = [found["maintenance"]] if cluster is None else found["clusters_in_maintenance"]
+            return {"maintenance": next((one for one in some if one and one["cluster"] == cluster), None)}
+
+        return self._once("/maintenance/enter", _with_note(note, given), as_it_is)
+
+    def exit_maintenance(self, note: str, *, cluster: str | None = None) -> dict[str, Any]:
         """Give out work again."""
-        return self._once("/maintenance/exit", {"note": note}, lambda: {"maintenance": None})
+        return self._once("/maintenance/exit", _with_note(note, {"cluster": cluster}), lambda: {"maintenance": None})
 
-    def release_brake(self, note: str) -> list[str]:
-        """Let the silent servers that the brake holds be disconnected: of which types."""
-        released: list[str] = self.call("POST", "/brake/release", {"note": note})["released"]
+    def release_brake(self, note: str, *, cluster: str | None = None) -> list[str]:
+        """Let the silent servers that the brake holds be disconnected, of a cluster or of all: of which types."""
+        released: list[str] = self.call("POST", "/brake/release", _with_note(note, {"cluster": cluster}))["released"]
         return released
 
     def _operate(self, server: Reference, action: str, body: dict[str, Any]) -> Server:
@@ -89,3 +98,7 @@ class ServerCalls(ExecutionCalls):
             if refused.retried and refused.code == DONE_BEFORE[path.rpartition("/")[2]]:
                 return as_it_is()
             raise
+
+
+def _with_note(note: str, given: dict[str, Any]) -> dict[str, Any]:
+    return {"note": note, **{name: value for name, value in given.items() if value is not None}}

@@ -125,7 +125,9 @@ def instance_gauges() -> Iterator[Metric]:
     yield build_gauge("check_duration_seconds", "Of the last liveness check that went through.", figures["took"])
     yield build_gauge("check_last_success_timestamp_seconds", "When it went through.", figures["finished"])
     engaged = {brake["type"] for brake in figures["brakes"] or []}
-    brakes = GaugeMetricFamily("controlplane_brake_engaged", "1: nobody of the type is disconnected.", labels=["type"])
+    brakes = GaugeMetricFamily(
+        "controlplane_brake_engaged", "1: it holds servers of the type, everywhere or in a cluster.", labels=["type"]
+    )
     for type in ServerType:
         brakes.add_metric([type], int(type in engaged))
     yield brakes

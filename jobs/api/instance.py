@@ -41,9 +41,11 @@ class LastCheck(serializers.Serializer):
 
 
 class BrakeAnswer(serializers.ModelSerializer):
+    cluster = serializers.CharField(allow_null=True, help_text="The one that it holds. Null: the type in all clusters.")
+
     class Meta:
         model = Brake
-        fields = ("type", "engaged_at", "silent", "alive")
+        fields = ("type", "cluster", "engaged_at", "silent", "alive")
 
 
 class Attention(serializers.Serializer):
@@ -106,7 +108,8 @@ class InstanceAnswer(serializers.Serializer):
     observed_clock = ObservedClock(source="*")
     last_check = LastCheck(source="*")
     brakes = BrakeAnswer(many=True)
-    maintenance = Maintenance(allow_null=True)
+    maintenance = Maintenance(allow_null=True, help_text="Of the whole control plane.")
+    clusters_in_maintenance = Maintenance(many=True)
     attention = Attention(many=True, help_text="Up to 100 servers; those that get worse next come first.")
 
 
@@ -127,6 +130,8 @@ class Instance(RoleCall):
             "verdict": verdict.build_verdict(figures, by_type, attention),
             "jobs": {state.value: figures["counts"].get(state, 0) for state in JobState},
             "brakes": figures["brakes"] or [],
+            "maintenance": next((row for row in figures["maintenances"] if row["cluster"] is None), None),
+            "clusters_in_maintenance": [row for row in figures["maintenances"] if row["cluster"] is not None],
             "servers": liveness.server_counts_by_state(),
             "attention": attention,
         }

@@ -69,8 +69,10 @@ def find_conditions(figures: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield build_condition(fact.rule, summary, fact.cluster, count=fact.servers, names=fact.names)
     for brake in figures["brakes"] or []:
         if rules.brake:
-            summary = f"The brake holds {brake['type']}: {brake['silent']} of {brake['alive']} fell silent at once"
-            yield build_condition("brake", summary, brake["type"], silent=brake["silent"], alive=brake["alive"])
+            of = f" of cluster {brake['cluster']}" if brake["cluster"] else ""
+            summary = f"The brake holds {brake['type']}{of}: {brake['silent']} of {brake['alive']} fell silent at once"
+            subject = "/".join(filter(None, (brake["type"], brake["cluster"])))
+            yield build_condition("brake", summary, subject, silent=brake["silent"], alive=brake["alive"])
     age = figures["check_age"]
     if rules.check_overdue and age is not None and is_check_late(age):
         summary = f"No liveness check has gone through for {describe_duration(age)}: lost servers go unnoticed"

@@ -20,7 +20,7 @@ from jobs.states import JobKind, JobState
 from liveness import states
 from liveness.conf import conf
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
-from liveness.models import Instance, Server
+from liveness.models import ClusterMaintenance, Instance, Server
 from liveness.services.tokens import ServerToken
 from liveness.states import ServerState
 
@@ -133,7 +133,7 @@ def refuse_claim(token: ServerToken, obstacle: str | None) -> Never:
         case "state" if server.state != ServerState.MAINTENANCE:
             raise NotRunningYet(f"This server is {server.state}; it gets work while it is RUNNING.")
         case "state" | "maintenance":
-            raise Maintenance(describe_maintenance())
+            raise Maintenance(describe_maintenance(server.cluster))
         case "cordon" if server.drain_deadline is not None:
             raise ServerCordoned(
                 f"This server is being drained by {server.cordoned_by}: it gets no work until it is undrained."
@@ -143,9 +143,9 @@ def refuse_claim(token: ServerToken, obstacle: str | None) -> Never:
     raise HeartbeatStale
 
 
-def describe_maintenance() -> str:
-    """Who put the control plane in maintenance, and why; nothing where only a server is."""
-    instance = Instance.objects.get()
-    if instance.maintenance_since is None:
-        return ""
-    return f"The control plane is in maintenance by {instance.maintenance_by}: {instance.maintenance_note}"
+def describe_maintenance(cluster: str) -> str:
+    """Who put the control plane in maintenance, or a cluster, and why; nothing where only a server is."""
+    instance, of_cluster = Instance.objects.get(), ClusterMaintenance.objects.filter(cluster=cluster).first()
+    if instance.maintenance_since is not None:
+        return f"The control plane is in maintenance by {instance.maintenance_by}: {instance.maintenance_note}"
+    return f"The cluster {cluster} is in maintenance by {of_cluster.by}: {of_cluster.note}" if of_cluster else ""

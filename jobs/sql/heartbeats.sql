@@ -64,7 +64,7 @@ holders as materialized (
 )
 select beat.state, beat.heartbeat_interval, beat.timeout, beat.termination_grace_period,
        beat.worker_task_restart_strategy, beat.cordoned_by, beat.fence_after,
-       beat.drain_deadline, (select maintenance_since is not null from liveness_instance) as maintenance,
+       beat.drain_deadline, {{liveness.is_in_maintenance(beat)}} as maintenance,
        array(select live_attempts.id from live_attempts join jobs_workerjob j on j.id = live_attempts.job_id
               where j.cancel_requested_at is not null) as cancel,
        array(select listed_attempts.id from listed_attempts where listed_attempts.id not in (select id from live_attempts)
@@ -96,7 +96,7 @@ with heartbeats as (
 ),
 {{liveness.record_beats}}
 select beat.id, beat.token_version, beat.state, beat.heartbeat_interval, beat.cordoned_by, beat.fence_after,
-       beat.drain_deadline, (select maintenance_since is not null from liveness_instance) as maintenance,
+       beat.drain_deadline, {{liveness.is_in_maintenance(beat)}} as maintenance,
        array(select a.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
               where a.server_id = beat.id and a.state in {{LIVE}} and j.cancel_requested_at is not null) as cancel
   from beat

@@ -402,7 +402,7 @@ class InstanceFigures(NamedTuple):
     about: str | None
     waiting: float | None
     brakes: str | None
-    maintenance: str | None
+    maintenances: str | None
     rows_left_out: str | None
 
 

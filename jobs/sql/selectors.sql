@@ -6,7 +6,7 @@
 -- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
 --   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, flagged_tags jsonb|null,
 --   to_be_failed jsonb|null, about jsonb|null, waiting float8|null, brakes jsonb|null,
---   maintenance jsonb|null, rows_left_out jsonb|null
+--   maintenances jsonb|null, rows_left_out jsonb|null
 -- row: InstanceFigures
 with recursive {{pending_tag_sets}},
 {{jobs_without_worker}},
@@ -50,8 +50,9 @@ select clock_timestamp() as now,
        (select jsonb_agg(state) from figures where is_full) as about,
        (select extract(epoch from clock_timestamp() - min(available_at))::float8
           from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp()) as waiting,
-       (select jsonb_agg(to_jsonb(brake) order by type) from liveness_brake brake where released_by is null) as brakes,
-       (select to_jsonb(instance) from liveness_instance instance where maintenance_since is not null) as maintenance,
+       (select jsonb_agg(to_jsonb(brake) || jsonb_build_object('cluster', nullif(cluster, '')) order by type, cluster)
+          from liveness_brake brake where released_by is null) as brakes,
+       {{liveness.maintenances}} as maintenances,
        {{liveness.rows_left_out}} as rows_left_out
   from liveness_clock clock
 
@@ -100,7 +101,9 @@ select waiting_job.state, waiting_job.waits_until, waiting_job.stops_on, s.id as
            when 'cordon' then case
                when s.drain_deadline is not null then format('it is being drained by %%s', s.cordoned_by)
                else format('cordoned by %%s: %%s', s.cordoned_by, s.cordon_reason) end
-           when 'maintenance' then 'the control plane is in maintenance'
+           when 'maintenance' then case
+               when (select maintenance_since is null from liveness_instance) then format('its cluster %%s is in maintenance', s.cluster)
+               else 'the control plane is in maintenance' end
            when 'tags' then format('it lacks %%s', array_to_string(array(
                select unnest(waiting_job.required_tags) except select unnest(s.tags) order by 1), ', '))
            when 'refused' then 'it gave the job back as not allowed'

@@ -167,7 +167,8 @@ tag_sets (namespace, required_tags) as (
 
 -- step: jobs_without_worker(tag_sets) -> unmatched_jobs
 -- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
--- A worker that is stale, cordoned, draining or full counts, for it may come back. Judged once per set of tags, of which
+-- A worker that is stale, cordoned, draining or full counts, for it may come back; of a cluster in maintenance also one
+-- that has ended. Judged once per set of tags, of which
 -- `scan_limit` jobs are looked at (null: all), and one by one where a job was refused, which few are.
 tag_sets_without_worker as materialized (
     select tag_sets.namespace, tag_sets.required_tags from tag_sets
@@ -176,6 +177,10 @@ tag_sets_without_worker as materialized (
        and not exists (
            select from liveness_server s
             where s.type = 'WORKER' and s.state in {{ALIVE}} and {{is_suited(s, tag_sets)}})
+       -- What a cluster in maintenance has had is to come back.
+       and not exists (
+           select from liveness_clustermaintenance m join liveness_server s using (cluster)
+            where s.type = 'WORKER' and {{is_suited(s, tag_sets)}})
 ),
 unmatched_jobs as (
     select jobs_of_tag_set.*
@@ -247,7 +252,7 @@ tags_without_worker as materialized (
      cross join lateral (
            select case
                       when bool_or(s.obstacle is null) filter (where s.has_tags) then 'capacity'
-                      -- It says so itself while the control plane is in maintenance.
+                      -- It says so itself while it is in maintenance.
                       when bool_and(s.state = 'MAINTENANCE') filter (where s.has_tags) then 'maintenance'
                       when bool_or(s.has_tags) then ({{liveness.filters}})[
                           max(array_position({{liveness.filters}}, s.obstacle)) filter (where s.has_tags)]

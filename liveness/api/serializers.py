@@ -22,7 +22,7 @@ from controlplane.core.rest import (
 )
 from liveness import selectors
 from liveness.conf import conf, timeout_problems, witness_window
-from liveness.models import Instance, Server, ServerEvent
+from liveness.models import Server, ServerEvent
 from liveness.services.registration import Registration
 from liveness.states import RestartStrategy, ServerState, ServerType, Subject
 
@@ -251,30 +251,37 @@ class DrainRequest(ActionRequest):
     deadline_seconds = SecondsField(required=False, help_text="To finish what it holds; its grace period by default.")
 
 
+class MaintenanceRequest(ActionRequest):
+    cluster = TextField(required=False, help_text="Of this cluster alone; of the whole control plane by default.")
+
+
+class EnterRequest(MaintenanceRequest):
+    duration_seconds = SecondsField(required=False, help_text="Then it ends by itself; by default somebody ends it.")
+
+
 class ReleaseRequest(StrictSerializer):
     """Why an operator does it, in either word."""
 
     reason = NoteField(required=False)
     note = NoteField(required=False)
+    cluster = TextField(required=False, help_text="Of this cluster alone; by default whatever it holds.")
 
     def validate(self, fields: dict[str, Any]) -> dict[str, Any]:
-        if not fields:
+        if not fields.keys() & {"reason", "note"}:
             raise serializers.ValidationError({"reason": ["This field is required."]})
-        return {"reason": fields.get("reason") or fields["note"]}
+        return {"reason": fields.get("reason") or fields["note"], "cluster": fields.get("cluster")}
 
 
 class ReleaseAnswer(serializers.Serializer):
     released = serializers.ListField(child=serializers.CharField(), help_text="Types of server.")
 
 
-class Maintenance(serializers.ModelSerializer):
-    since = TimeField(source="maintenance_since")
-    by = serializers.CharField(source="maintenance_by")
-    note = serializers.CharField(source="maintenance_note")
-
-    class Meta:
-        model = Instance
-        fields = ("since", "by", "note")
+class Maintenance(serializers.Serializer):
+    cluster = serializers.CharField(allow_null=True, help_text="Null: the whole control plane is in maintenance.")
+    since = TimeField()
+    until = TimeField(allow_null=True, help_text="The first liveness check after this ends it. Null: somebody does.")
+    by = serializers.CharField()
+    note = serializers.CharField()
 
 
 class MaintenanceAnswer(serializers.Serializer):

@@ -15,18 +15,20 @@ from liveness.api.access import RoleCall
 from liveness.api.serializers import (
     ActionRequest,
     DrainRequest,
+    EnterRequest,
     EventFilter,
     EventList,
     EventLog,
     EventLogFilter,
     MaintenanceAnswer,
+    MaintenanceRequest,
     NumberedEvent,
     ReleaseAnswer,
     ReleaseRequest,
     ServerDetail,
 )
-from liveness.models import Instance, Role
-from liveness.services import operations
+from liveness.models import Role
+from liveness.services import maintenance, operations
 from liveness.services.operator_events import format_actor
 
 
@@ -151,30 +153,34 @@ class Disconnect(ServerAction):
 class MaintenanceCall(OperatorCall):
     is_about_instance = True
 
-    def state_response(self) -> Response:
-        instance = Instance.objects.get()
-        shown = None if instance.maintenance_since is None else instance
-        return Response(MaintenanceAnswer({"maintenance": shown}).data)
+    def state_response(self, cluster: str) -> Response:
+        """What maintenance of that scope is in force now."""
+        in_force = (row for row in selectors.list_maintenances() if row["cluster"] == (cluster or None))
+        return Response(MaintenanceAnswer({"maintenance": next(in_force, None)}).data)
 
 
 class EnterMaintenance(MaintenanceCall):
     """`POST /maintenance/enter`."""
 
-    @extend_schema(request=ActionRequest, responses=MaintenanceAnswer)
+    @extend_schema(request=EnterRequest, responses=MaintenanceAnswer)
     def post(self, request: Request) -> Response:
-        """Give nobody new work; running work finishes, submissions queue."""
-        operations.enter_maintenance(self.actor, self.validated_body(request, ActionRequest)["note"])
-        return self.state_response()
+        """Give nobody new work, or nobody of a cluster; running work finishes, submissions queue."""
+        body = self.validated_body(request, EnterRequest)
+        cluster = body.get("cluster", "")
+        maintenance.enter_maintenance(self.actor, body["note"], body.get("duration_seconds"), cluster)
+        return self.state_response(cluster)
 
 
 class ExitMaintenance(MaintenanceCall):
     """`POST /maintenance/exit`."""
 
-    @extend_schema(request=ActionRequest, responses=MaintenanceAnswer)
+    @extend_schema(request=MaintenanceRequest, responses=MaintenanceAnswer)
     def post(self, request: Request) -> Response:
         """Give out work again."""
-        operations.exit_maintenance(self.actor, self.validated_body(request, ActionRequest)["note"])
-        return self.state_response()
+        body = self.validated_body(request, MaintenanceRequest)
+        cluster = body.get("cluster", "")
+        maintenance.exit_maintenance(self.actor, body["note"], cluster)
+        return self.state_response(cluster)
 
 
 class ReleaseBrake(OperatorCall):
@@ -185,5 +191,5 @@ class ReleaseBrake(OperatorCall):
     @extend_schema(request=ReleaseRequest, responses=ReleaseAnswer)
     def post(self, request: Request) -> Response:
         """Let the silent servers that the brake holds be disconnected."""
-        reason = self.validated_body(request, ReleaseRequest)["reason"]
-        return Response({"released": operations.release_brake(self.actor, reason)})
+        body = self.validated_body(request, ReleaseRequest)
+        return Response({"released": maintenance.release_brake(self.actor, body["reason"], cluster=body["cluster"])})

@@ -1,7 +1,7 @@
 """Servers, their heartbeats and events, and the tokens that API calls carry."""
 
 from liveness.models.access import DEFAULT_NAMESPACE, OF_NAMESPACE, OWN_DIGEST, PROJECT_DIGEST, ApiToken, Role, SignIn
-from liveness.models.instance import Brake, Clock, Instance, Timetable
+from liveness.models.instance import Brake, Clock, ClusterMaintenance, Instance, Timetable
 from liveness.models.records import Heartbeat, LeftOut, ServerEvent, Tally
 from liveness.models.servers import Server, ServerQuerySet
 
@@ -13,6 +13,7 @@ __all__ = [
     "ApiToken",
     "Brake",
     "Clock",
+    "ClusterMaintenance",
     "Heartbeat",
     "Instance",
     "LeftOut",

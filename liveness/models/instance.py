@@ -55,6 +55,7 @@ class Instance(models.Model):
 
     id = models.SmallIntegerField(primary_key=True, db_default=1)
     maintenance_since = models.DateTimeField(null=True, help_text="Null: no maintenance.")
+    maintenance_until = models.DateTimeField(null=True, help_text="The check after it ends it. Null: an operator does.")
     maintenance_by = models.TextField(db_default="")
     maintenance_note = models.TextField(db_default="")
 
@@ -70,10 +71,27 @@ class Instance(models.Model):
         return "maintenance" if self.maintenance_since else "in service"
 
 
-class Brake(models.Model):
-    """A type of server of which so many fell silent at once that nobody of it is disconnected."""
+class ClusterMaintenance(models.Model):
+    """A cluster in maintenance: its servers get no new work. Of the whole control plane says `Instance`."""
 
-    type = models.TextField(primary_key=True)
+    cluster = models.TextField(primary_key=True)
+    since = models.DateTimeField(db_default=ClockTimestamp())
+    until = models.DateTimeField(null=True, help_text="As in `Instance`.")
+    by = models.TextField()
+    note = models.TextField(db_default="")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"maintenance of {self.cluster}"
+
+
+class Brake(models.Model):
+    """A type of server, in all clusters or in one, of which too many fell silent at once: nobody is disconnected."""
+
+    type = models.TextField()
+    cluster = models.TextField(db_default="", help_text="Of which alone; empty: of all clusters.")
     engaged_at = models.DateTimeField(db_default=ClockTimestamp())
     engaged_observed = models.FloatField()
     silent = models.IntegerField(help_text="How many would be disconnected.")
@@ -83,6 +101,16 @@ class Brake(models.Model):
 
     class Meta:
         default_permissions = ("view",)
+        constraints = [models.UniqueConstraint(fields=["type", "cluster"], name="brake_once")]
 
     def __str__(self) -> str:
-        return f"brake on {self.type}"
+        return f"brake on {self.words}"
+
+    @property
+    def key(self) -> str:
+        """As events and incidents have it."""
+        return f"{self.type}/{self.cluster}" if self.cluster else self.type
+
+    @property
+    def words(self) -> str:
+        return f"{self.type} of cluster {self.cluster}" if self.cluster else self.type

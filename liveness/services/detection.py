@@ -36,9 +36,17 @@ def judge_brake() -> None:
     )
     for row in rows:
         if row.changed and row.is_on:
-            log.error(f"The brake holds {row.type}", silent=row.silent, alive=row.alive)
+            log.error(f"The brake holds {row.type}", cluster=row.cluster, silent=row.silent, alive=row.alive)
         elif row.changed:
-            log.info(f"The brake on {row.type} has ended")
+            log.info(f"The brake on {row.type} has ended", cluster=row.cluster)
+
+
+def end_expired_maintenance() -> int:
+    """End the maintenance whose time is over; how many."""
+    ended = sql.end_expired_maintenance.fetch_rows()
+    for row in ended:
+        log.info("Maintenance has ended: its time was over", cluster=row.cluster)
+    return len(ended)
 
 
 def note_check_finished(took: float) -> None:

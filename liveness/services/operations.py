@@ -1,10 +1,10 @@
-"""What an operator does to servers and to the whole control plane: each with a note, and with exactly one event.
+"""What an operator does to servers: each with a note, and with exactly one event.
 
 None of it counts as dead, but for `disconnect_server`. Each raises NoSuchServer, or the 409 that says why it does not
 apply now; nothing is changed then.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
@@ -13,19 +13,16 @@ from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.errors import (
     AlreadyCordoned,
-    AlreadyInMaintenance,
-    BrakeNotEngaged,
     IllegalTransition,
     NoSuchServer,
     NotCordoned,
     NotDraining,
-    NotInMaintenance,
     ServerDraining,
     ServerNotAlive,
 )
-from liveness.models import Brake, Instance, Server
+from liveness.models import Server
 from liveness.services import transitions
-from liveness.services.operator_events import INSTANCE, OPERATOR, Subject, record_operator_event
+from liveness.services.operator_events import OPERATOR, Subject, record_operator_event
 from liveness.states import Mover, ServerState
 
 NO_DRAIN = {"drain_deadline": None, "drain_until_observed": None, "drain_held": None}
@@ -79,52 +76,6 @@ def disconnect_server(server: UUID, by: str, note: str) -> None:
     """It counts as lost, as if it had been silent for its timeout; `recover_attempts` says when its jobs move."""
     row = lock_server(server, ensure_may_disconnect)
     transitions.change_state(row, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=note)
-
-
-@retried_atomic
-def enter_maintenance(by: str, note: str) -> None:
-    """Nobody gets new work; running work finishes, submissions queue."""
-    instance = Instance.objects.select_for_update().get()
-    ensure_may_enter_maintenance(instance)
-    Instance.objects.update(maintenance_since=ClockTimestamp(), maintenance_by=by, maintenance_note=note)
-    record_operator_event("maintenance_enter", by, note, INSTANCE)
-
-
-@retried_atomic
-def exit_maintenance(by: str, note: str) -> None:
-    """Work is given out again."""
-    instance = Instance.objects.select_for_update().get()
-    ensure_may_exit_maintenance(instance)
-    Instance.objects.update(maintenance_since=None, maintenance_by="", maintenance_note="")
-    record_operator_event("maintenance_exit", by, note, INSTANCE)
-
-
-@retried_atomic
-def release_brake(by: str, note: str, type: str | None = None) -> list[str]:
-    """Let the silent servers that the brake holds be disconnected, of one type or of all; the types released, each with
-    an event of its own."""
-    engaged = Brake.objects.filter(**{"type": type} if type else {}).select_for_update().order_by("type")
-    released = [brake.type for brake in engaged if brake.released_by is None]
-    ensure_may_release_brake(released)
-    Brake.objects.filter(type__in=released).update(released_by=by, release_reason=note)
-    for name in released:
-        record_operator_event("brake_released", by, note, Subject(states.Subject.BRAKE, name, name))
-    return released
-
-
-def ensure_may_enter_maintenance(instance: Instance) -> None:
-    if instance.maintenance_since is not None:
-        raise AlreadyInMaintenance(f"The control plane is in maintenance since {instance.maintenance_since:%F %T} UTC.")
-
-
-def ensure_may_exit_maintenance(instance: Instance) -> None:
-    if instance.maintenance_since is None:
-        raise NotInMaintenance
-
-
-def ensure_may_release_brake(engaged: Collection[object]) -> None:
-    if not engaged:
-        raise BrakeNotEngaged
 
 
 def ensure_may_cordon(server: Server) -> None:

@@ -3,20 +3,24 @@
 liveness_clock as (select tick, %(reading)s::float8 as reading from liveness_clock)
 
 -- step: servers_let_go_by_brake -> let_go
--- Of a type whose brake has held for its longest: the 10 per cent, at least one, that were silent longest. What other
--- checks of the same tick have let go is counted in.
+-- Of those that a brake has held for its longest: the 10 per cent, at least one, that were silent longest. What other
+-- checks of the same tick have let go is counted in. Where two brakes hold a server, the later one has to let go as well.
 let_go as (
     select id from (
-        select s.id, row_number() over same_type as place, count(*) over (partition by s.type) as of_all,
+        select s.id, row_number() over same_brake as place, count(*) over (partition by s.type, holding.cluster) as of_all,
                (select count(*) from liveness_server already_let_go
-                 where already_let_go.type = s.type and already_let_go.disconnected_observed is not null
+                 where already_let_go.type = s.type and holding.cluster in ('', already_let_go.cluster)
+                   and already_let_go.disconnected_observed is not null
                    and already_let_go.state = 'DISCONNECTED' and already_let_go.state_changed_tick = clock.tick) as already_let_go
-          from liveness_server s, liveness_clock clock
+          from liveness_server s
+         cross join liveness_clock clock
+         cross join lateral (
+               select min(brake.cluster) as cluster, max(brake.engaged_observed) as engaged_observed
+                 from liveness_brake brake where {{holds(brake, s)}}) holding
          where {{is_overdue(s)}}
-           and s.type in (select brake.type from liveness_brake brake
-                           where brake.released_by is null
-                             and brake.engaged_observed + %(brake_max_hold)s <= clock.reading)
-        window same_type as (partition by s.type order by s.heard_observed, s.id)
+           and s.type in (select brake.type from liveness_brake brake where brake.released_by is null)
+           and holding.engaged_observed + %(brake_max_hold)s <= clock.reading
+        window same_brake as (partition by s.type, holding.cluster order by s.heard_observed, s.id)
     ) ranked
      where place + already_let_go <= greatest(1, ceil((of_all + already_let_go) / 10.0))
 )
@@ -29,8 +33,11 @@ silent_servers as (
     select s.id, clock.reading - s.heard_observed as silence
       from liveness_server s, liveness_clock clock
      where {{is_overdue(s)}}
-       -- The types are one array, made once: this is judged for each of a hundred thousand.
-       and (s.type <> all (array(select brake.type from liveness_brake brake where brake.released_by is null))
+       -- The brakes are read once: this is judged for each of a hundred thousand.
+       and (s.type <> all (array(select brake.type from liveness_brake brake
+                                  where brake.released_by is null and brake.cluster = ''))
+            and (s.type, s.cluster) not in (select brake.type, brake.cluster from liveness_brake brake
+                                             where brake.released_by is null)
             or s.id in (select id from let_go))
        and (%(only)s::uuid[] is null or s.id = any(%(only)s))
      order by s.id
@@ -78,53 +85,69 @@ select clock.reading, exists (select from liveness_brake)
   from liveness_clock clock
 
 -- statement: judge_brake
--- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer.
+-- Engage the brake for each type of which too many would be disconnected at once, and end it where they are fewer. Where
+-- a type is not held as a whole, so is each cluster of it by itself: of a network that fails others need not be behind.
 -- Counted are the alive, the silent among them, and those disconnected for silence within the last timeout. Who fell
 -- silent together is overdue one after the other, over a heartbeat interval and more: once the first would go, all that
 -- are silent count, so that nobody goes while too many are. Only servers that were heard for longer than their
 -- timeout count: else whoever may register a few, and leaves them, would keep the dead of others from being disconnected.
 -- takes: initial_delay float8, staleness_multiplier float8, brake_minimum bigint, brake_share bigint
--- returns: type text, silent int, alive int, is_on bool, changed bool
+-- returns: type text, cluster text, silent int, alive int, is_on bool, changed bool
 -- row: JudgedBrake
-with counts_by_type as (
-    select s.type,
+with counts_by_scope as (
+    select s.type, case grouping(s.cluster) when 1 then '' else s.cluster end as cluster,
            count(*) as alive,
            count(*) filter (where s.state not in {{ALIVE}} or {{is_overdue(s)}} or {{is_falling_silent(s)}}) as silent,
            count(*) filter (where {{is_overdue(s)}}) as overdue
       from liveness_server s, liveness_clock clock
      where (s.state in {{ALIVE}} or s.disconnected_observed > clock.reading - s.timeout)
        and s.heard_observed - s.created_observed > s.timeout
-     group by s.type
+     group by grouping sets ((s.type), (s.type, s.cluster))
 ),
-types_to_hold as (
-    select type, alive, silent from counts_by_type
-     where silent >= %(brake_minimum)s and silent >= %(brake_share)s * alive
-       and (overdue > 0 or type in (select type from liveness_brake))
+too_silent as (
+    select c.type, c.cluster, c.alive, c.silent from counts_by_scope c
+     where c.silent >= %(brake_minimum)s and c.silent >= %(brake_share)s * c.alive
+       and (c.overdue > 0
+            or exists (select from liveness_brake b where b.type = c.type and b.cluster in ('', c.cluster)))
+),
+scopes_to_hold as (
+    select * from too_silent scope
+     where scope.cluster = ''
+        or not exists (select from too_silent whole where whole.type = scope.type and whole.cluster = '')
+           -- The one cluster of a type is all of it.
+           and scope.alive < (select whole.alive from counts_by_scope whole where whole.type = scope.type and whole.cluster = '')
 ),
 ended_brakes as (
-    delete from liveness_brake b where b.type not in (select type from types_to_hold) returning b.type
+    delete from liveness_brake b
+     where (b.type, b.cluster) not in (select type, cluster from scopes_to_hold) returning b.type, b.cluster
 ),
 engaged_brakes as (
-    insert into liveness_brake as b (type, engaged_observed, silent, alive)
-    select types_to_hold.type, clock.reading, types_to_hold.silent, types_to_hold.alive from types_to_hold, liveness_clock clock order by types_to_hold.type
+    insert into liveness_brake as b (type, cluster, engaged_observed, silent, alive)
+    select scope.type, scope.cluster,
+           -- What a cluster is left with of the brake on its type has been held since then.
+           coalesce((select whole.engaged_observed from liveness_brake whole
+                      where whole.type = scope.type and whole.cluster = '' and scope.cluster <> ''), clock.reading),
+           scope.silent, scope.alive
+      from scopes_to_hold scope, liveness_clock clock order by scope.type, scope.cluster
         -- A release is for those who were silent then: when more are, it is another incident.
-        on conflict (type) do update
+        on conflict (type, cluster) do update
            set silent = excluded.silent, alive = excluded.alive,
                engaged_observed = case when b.released_by is not null and excluded.silent > b.silent
                                        then excluded.engaged_observed else b.engaged_observed end,
                released_by = case when excluded.silent > b.silent then null else b.released_by end
- returning type, silent, alive, xmax = 0 as is_new
+ returning type, cluster, silent, alive, xmax = 0 as is_new
 ),
 new_events as (
     insert into liveness_serverevent (subject_type, subject_id, subject_name, action, actor, reason)
-    select 'brake', type, type, 'brake_engaged', 'liveness', format('%%s of %%s would be disconnected at once', silent, alive)
-      from engaged_brakes where is_new
+    select 'brake', {{brake_key(b)}}, {{brake_words(b)}}, 'brake_engaged', 'liveness',
+           format('%%s of %%s would be disconnected at once', silent, alive)
+      from engaged_brakes b where is_new
     union all
-    select 'brake', type, type, 'brake_ended', 'liveness', 'fewer are silent' from ended_brakes
+    select 'brake', {{brake_key(b)}}, {{brake_words(b)}}, 'brake_ended', 'liveness', 'fewer are silent' from ended_brakes b
 )
-select type, silent, alive, true as is_on, is_new as changed from engaged_brakes
+select type, cluster, silent, alive, true as is_on, is_new as changed from engaged_brakes
 union all
-select type, null, null, false, true from ended_brakes
+select type, cluster, null, null, false, true from ended_brakes
 
 -- statement: disconnect_silent_servers
 -- The silent become DISCONNECTED.
@@ -171,6 +194,27 @@ update liveness_server s
   from servers_to_deactivate
  where s.id = any(array[servers_to_deactivate.id])
 returning s.id, s.name, s.state_reason as reason
+
+-- statement: end_expired_maintenance
+-- Maintenance that was to last until now ends. The cluster is empty where it was that of the whole control plane.
+-- returns: cluster text
+with ended_of_all as (
+    update liveness_instance
+       set maintenance_since = null, maintenance_until = null, maintenance_by = '', maintenance_note = ''
+     where maintenance_until <= clock_timestamp()
+ returning '' as cluster
+),
+ended_of_clusters as (
+    delete from liveness_clustermaintenance where until <= clock_timestamp() returning cluster
+),
+ended as (
+    select cluster from ended_of_all union all select cluster from ended_of_clusters
+),
+new_events as (
+    insert into liveness_serverevent (subject_type, subject_id, subject_name, action, actor, reason)
+    select 'instance', cluster, case when cluster <> '' then 'cluster ' || cluster else '' end, 'maintenance_exit', 'liveness', 'its time was over' from ended
+)
+select cluster from ended
 
 -- statement: note_check_finished
 -- A check went through.

@@ -19,6 +19,7 @@ class ReadObservedTimeRow(NamedTuple):
 
 class JudgedBrake(NamedTuple):
     type: str
+    cluster: str
     silent: int
     alive: int
     is_on: bool
@@ -37,6 +38,10 @@ class DeactivateServersRow(NamedTuple):
     id: UUID
     name: str
     reason: str
+
+
+class EndExpiredMaintenanceRow(NamedTuple):
+    cluster: str
 
 
 class NoteCheckFinishedRow(NamedTuple):
@@ -113,6 +118,10 @@ class ServerFacets(NamedTuple):
 
 class ListRowsLeftOutRow(NamedTuple):
     rows_left_out: str | None
+
+
+class ListMaintenancesRow(NamedTuple):
+    maintenances: str | None
 
 
 class ReadEventsHorizonRow(NamedTuple):

@@ -1,6 +1,18 @@
 -- rule: is_held_by_brake(s)
--- server s keeps its state though it is silent, for the brake holds its type
-(s.type in (select brake.type from liveness_brake brake where brake.released_by is null))
+-- server s keeps its state though it is silent, for a brake holds its type, or its type in its cluster
+(exists (select from liveness_brake brake where {{holds(brake, s)}}))
+
+-- rule: holds(b, s)
+-- brake b holds server s
+(b.released_by is null and b.type = s.type and b.cluster in ('', s.cluster))
+
+-- rule: brake_key(b)
+-- brake b as events and incidents have it
+case when b.cluster = '' then b.type else b.type || '/' || b.cluster end
+
+-- rule: brake_words(b)
+-- the same as people say it
+case when b.cluster = '' then b.type else b.type || ' of cluster ' || b.cluster end
 
 -- rule: histogram_bucket
 -- the bucket of a histogram that `seconds` falls in, by its upper bound
@@ -32,6 +44,20 @@ end)
 (s.last_heartbeat_at is not null
  and (select observed_now()) - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s)
 
+-- rule: is_in_maintenance(s)
+-- server s gets no new work: the control plane is in maintenance, or its cluster is
+((select maintenance_since is not null from liveness_instance)
+ or s.cluster in (select of_cluster.cluster from liveness_clustermaintenance of_cluster))
+
+-- rule: maintenances
+-- what maintenance is in force, that of the whole control plane, which has no cluster, first (null: none)
+(select jsonb_agg(to_jsonb(m) order by m.cluster nulls first)
+   from (select null as cluster, maintenance_since as since, maintenance_until as until, maintenance_by as by,
+                maintenance_note as note
+           from liveness_instance where maintenance_since is not null
+          union all
+         select cluster, since, until, by, note from liveness_clustermaintenance) m)
+
 -- rule: filters
 -- what may keep a server from work, in the order in which a refusal names it: the server itself, then a job
 array['type', 'state', 'freshness', 'cordon', 'maintenance', 'tags', 'refused', 'capacity']
@@ -43,7 +69,7 @@ array['type', 'state', 'freshness', 'cordon', 'maintenance', 'tags', 'refused', 
     when s.state <> 'RUNNING' then 'state'
     when not {{is_fresh(s)}} then 'freshness'
     when s.cordoned_by is not null or s.drain_deadline is not null then 'cordon'
-    when (select maintenance_since is not null from liveness_instance) then 'maintenance'
+    when {{is_in_maintenance(s)}} then 'maintenance'
 end)
 
 -- rule: may_get_work(s)
@@ -85,8 +111,7 @@ end)
 
 -- rule: brake_lets_go_at(s)
 -- the observed time from which the brake on the type of server s lets some go at each check (null: no brake holds it)
-(select brake.engaged_observed + %(brake_max_hold)s from liveness_brake brake
-  where brake.type = s.type and brake.released_by is null)
+(select max(brake.engaged_observed) + %(brake_max_hold)s from liveness_brake brake where {{holds(brake, s)}})
 
 -- rule: needs_attention(s)
 -- something is wrong with server s: it is silent, or on its way out otherwise than well

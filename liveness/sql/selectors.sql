@@ -17,6 +17,11 @@ select (select coalesce(jsonb_agg(to_jsonb(counted)), '[]')
 -- returns: rows_left_out jsonb|null
 select {{rows_left_out}} as rows_left_out
 
+-- statement: list_maintenances
+-- The same by itself.
+-- returns: maintenances jsonb|null
+select {{maintenances}} as maintenances
+
 -- statement: read_events_horizon
 -- To when events are complete: whoever may still commit some wrote none before. The moment is read before the locks are
 -- looked at: who begins to write in between is not seen. Numbers are drawn in the order of time, so no event of a lower

@@ -391,6 +391,7 @@ def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site):
         "executions/", "executions/?state=CANCELLED&q=nobody", f"executions/{run}/", f"executions/{going}/",
         f"executions/cancel/?pick={going}", f"executions/rerun/?pick={run}", "triggers/",
         "jobs/?sort=longest&since=2020-01-01T00:00", batch, f"{batch}stop/", "batches/",
+        "maintenance/", "maintenance/enter/", "brake/",
     )  # fmt: skip
     for path in paths:
         for reader, rules in ((page, ()), (in_the_dark, ("color-contrast",))):
@@ -411,9 +412,8 @@ def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site):
 def test_the_admins_own_pages_break_no_policy_either(site):
     page = site.open()
     for path in (
-        "", "liveness/server/", "liveness/serverevent/", "liveness/apitoken/", "liveness/instance/", "jobs/workerjob/",
+        "", "liveness/server/", "liveness/serverevent/", "liveness/apitoken/", "jobs/workerjob/",
         "jobs/attempt/", "auth/user/", "auth/user/add/", "auth/user/1/change/", "auth/group/add/", "password_change/",
-        "liveness/instance/enter/",
     ):  # fmt: skip
         answer = page.goto(f"{site.url}/admin/{path}")
         assert answer.status == 200, path

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from liveness.models import ServerEvent
-from liveness.services import operations, tokens
+from liveness.services import maintenance, operations, tokens
 from liveness.sql import sql
 from tests.support.clock import Clock
 from tests.support.http import Caller
@@ -37,7 +37,7 @@ def lines(answer):
 def test_it_has_what_happened_to_servers_and_what_operators_did_oldest_first(viewer, worker):
     server = worker()
     operations.cordon_server(server.id, "operator:me", "a new disk")
-    operations.enter_maintenance("operator:me", "")
+    maintenance.enter_maintenance("operator:me", "")
     moved, cordoned, maintained = lines(viewer.get("/events", Accept="application/x-ndjson"))
     assert (moved["from"], moved["to"], moved["actor"], moved["server"]) == ("CREATED", "RUNNING", "server", server.id)
     assert (cordoned["action"], cordoned["actor"], cordoned["note"]) == ("cordon", "operator:me", "a new disk")

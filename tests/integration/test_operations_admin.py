@@ -14,7 +14,6 @@ PERMISSIONS = {
     "disconnect": "disconnect_server",
 }
 SERVERS = "/admin/liveness/server/"
-INSTANCE = "/admin/liveness/instance/"
 
 
 def token_in(page):
@@ -81,11 +80,10 @@ def test_what_can_be_undone_needs_no_note(staff, worker):
 
 def test_the_admin_wants_the_csrf_token(staff, worker):
     one = worker()
-    client = staff("cordon_server", "change_maintenance")
+    client = staff("cordon_server")
     address, _, form = choose(client, "cordon", one)
     del form["csrfmiddlewaretoken"]
     assert client.post(address, {**form, "note": "x"}).status_code == 403
-    assert client.post(f"{INSTANCE}enter/", {"note": "x"}).status_code == 403
     assert not actions()
 
 
@@ -129,42 +127,6 @@ def test_the_admin_drains_with_a_deadline(staff, worker):
     assert "is not a duration" in refused.content.decode()
     client.post(address, {**form, "note": "x", "deadline": "5m"})
     assert Server.objects.get().drain_deadline is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "permission", "action"),
-    [
-        ("enter", "change_maintenance", "maintenance_enter"),
-        ("exit", "change_maintenance", "maintenance_exit"),
-        ("release", "release_brake", "brake_released"),
-    ],
-)
-def test_the_admin_has_a_page_for_maintenance_and_the_brake(staff, operator, name, permission, action):
-    engage()
-    if name == "exit":
-        operator("maintenance_enter")
-    client = staff(permission)
-    assert f'href="{INSTANCE}{name}/"' in client.get(INSTANCE).content.decode()
-    page = client.get(f"{INSTANCE}{name}/").content.decode()
-    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", page)
-    form = {"csrfmiddlewaretoken": token_in(page)}
-    assert "errorlist" in client.post(f"{INSTANCE}{name}/", {**form, "note": ""}).content.decode()
-    assert not actions(actor="operator:ann")
-    answer = client.post(f"{INSTANCE}{name}/", {**form, "note": "new switches"}, follow=True)
-    assert [level for level, _ in messages_of(answer)] == ["success"]
-    assert actions(actor="operator:ann", reason="new switches") == [action]
-    assert LogEntry.objects.get().change_message.endswith(": new switches")
-    again = client.post(f"{INSTANCE}{name}/", {**form, "note": "again"}, follow=True)
-    assert [level for level, _ in messages_of(again)] == ["error"]
-    assert LogEntry.objects.count() == 1
-
-
-@pytest.mark.parametrize(("held", "pages"), [("change_maintenance", {"", "enter/", "exit/"}), (None, set())])
-def test_maintenance_and_brake_are_for_those_who_may(staff, held, pages):
-    client = staff(*[held] if held else [])
-    for page in ("", "enter/", "exit/", "release/"):
-        assert client.get(f"{INSTANCE}{page}").status_code == (200 if page in pages else 403), page
-    assert (f'href="{INSTANCE}"' in client.get("/admin/").content.decode()) == bool(held)
 
 
 def test_the_instance_pages_tell_of_every_action(admin_client, operator, worker):

@@ -1,31 +1,24 @@
 """The tables as they are, to read only: nothing can be changed by hand past the guards. What an operator may do to
-servers is on the Instance pages, to which the actions lead; maintenance and the brake have their page here."""
+servers is on the Instance pages, to which the actions lead."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlencode
 
-from django import forms
-from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
+from django.contrib import admin
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from controlplane.agent.secret_values import mask
 from controlplane.console.actions.bulk_actions import MOST_AT_ONCE
-from controlplane.console.actions.servers import SERVER_ACTIONS, NoteForm, OperatorAction, request_actor
-from controlplane.console.views.page import reached_namespaces, require_instance, within_reach
-from controlplane.core.database import transaction
-from controlplane.core.problems import Problem
-from liveness.models import ApiToken, Brake, Instance, Server, ServerEvent
+from controlplane.console.actions.servers import SERVER_ACTIONS, OperatorAction
+from controlplane.console.views.page import reached_namespaces, within_reach
+from liveness.models import ApiToken, Server, ServerEvent
 from liveness.selectors import reaches_instance
-from liveness.services import operations
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -109,131 +102,6 @@ class ServerAdmin(ReadOnlyAdmin):
 
     def has_disconnect_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("liveness.disconnect_server")
-
-
-def render_confirmation(
-    model: ReadOnlyAdmin, request: HttpRequest, form: forms.Form, shown: dict[str, Any]
-) -> TemplateResponse:
-    """The page between the wish and the deed."""
-    context = {
-        **model.admin_site.each_context(request),
-        "opts": model.opts,
-        "back": reverse(f"admin:{model.opts.app_label}_{model.opts.model_name}_changelist"),
-        "form": form,
-        **shown,
-    }
-    return TemplateResponse(request, "admin/liveness/confirm.html", context)
-
-
-@dataclass(frozen=True)
-class InstanceAction:
-    """What an operator may do to the whole control plane."""
-
-    label: str
-    then: str
-    permission: str
-    service: Callable[[str, str], Any]
-    guard: Callable[[Any], None]
-    subject: Callable[[], Any]
-    """What the guard judges."""
-
-    def applies_now(self) -> bool:
-        try:
-            self.guard(self.subject())
-        except Problem:
-            return False
-        return True
-
-
-def engaged_brakes() -> list[Brake]:
-    return list(Brake.objects.filter(released_by=None))
-
-
-INSTANCE_ACTIONS = {
-    "enter": InstanceAction(
-        "Enter maintenance",
-        "Nobody gets new work. Running work finishes, submissions queue.",
-        "liveness.change_maintenance",
-        operations.enter_maintenance,
-        operations.ensure_may_enter_maintenance,
-        Instance.objects.get,
-    ),
-    "exit": InstanceAction(
-        "Exit maintenance",
-        "Work is given out again.",
-        "liveness.change_maintenance",
-        operations.exit_maintenance,
-        operations.ensure_may_exit_maintenance,
-        Instance.objects.get,
-    ),
-    "release": InstanceAction(
-        "Release the brake",
-        "The silent servers that it holds are disconnected by the next liveness check.",
-        "liveness.release_brake",
-        operations.release_brake,
-        operations.ensure_may_release_brake,
-        engaged_brakes,
-    ),
-}
-
-
-@admin.register(Instance)
-class InstanceAdmin(ReadOnlyAdmin):
-    """One page for the one row: maintenance and the brake."""
-
-    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        may_act = any(request.user.has_perm(action.permission) for action in INSTANCE_ACTIONS.values())
-        return may_act and reaches_instance(reached_namespaces(request))
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request)
-
-    def get_urls(self) -> list[URLPattern]:
-        steps = [
-            path(
-                f"{name}/", self.admin_site.admin_view(self.confirm_action), {"name": name}, f"liveness_instance_{name}"
-            )
-            for name in INSTANCE_ACTIONS
-        ]
-        return steps + super().get_urls()
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Maintenance and brake",
-            "opts": self.opts,
-            "instance": Instance.objects.get(),
-            "brakes": Brake.objects.order_by("type"),
-            "offered": [
-                name
-                for name, action in INSTANCE_ACTIONS.items()
-                if request.user.has_perm(action.permission) and action.applies_now()
-            ],
-        }
-        return TemplateResponse(request, "admin/liveness/instance.html", context)
-
-    def confirm_action(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Show what would happen; once confirmed with a note, do it."""
-        action = INSTANCE_ACTIONS[name]
-        if not request.user.has_perm(action.permission):
-            raise PermissionDenied(f"This needs the permission {action.permission}.")
-        require_instance(request)
-        form = NoteForm(request.POST if request.method == "POST" else None)
-        if not form.is_valid():
-            return render_confirmation(
-                self, request, form, {"title": action.label, "label": action.label, "then": action.then}
-            )
-        try:
-            with transaction.atomic():
-                action.service(request_actor(request), form.cleaned_data["note"])
-                self.log_change(request, Instance.objects.get(), f"{action.label}: {form.cleaned_data['note']}")
-        except Problem as problem:
-            messages.error(request, problem.detail)
-        else:
-            messages.success(request, f"{action.label}: done.")
-        return redirect("admin:liveness_instance_changelist")
 
 
 @admin.register(ServerEvent)

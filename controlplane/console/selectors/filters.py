@@ -316,6 +316,18 @@ class SlotFilter(Filter):
     outcome = forms.ChoiceField(required=False, choices=choices_of(SlotOutcome), label="Past slots")
 
 
+class ScopeFilter(Filter):
+    """Of one cluster, or of all."""
+
+    cluster = forms.CharField(required=False, max_length=200)
+
+    @property
+    def cluster_name(self) -> str:
+        """Empty: of all."""
+        name: str = self.chosen_values.get("cluster", "")
+        return name
+
+
 class IncidentFilter(Filter):
     rule = forms.ChoiceField(required=False, choices=choices_of(RULES))
     cluster = forms.CharField(required=False, max_length=200, label="Cluster, or type")
@@ -324,7 +336,11 @@ class IncidentFilter(Filter):
     def condition(self) -> Q:
         values = self.chosen_values
         condition = Q(rule=values["rule"]) if "rule" in values else Q()
-        return condition & Q(subject=values["cluster"]) if "cluster" in values else condition
+        return (
+            condition & (Q(subject=values["cluster"]) | Q(subject__endswith=f"/{values['cluster']}"))
+            if "cluster" in values
+            else condition
+        )
 
 
 class LogFilter(Filter):

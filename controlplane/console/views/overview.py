@@ -12,6 +12,7 @@ from django.urls import reverse
 from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip
 from controlplane.console.presenters.clauses import present_verdict
 from controlplane.console.presenters.formatting import seconds_since, time_since
+from controlplane.console.presenters.maintenance import present_maintenance
 from controlplane.console.presenters.outlook import present_server, type_words
 from controlplane.console.selectors.filters import JobFilter
 from controlplane.console.selectors.recent_activity import list_activity
@@ -53,7 +54,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
         "activity": [(row, time_since(row.at, figures["now"])) for row in list_activity(ENTRIES_SHOWN, sees=sees)[0]],
         "has_jobs": bool(figures["counts"]),
         "brakes": figures["brakes"] or [],
-        "maintenance": figures["maintenance"],
+        "maintenances": [present_maintenance(row, figures["now"]) for row in figures["maintenances"]],
         "witnessed": figures["witnessed"],
         "rows_left_out": figures["rows_left_out"] or [],
         "url": request.build_absolute_uri("/").rstrip("/"),

@@ -34,11 +34,12 @@ READ_METHODS, FORM_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
 TABS = {
     "overview": None, "servers": "server", "jobs": "job", "executions": "execution", "triggers": "trigger",
-    "trends": "job", "activity": None, "alerts": None, "quarantine": "job", "recovery": "job",
+    "trends": "job", "activity": None, "alerts": None, "maintenance": "server", "brake": "server",
+    "quarantine": "job", "recovery": "job",
 }  # fmt: skip
 """The pages on which others stand, and of what they are; None: of whatever their reader may view."""
 
-ABOUT_INSTANCE = {"overview", "trends", "activity", "alerts", "recovery"}
+ABOUT_INSTANCE = {"overview", "trends", "activity", "alerts", "maintenance", "brake", "recovery"}
 """The tabs that are about the whole control plane: for who reaches the namespace `default`."""
 
 TAB_OF_PAGE = {
@@ -49,7 +50,7 @@ TAB_OF_PAGE = {
 
 KEYS = {
     "o": "overview", "s": "servers", "j": "jobs", "e": "executions", "t": "triggers", "a": "activity",
-    "l": "alerts", "q": "quarantine", "r": "recovery",
+    "l": "alerts", "m": "maintenance", "b": "brake", "q": "quarantine", "r": "recovery",
 }  # fmt: skip
 """What leads to which tab after `g`."""
 

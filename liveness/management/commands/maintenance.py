@@ -2,8 +2,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from liveness.management.operator_command import OperatorCommand
-from liveness.services import operations
+from liveness.management.operator_command import OperatorCommand, duration_argument, name_argument
+from liveness.services.maintenance import enter_maintenance, exit_maintenance
 
 
 class Command(OperatorCommand):
@@ -12,11 +12,13 @@ class Command(OperatorCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("direction", choices=["enter", "exit"])
+        parser.add_argument("--cluster", type=name_argument, help="of this cluster alone (default: of all)")
+        parser.add_argument("--for", dest="seconds", type=duration_argument, metavar="DURATION", help="then it ends")
 
-    def handle(self, *, direction: str, note: str, **options: Any) -> None:
+    def handle(self, *, direction: str, note: str, cluster: str | None, seconds: float | None, **options: Any) -> None:
         with self.refusals_as_errors():
             if direction == "enter":
-                operations.enter_maintenance(self.actor, note)
+                enter_maintenance(self.actor, note, seconds, cluster or "")
             else:
-                operations.exit_maintenance(self.actor, note)
+                exit_maintenance(self.actor, note, cluster or "")
         self.stdout.write("in maintenance" if direction == "enter" else "not in maintenance any more")

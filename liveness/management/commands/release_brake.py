@@ -2,8 +2,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from liveness.management.operator_command import OperatorCommand
-from liveness.services import operations
+from liveness.management.operator_command import OperatorCommand, name_argument
+from liveness.services import maintenance
 from liveness.states import ServerType
 
 
@@ -20,7 +20,9 @@ class Command(OperatorCommand):
             help="release the brake of this type only (default: of all)",
         )
 
-    def handle(self, *, type: str | None, note: str, **options: Any) -> None:
+        parser.add_argument("--cluster", type=name_argument, help="of this cluster only (default: whatever it holds)")
+
+    def handle(self, *, type: str | None, cluster: str | None, note: str, **options: Any) -> None:
         with self.refusals_as_errors():
-            released = operations.release_brake(self.actor, note, type)
+            released = maintenance.release_brake(self.actor, note, type, cluster)
         self.stdout.write(f"released: {', '.join(released)}")

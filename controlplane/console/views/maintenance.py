@@ -1,0 +1,149 @@
+"""Maintenance and the brake: what is in force, where and until when; what can be done about it; and what has been."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import F
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from controlplane.console.actions.bulk_actions import render_confirmation
+from controlplane.console.actions.log_entries import write_log_entry
+from controlplane.console.actions.maintenance import ENTER, EXIT, RELEASE, InstanceAction
+from controlplane.console.actions.servers import request_actor
+from controlplane.console.presenters.formatting import time_since
+from controlplane.console.presenters.maintenance import present_brake, present_scopes
+from controlplane.console.selectors.filters import ScopeFilter
+from controlplane.console.selectors.listing import link_to_older
+from controlplane.console.views.not_found import HOME
+from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader
+from controlplane.core.durations import describe_duration
+from controlplane.core.model_fields import ObservedNow
+from controlplane.core.problems import Problem
+from liveness import selectors
+from liveness.conf import conf
+from liveness.models import Brake, Instance
+from liveness.services import maintenance
+from liveness.states import ServerType, Subject
+
+EVENTS_A_PAGE = 50
+MAINTENANCE_EVENTS = ("maintenance_enter", "maintenance_exit")
+BRAKE_EVENTS = ("brake_engaged", "brake_released", "brake_ended")
+
+
+@require_reader("server", about_instance=True)
+def show_maintenance(request: HttpRequest) -> HttpResponse:
+    """The control plane and each cluster: whether it is in maintenance, until when, by whom and why; and before."""
+    chosen = ScopeFilter(request.GET)
+    now: Any = selectors.database_time()
+    scopes = present_scopes(selectors.list_maintenances(), selectors.server_counts_by_type(), now)
+    shown = {
+        "title": "Maintenance",
+        "filter": chosen,
+        "choices": {"cluster": [scope["cluster"] for scope in scopes if scope["cluster"]]},
+        "scopes": [scope for scope in scopes if chosen.cluster_name in ("", scope["cluster"])],
+        "may": request.user.has_perm(ENTER.permission),
+        **present_history(request, chosen, Subject.INSTANCE, MAINTENANCE_EVENTS, now),
+    }
+    return render_page(request, "maintenance", {"trail": [HOME], **shown})
+
+
+@require_reader("server", about_instance=True)
+def show_brake(request: HttpRequest) -> HttpResponse:
+    """Which types of server it holds, where, and since when; and when it held before."""
+    chosen = ScopeFilter(request.GET)
+    now: Any = selectors.database_time()
+    brakes = Brake.objects.annotate(held_for=ObservedNow() - F("engaged_observed")).order_by("type", "cluster")
+    if chosen.cluster_name:
+        brakes = brakes.filter(cluster__in=["", chosen.cluster_name])
+    settings = conf()
+    shown = {
+        "title": "Brake",
+        "filter": chosen,
+        "brakes": [present_brake(brake, now) for brake in brakes],
+        "may": request.user.has_perm(RELEASE.permission),
+        "minimum": settings.brake_minimum,
+        "share": f"{100 * settings.brake_share:.3g} %",
+        "hold": describe_duration(settings.brake_max_hold),
+        **present_history(request, chosen, Subject.BRAKE, BRAKE_EVENTS, now),
+    }
+    return render_page(request, "brake", {"trail": [HOME], **shown})
+
+
+def present_history(
+    request: HttpRequest, chosen: ScopeFilter, subject: Subject, actions: tuple[str, ...], now: datetime
+) -> dict[str, Any]:
+    """A page of what was done to such subjects, latest first."""
+    text = request.GET.get("before", "")
+    before = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    events = selectors.events_of_subjects(subject, actions, chosen.cluster_name, before, EVENTS_A_PAGE + 1)
+    return {
+        "history": [(event, time_since(event.at, now)) for event in events[:EVENTS_A_PAGE]],
+        "before": before,
+        "older": len(events) > EVENTS_A_PAGE and link_to_older(chosen, events[EVENTS_A_PAGE - 1].pk),
+    }
+
+
+@require_reader("server", FORM_METHODS, about_instance=True)
+def enter_maintenance(request: HttpRequest) -> HttpResponse:
+    """`?cluster=`: its workers get no new work; without it, nobody does."""
+    scope = request.GET.get("cluster", "")
+    return confirm(
+        request, ENTER, scope, "maintenance", lambda: maintenance.ensure_may_enter_maintenance(scope),
+        lambda actor, form: maintenance.enter_maintenance(actor, form["note"], form["duration"], scope),
+    )  # fmt: skip
+
+
+@require_reader("server", FORM_METHODS, about_instance=True)
+def exit_maintenance(request: HttpRequest) -> HttpResponse:
+    """`?cluster=`: its workers get work again."""
+    scope = request.GET.get("cluster", "")
+    return confirm(
+        request, EXIT, scope, "maintenance", lambda: maintenance.ensure_may_exit_maintenance(scope),
+        lambda actor, form: maintenance.exit_maintenance(actor, form["note"], scope),
+    )  # fmt: skip
+
+
+@require_reader("server", FORM_METHODS, about_instance=True)
+def release_brake(request: HttpRequest) -> HttpResponse:
+    """`?type=` and `?cluster=`: what it holds of these goes; without them, all that it holds."""
+    type, cluster = request.GET.get("type", ""), request.GET.get("cluster", "")
+    if type and type not in list(ServerType):
+        raise Http404("There is no such type of server.")
+    of = f"{type} of cluster {cluster}" if type and cluster else type or (cluster and f"cluster {cluster}")
+    return confirm(
+        request, RELEASE, of, "brake",
+        lambda: maintenance.ensure_may_release_brake(maintenance.engaged_brakes(type, cluster)),
+        lambda actor, form: maintenance.release_brake(actor, form["note"], type, cluster),
+    )  # fmt: skip
+
+
+def confirm(
+    request: HttpRequest,
+    action: InstanceAction,
+    scope: str,
+    tab: str,
+    guard: Callable[[], None],
+    perform: Callable[[str, dict[str, Any]], Any],
+) -> HttpResponse:
+    """What would happen; then, with its form, it is done. A 409 when it does not apply any more."""
+    require_permission(request, action.permission)
+    form: Any = action.form(request.POST if request.method == "POST" else None)
+    problem, applies, user = "", True, request.user
+    try:
+        guard()
+        if form.is_valid():
+            perform(request_actor(request), form.cleaned_data)
+            write_log_entry(user.pk, Instance.objects.get(), action.label, form.cleaned_data["note"])
+            messages.success(request, f"{action.label}: done.")
+            return redirect(f"instance:{tab}")
+    except Problem as refusal:
+        problem, applies = refusal.detail if form.is_bound else "", False
+    where = scope if tab == "brake" else f"cluster {scope}" if scope else "the whole control plane"
+    return render_confirmation(
+        request, f"{action.label}: {where}" if where else action.label, action, form, reverse(f"instance:{tab}"),
+        problem, tab=tab, button=action.label, would=int(applies), total=1,
+    )  # fmt: skip
