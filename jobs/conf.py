@@ -70,7 +70,7 @@ class AlertsSettings:
     server_lost: bool = True
     """A server is DISCONNECTED or in ERROR, by cluster."""
     brake: bool = True
-    """The brake holds a type of server."""
+    """The brake holds a type of server, everywhere or in a cluster."""
     check_overdue: bool = True
     """No liveness check has gone through for three intervals."""
     quarantine: bool = True

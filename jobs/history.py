@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from controlplane.core.described import Described
 
 KEYS_KEPT = 100
-"""Of the tags, and of the actions, of one minute or hour: the most frequent. The others are counted together."""
+"""Of the tags, actions and clusters of one minute or hour: the most frequent. The others are counted together."""
 BINS_PER_DOUBLING = 4
 """Bin `k` holds the durations from 2^(k/4) ms on: a percentile is read from it within 9 per cent."""
 MARGIN = 120
@@ -31,6 +31,7 @@ class Dimension(Described):
 
     TAG = "tag", "Each tag that the job requires of a worker."
     ACTION = "action", "The type of its action, with the name of what it runs."
+    CLUSTER = "cluster", "That of the server which had its last attempt."
 
 
 @dataclass(frozen=True)

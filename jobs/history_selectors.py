@@ -61,11 +61,10 @@ class KeyHistory:
         return self.ended["failed"] / judged if judged else None
 
 
-def read_history(window: Window) -> History:
-    """What happened within a window, point by point: one query."""
-    return build_history(
-        window, sql.read_history.fetch_rows(seconds=window.seconds, step=window.step, span=window.span)
-    )
+def read_history(window: Window, cluster: str = "") -> History:
+    """What happened within a window, point by point, in one cluster or in all: one query."""
+    rows = sql.read_history.fetch_rows(seconds=window.seconds, step=window.step, span=window.span, cluster=cluster)
+    return build_history(window, rows)
 
 
 def build_history(window: Window, rows: list[HistoryPoint]) -> History:

@@ -8,7 +8,7 @@ from jobs import states
 from jobs.conf import unmatched_parameters
 from jobs.history import Window
 from jobs.sql import sql
-from jobs.sql.rows import HistoryPoint
+from jobs.sql.rows import ClusterFigures, HistoryPoint
 from jobs.states import Flag
 from liveness import selectors as liveness
 
@@ -16,8 +16,11 @@ COUNT_LIMIT = 1_000
 """So many jobs of a state that has ended are counted; of more it is said about how many."""
 
 
-def instance_figures(window: Window | None = None) -> dict[str, Any]:
+def instance_figures(window: Window | None = None, cluster: str = "") -> dict[str, Any]:
     """How it stands, by the database's clock `now`: one query, which brings the points of a window's `history` too.
+
+    Of one cluster it counts the jobs that its workers could take and those that its servers hold, and what of the rest
+    has to do with it.
 
     `counts` of jobs by state, those `about` which only statistics tell, and for how many seconds the oldest waiting
     job could have been claimed, `waiting`; how many stand still, `flags` (of a set of tags so many are looked at as of
@@ -33,27 +36,53 @@ def instance_figures(window: Window | None = None) -> dict[str, Any]:
         "counted": COUNT_LIMIT,
         "only": None,
         "scan_limit": COUNT_LIMIT,
+        "cluster": cluster,
         **unmatched_parameters(),
     }
-    if window is None:
-        points: list[HistoryPoint] = []
-        [row], [incidents] = fetch_result_sets(sql.read_figures, sql.read_incidents, **params)
-    else:
+    statements: list[Statement[Any]] = [sql.read_figures, sql.read_incidents]
+    if cluster:
+        statements.append(sql.read_cluster_figures)
+    if window is not None:
         params |= {"seconds": window.seconds, "step": window.step, "span": window.span}
-        statements: list[Statement[Any]] = [sql.read_figures, sql.read_incidents, sql.read_history]
-        [row], [incidents], points = tuple(fetch_result_sets(*statements, **params))
+        statements.append(sql.read_history)
+    [row], [incidents], *more = fetch_result_sets(*statements, **params)
+    points: list[HistoryPoint] = more[-1] if window is not None else []
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
     lately = {**incidents._asdict(), "incident": json.loads(incidents.incident or "null")}
-    return {
+    maintenances = liveness.parse_maintenances(row.maintenances)
+    figures = {
         **row._asdict(),
         **read,
         "incidents": lately,
         "counts": read["counts"] or {},
         "about": read["about"] or [],
-        "maintenances": liveness.parse_maintenances(row.maintenances),
+        "brakes": read["brakes"] or [],
+        "maintenances": maintenances,
+        "in_maintenance": any(entry["cluster"] is None for entry in maintenances),
         "flags": flags,
         "history": points,
+    }
+    return scope_figures(figures, cluster, more[0][0]) if cluster else figures
+
+
+def scope_figures(figures: dict[str, Any], cluster: str, own: ClusterFigures) -> dict[str, Any]:
+    """Of `instance_figures()` what has to do with one cluster. What no worker could take is of none."""
+    held = {Flag.HELD_BY_LOST_SERVER: own.held_by_lost_server}
+    maintenances, brakes = (
+        [row for row in figures[name] if row["cluster"] in (None, cluster)] for name in ("maintenances", "brakes")
+    )
+    return {
+        **figures,
+        "counts": json.loads(own.counts or "{}"),
+        "about": [],
+        "waiting": own.waiting,
+        "flags": held,
+        "flagged_tags": [{"flag": flag, "tags": [], "jobs": jobs} for flag, jobs in held.items() if jobs],
+        "to_be_failed": None,
+        "brakes": brakes,
+        "maintenances": maintenances,
+        "in_maintenance": bool(maintenances),
     }
 
 

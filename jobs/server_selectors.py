@@ -39,9 +39,10 @@ def attention_order() -> list[Any]:
     ]  # fmt: skip
 
 
-def servers_by_attention() -> QuerySet[Server]:
-    """Servers as `liveness.servers_with_silence()` has them, in `attention_order()`: what it takes to choose some."""
-    return liveness.servers_with_silence().order_by(*attention_order())
+def servers_by_attention(cluster: str = "") -> QuerySet[Server]:
+    """Servers, of one cluster or of all, as `liveness.servers_with_silence()` has them, in `attention_order()`: what it
+    takes to choose some."""
+    return liveness.servers_within_cluster(cluster, liveness.servers_with_silence()).order_by(*attention_order())
 
 
 def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[TimedServer]:
@@ -51,15 +52,17 @@ def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[TimedServer]:
     return servers_with_held_attempts().filter(pk__in=chosen).order_by(*attention_order())
 
 
-def instance_servers(limit: int, ended: int = 20) -> QuerySet[TimedServer]:
-    """Servers that are present, at most `limit`, and those that ended last, in `attention_order()`."""
-    last = Server.objects.filter(INACTIVE).order_by("-state_changed_at")
-    return details_of_servers(servers_by_attention().filter(~INACTIVE)[:limit], last[:ended])
+def instance_servers(limit: int, ended: int = 20, cluster: str = "") -> QuerySet[TimedServer]:
+    """Servers that are present, at most `limit`, and those that ended last, of one cluster or of all, in
+    `attention_order()`."""
+    last = liveness.servers_within_cluster(cluster, Server.objects.filter(INACTIVE)).order_by("-state_changed_at")
+    return details_of_servers(servers_by_attention(cluster).filter(~INACTIVE)[:limit], last[:ended])
 
 
-def servers_needing_attention(limit: int = 100) -> list[TimedServer]:
-    """Servers as `servers_with_held_attempts()` has them that need attention, in `attention_order()`."""
-    return list(details_of_servers(servers_by_attention().filter(Q(needs_attention=True))[:limit]))
+def servers_needing_attention(limit: int = 100, cluster: str = "") -> list[TimedServer]:
+    """Servers as `servers_with_held_attempts()` has them that need attention, of one cluster or of all, in
+    `attention_order()`."""
+    return list(details_of_servers(servers_by_attention(cluster).filter(Q(needs_attention=True))[:limit]))
 
 
 def attempts_of_server(server: UUID, limit: int = 50) -> QuerySet[Attempt]:

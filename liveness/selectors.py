@@ -299,8 +299,13 @@ def next_transition(server: TimedServer) -> dict[str, Any] | None:
     return transition_to(ServerState.NOT_RUNNING, server.moves_in, "in the check after its attempts have moved")
 
 
-def server_counts_by_type() -> "QuerySet[Any, Any]":
-    """For each cluster and type of server, the control plane's own (`is_own`) apart: how many have not ended,
+def servers_within_cluster(cluster: str, servers: QuerySet[Any]) -> QuerySet[Any]:
+    """Of these servers those of a cluster. Empty: of all."""
+    return servers.filter(cluster=cluster) if cluster else servers
+
+
+def server_counts_by_type(cluster: str = "") -> "QuerySet[Any, Any]":
+    """For one cluster, or each, and type of server, the control plane's own (`is_own`) apart: how many have not ended,
     `present`; how many of them are alive and heard in time, `well`; how many may get work, `takes_work`; how many are
     `silent_ones`, `lost`, or `ending` otherwise than well; how many are kept from work, `cordoned` and
     `draining`."""
@@ -309,7 +314,7 @@ def server_counts_by_type() -> "QuerySet[Any, Any]":
         "may_get_work", BooleanField(), staleness_multiplier=conf().staleness_multiplier
     )
     return (
-        servers_with_silence()
+        servers_within_cluster(cluster, servers_with_silence())
         .annotate(may_get_work=may_get_work)
         .exclude(state__in=states.ENDED)
         .values("cluster", "type", is_own=F("own"))
@@ -327,9 +332,11 @@ def server_counts_by_type() -> "QuerySet[Any, Any]":
     )
 
 
-def server_counts_by_state() -> "QuerySet[Any, Any]":
-    """By cluster, type and state: how many `servers` are not INACTIVE, and how many of these are `heard` in time."""
-    shown = servers_with_silence().exclude(state=ServerState.INACTIVE).values("cluster", "type", "state")
+def server_counts_by_state(cluster: str = "") -> "QuerySet[Any, Any]":
+    """Of one cluster, or of all, by cluster, type and state: how many `servers` are not INACTIVE, and how many of these
+    are `heard` in time."""
+    servers = servers_within_cluster(cluster, servers_with_silence())
+    shown = servers.exclude(state=ServerState.INACTIVE).values("cluster", "type", "state")
     counted = shown.annotate(servers=Count("pk"), heard=Count("pk", filter=Q(fresh=True)))
     return counted.order_by("cluster", "type", "state")
 

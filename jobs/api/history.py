@@ -7,7 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import StrictSerializer, TimeField
+from controlplane.core.rest import StrictSerializer, TextField, TimeField
+from jobs.api.instance import InstanceFilter
 from jobs.history import DEFAULT_WINDOW, KEYS_KEPT, WINDOWS, Dimension, Window
 from jobs.history_selectors import read_history, read_history_by
 from liveness.api.access import RoleCall
@@ -16,6 +17,10 @@ from liveness.models import Role
 
 class HistoryFilter(StrictSerializer):
     window = serializers.ChoiceField([*WINDOWS], default=DEFAULT_WINDOW, help_text="How far back, from now.")
+
+
+class HistoryOfCluster(HistoryFilter, InstanceFilter):
+    cluster = TextField(required=False, help_text="Of the jobs whose last attempt was in this cluster.")
 
 
 class Ended(serializers.Serializer):
@@ -85,10 +90,12 @@ class History(RoleCall):
     is_about_instance = True
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
-    @extend_schema(parameters=[HistoryFilter], responses=HistoryAnswer)
+    @extend_schema(parameters=[HistoryOfCluster], responses=HistoryAnswer)
     def get(self, request: Request) -> Response:
         """How many jobs ended how, how long they had waited, what waited and ran, and which servers were lost."""
-        return Response(HistoryAnswer(read_history(chosen_window(request))).data)
+        query = HistoryOfCluster(data=request.query_params.dict())
+        cluster = query.read_cluster()
+        return Response(HistoryAnswer(read_history(WINDOWS[query.validated_data["window"]], cluster)).data)
 
 
 class HistoryBy(RoleCall):

@@ -8,13 +8,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import TimeField
+from controlplane.core.rest import StrictSerializer, TextField, TimeField
 from jobs import instance_selectors, server_selectors, verdict
 from jobs.api.serializers.jobs import ServerName
 from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness.api.access import RoleCall
 from liveness.api.serializers import Maintenance, NextTransition
+from liveness.errors import NoSuchCluster
 from liveness.models import Brake, Role
 from liveness.selectors import TimedServer
 
@@ -94,7 +95,9 @@ class InstanceAnswer(serializers.Serializer):
     at = TimeField(source="now")
     verdict = VerdictAnswer()
     servers = ServerCount(many=True, help_text="Those that are not INACTIVE.")
-    jobs = serializers.DictField(child=serializers.IntegerField(), help_text="How many are in each state.")
+    jobs = serializers.DictField(
+        child=serializers.IntegerField(), help_text="How many are in each state; of a cluster, in each that is open."
+    )
     about = serializers.ListField(
         child=serializers.CharField(),
         help_text="States of ended jobs with so many jobs that their number is an estimate of the database.",
@@ -113,26 +116,43 @@ class InstanceAnswer(serializers.Serializer):
     attention = Attention(many=True, help_text="Up to 100 servers; those that get worse next come first.")
 
 
+class InstanceFilter(StrictSerializer):
+    cluster = TextField(
+        required=False,
+        help_text="Of this cluster alone: its servers, the jobs that they hold, and the waiting ones that its workers "
+        "could take. Of jobs that have ended `GET /instance/history` tells.",
+    )
+
+    def read_cluster(self) -> str:
+        """The one that is asked for; empty: all. Raises NoSuchCluster."""
+        self.is_valid(raise_exception=True)
+        cluster: str = self.validated_data.get("cluster", "")
+        if cluster and not liveness.is_known_cluster(cluster):
+            raise NoSuchCluster(f"No server of the cluster {cluster} has ever registered.")
+        return cluster
+
+
 class Instance(RoleCall):
     """`GET /instance`."""
 
     is_about_instance = True
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
-    @extend_schema(responses=InstanceAnswer)
+    @extend_schema(parameters=[InstanceFilter], responses=InstanceAnswer)
     def get(self, request: Request) -> Response:
         """How many servers and jobs are in which state, whether the control plane watches, and what gets worse next."""
-        figures = instance_selectors.instance_figures()
-        attention = server_selectors.servers_needing_attention()
-        by_type = list(liveness.server_counts_by_type())
+        cluster = InstanceFilter(data=request.query_params.dict()).read_cluster()
+        figures = instance_selectors.instance_figures(cluster=cluster)
+        attention = server_selectors.servers_needing_attention(cluster=cluster)
+        by_type = list(liveness.server_counts_by_type(cluster))
+        counted = JobState if not cluster else (JobState.PENDING, JobState.CLAIMED, JobState.RUNNING)
         shown = {
             **figures,
             "verdict": verdict.build_verdict(figures, by_type, attention),
-            "jobs": {state.value: figures["counts"].get(state, 0) for state in JobState},
-            "brakes": figures["brakes"] or [],
+            "jobs": {state.value: figures["counts"].get(state, 0) for state in counted},
             "maintenance": next((row for row in figures["maintenances"] if row["cluster"] is None), None),
             "clusters_in_maintenance": [row for row in figures["maintenances"] if row["cluster"] is not None],
-            "servers": liveness.server_counts_by_state(),
+            "servers": liveness.server_counts_by_state(cluster),
             "attention": attention,
         }
         return Response(InstanceAnswer(shown).data)

@@ -8,12 +8,14 @@ from jobs.history import Dimension, Span
 
 
 class HistoryEntry(models.Model):
-    """The ends of jobs within a minute or an hour: of all, or of those with one tag or one action."""
+    """The ends of jobs within a minute or an hour: of all, or of those with one tag, one action or of one cluster."""
 
     span = models.TextField()
     at = models.DateTimeField(help_text="When the minute or the hour began.")
     dimension = models.TextField(db_default="")
-    key = models.TextField(db_default="", help_text="The tag or action; empty: those beyond the most frequent.")
+    key = models.TextField(
+        db_default="", help_text="The tag, action or cluster; empty: those beyond the most frequent."
+    )
     completed = models.BigIntegerField(db_default=0)
     failed = models.BigIntegerField(db_default=0)
     cancelled = models.BigIntegerField(db_default=0)

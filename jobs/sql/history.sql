@@ -50,7 +50,7 @@ stretch as materialized (
       from stretch_begin
 ),
 ended as materialized (
-    select date_trunc('minute', j.finished_at, 'UTC') as at, j.state, j.required_tags, {{action_name(j)}} as action,
+    select date_trunc('minute', j.finished_at, 'UTC') as at, j.state, j.required_tags, {{action_name(j)}} as action, s.cluster,
            case when waiting.seconds >= 0 then {{duration_bin(waiting)}} end as waited,
            case when running.seconds >= 0 then {{duration_bin(running)}} end as took
       from stretch
@@ -61,6 +61,7 @@ ended as materialized (
       left join lateral (
            select * from jobs_attempt a where a.job_id = j.id order by a.number desc limit 1
            ) a on true
+      left join liveness_server s on s.id = a.server_id
       left join lateral (
            select p.finished_at from jobs_attempt p where a.number > 1 and p.job_id = j.id and p.number = a.number - 1
            ) previous on true
@@ -77,6 +78,9 @@ cells as (
     union all
     select at, 'tag', tag, state, waited, took, count(*)
       from ended cross join unnest(required_tags) tag where tag <> '' group by 1, 2, 3, 4, 5, 6
+    union all
+    select at, 'cluster', cluster, state, waited, took, count(*)
+      from ended where cluster is not null group by 1, 2, 3, 4, 5, 6
 ),
 ranks as (
     select at, dimension, key, row_number() over (partition by at, dimension order by sum(jobs) desc, key) as rank
@@ -107,15 +111,27 @@ runs as (
               from kept where took is not null group by 1, 2, 3, 4) binned
      group by at, dimension, key
 ),
-losses as (
-    select date_trunc('minute', e.at, 'UTC') as at, '' as dimension, '' as key, count(*) as lost
+lost_servers as materialized (
+    select date_trunc('minute', e.at, 'UTC') as at, s.cluster
       from stretch join liveness_serverevent e on e.at >= stretch.since and e.at <= stretch.until
-     where {{liveness.is_loss(e)}} group by 1
+      left join liveness_server s on s.id = e.server_id
+     where {{liveness.is_loss(e)}}
+),
+losses as (
+    select at, '' as dimension, '' as key, count(*) as lost from lost_servers group by at
+    union all
+    select at, 'cluster', cluster, count(*) from lost_servers where cluster is not null group by at, cluster
+),
+moved_attempts as materialized (
+    select date_trunc('minute', a.finished_at, 'UTC') as at, s.cluster
+      from stretch join jobs_attempt a on a.finished_at >= stretch.since and a.finished_at <= stretch.until
+      join liveness_server s on s.id = a.server_id
+     where a.state = 'RESUBMITTED' and a.state in {{INTERRUPTED}}
 ),
 moves as (
-    select date_trunc('minute', a.finished_at, 'UTC') as at, '' as dimension, '' as key, count(*) as moved
-      from stretch join jobs_attempt a on a.finished_at >= stretch.since and a.finished_at <= stretch.until
-     where a.state = 'RESUBMITTED' and a.state in {{INTERRUPTED}} group by 1
+    select at, '' as dimension, '' as key, count(*) as moved from moved_attempts group by at
+    union all
+    select at, 'cluster', cluster, count(*) from moved_attempts group by at, cluster
 ),
 counted as materialized (
     select at, dimension, key, coalesce(completed, 0) as completed, coalesce(failed, 0) as failed,
@@ -128,10 +144,11 @@ counted as materialized (
       left join waits using (at, dimension, key)
       left join runs using (at, dimension, key)
 ),
--- A tag or an action that is not among the most frequent any more, now that more is counted.
+-- A tag or an action that is not among the most frequent any more, now that more is counted. What of a cluster was looked
+-- at stays, whether jobs of it ended or not.
 outdone as (
     delete from jobs_historyentry h using stretch
-     where h.span = 'minute' and h.dimension <> '' and h.at >= stretch.since and h.at <= stretch.until
+     where h.span = 'minute' and h.dimension <> '' and h.waiting is null and h.at >= stretch.since and h.at <= stretch.until
        and not exists (select from counted c where (c.at, c.dimension, c.key) = (h.at, h.dimension, h.key))
  returning h.id
 ),
@@ -168,17 +185,49 @@ select since, until = now as is_up_to_date,
   from stretch
 
 -- statement: note_present
--- What waits and runs at this moment, in the row of its minute. The last look of a minute counts.
+-- What waits and runs at this moment, in the row of its minute: in all, and for each cluster what its workers could take and
+-- what its servers run. The last look of a minute counts.
 -- returns: id bigint
 -- row: NotedPresent
-insert into jobs_historyentry (span, at, waiting, running, slots_used, slots_free)
-select 'minute', date_trunc('minute', clock_timestamp(), 'UTC'),
-       (select count(*) from jobs_workerjob where state = 'PENDING'),
-       (select count(*) from jobs_workerjob where state = 'RUNNING'),
-       coalesce(sum(s.held), 0), coalesce(sum(greatest(s.max_concurrent - s.held, 0)) filter (where s.takes_work), 0)
-  from (select s.max_concurrent, {{held_attempts(s)}} as held,
-               s.state = 'RUNNING' and s.cordoned_by is null and s.drain_deadline is null as takes_work
-          from liveness_server s where s.type = 'WORKER' and s.state in {{ALIVE}}) s
+with workers as materialized (
+    select s.cluster, s.namespace, s.tags, s.max_concurrent, {{held_attempts(s)}} as held,
+           s.state = 'RUNNING' and s.cordoned_by is null and s.drain_deadline is null as takes_work
+      from liveness_server s where s.type = 'WORKER' and s.state in {{ALIVE}}
+),
+slots as materialized (
+    select coalesce(cluster, '') as cluster, coalesce(sum(held), 0) as used,
+           coalesce(sum(greatest(max_concurrent - held, 0)) filter (where takes_work), 0) as free
+      from workers group by grouping sets ((), (cluster)) order by grouping(cluster) desc, count(*) desc, cluster
+     limit {{KEYS_KEPT}} + 1
+),
+waiting_jobs as materialized (
+    select namespace, required_tags, count(*) as jobs from jobs_workerjob where state = 'PENDING' group by 1, 2
+),
+-- Workers of a kind are one.
+kinds as materialized (
+    select distinct cluster, namespace, tags from workers
+),
+waiting_by_cluster as (
+    select suited.cluster, sum(w.jobs) as jobs
+      from waiting_jobs w
+     cross join lateral (select distinct kinds.cluster from kinds where {{is_suited(kinds, w)}}) suited
+     group by suited.cluster
+    union all
+    select '', sum(jobs) from waiting_jobs
+),
+running_by_cluster as (
+    select s.cluster, count(*) as jobs
+      from jobs_attempt a join liveness_server s on s.id = a.server_id where a.state = 'RUNNING' group by s.cluster
+    union all
+    select '', count(*) from jobs_workerjob where state = 'RUNNING'
+)
+insert into jobs_historyentry (span, at, dimension, key, waiting, running, slots_used, slots_free)
+select 'minute', date_trunc('minute', clock_timestamp(), 'UTC'), case when cluster = '' then '' else 'cluster' end, cluster,
+       coalesce(w.jobs, 0), coalesce(r.jobs, 0), slots.used, slots.free
+  from slots
+  left join waiting_by_cluster w using (cluster)
+  left join running_by_cluster r using (cluster)
+ order by cluster
     on conflict (span, dimension, at, key) do update
    set waiting = excluded.waiting, running = excluded.running,
        slots_used = excluded.slots_used, slots_free = excluded.slots_free
@@ -250,8 +299,8 @@ returning h.id
 
 -- statement: read_history
 -- What happened since some moment, point by point, each so many seconds long and beginning at a multiple of that; what
--- was not counted yet is not there. Durations as the parts that are to be added up.
--- takes: seconds int, step int, span text
+-- was not counted yet is not there; of one cluster, or (empty) of all. Durations as the parts that are to be added up.
+-- takes: seconds int, step int, span text, cluster text
 -- returns: at timestamptz, now timestamptz, is_counted bool, completed bigint, failed bigint, cancelled bigint,
 --   expired bigint, skipped bigint, lost bigint, moved bigint, waited jsonb|null, waiting float8|null,
 --   running float8|null, slots_used float8|null, slots_free float8|null
@@ -261,11 +310,11 @@ with edges as materialized (
            to_timestamp((floor(extract(epoch from clock_timestamp()) / %(step)s::int) + 1) * %(step)s::int - %(seconds)s::int) as since
 ),
 entries as materialized (
-    select h.* from edges join jobs_historyentry h on h.span = 'minute' and h.dimension = '' and h.at >= edges.since
+    select h.* from edges join jobs_historyentry h on h.span = 'minute' and h.dimension = case when %(cluster)s::text = '' then '' else 'cluster' end and h.key = %(cluster)s::text and h.at >= edges.since
      where %(span)s::text = 'minute'
         or h.at >= coalesce((select max(at) + interval '1 hour' from jobs_historyentry where span = 'hour'), '-infinity')
     union all
-    select h.* from edges join jobs_historyentry h on h.span = 'hour' and h.dimension = '' and h.at >= edges.since
+    select h.* from edges join jobs_historyentry h on h.span = 'hour' and h.dimension = case when %(cluster)s::text = '' then '' else 'cluster' end and h.key = %(cluster)s::text and h.at >= edges.since
      where %(span)s::text = 'hour'
 ),
 points as (

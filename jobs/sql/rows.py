@@ -505,3 +505,9 @@ class Incidents(NamedTuple):
     failed_before: int
     quarantined: int
     incident: str | None
+
+
+class ClusterFigures(NamedTuple):
+    counts: str | None
+    waiting: float | None
+    held_by_lost_server: int

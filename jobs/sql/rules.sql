@@ -210,6 +210,10 @@ left(concat_ws(' ', j.action ->> 'type', coalesce(
 -- the bin that the seconds of `d` are counted in, as jobs/history.py says
 floor({{BINS_PER_DOUBLING}} * log(2.0, greatest(d.seconds * 1000, 1)::numeric))::int
 
+-- rule: is_of_cluster(e)
+-- event e is of a server of the cluster that is asked for (empty: of any)
+(%(cluster)s::text = '' or e.server_id in (select of_cluster.id from liveness_server of_cluster where of_cluster.cluster = %(cluster)s))
+
 -- rule: is_sought_line(l)
 -- Whether a line of a log is of one stream and holds a text, whatever its case; null: of either, whatever it holds.
 (%(stream)s::text is null or l.stream = %(stream)s)

@@ -119,3 +119,4 @@ class JobsStatements(Statements):
     release_taken_attempts: Statement[rows.ReleasedAttempt]
     find_due_triggers: Statement[rows.DueTrigger]
     read_incidents: Statement[rows.Incidents]
+    read_cluster_figures: Statement[rows.ClusterFigures]

@@ -29,7 +29,7 @@ def work_concerns(
     figures: Mapping[str, Any], incidents: Mapping[str, Any], by_type: list[dict[str, Any]] | None
 ) -> Iterable[Concern]:
     """Jobs about to fail, that nobody takes, that stand still, that failed, that wait for long."""
-    in_maintenance = any(row["cluster"] is None for row in figures["maintenances"])
+    in_maintenance = figures["in_maintenance"]
     waiting = figures["counts"].get(JobState.PENDING, 0)
     if not in_maintenance:  # no job fails for want of a worker meanwhile, and none is to be taken
         yield from jobs_to_be_failed(figures["to_be_failed"] or [])

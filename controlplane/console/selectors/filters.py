@@ -361,6 +361,7 @@ class ActivityFilter(PeriodFilter):
 
     kind = forms.ChoiceField(required=False, choices=[("", "any"), *KINDS.items()], label="What")
     server = forms.CharField(required=False, max_length=200)
+    cluster = forms.CharField(required=False, max_length=200)
     who = forms.CharField(required=False, max_length=200, label="By whom")
 
 

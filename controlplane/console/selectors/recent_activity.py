@@ -43,6 +43,8 @@ COLUMNS: dict[str, tuple[Any, ...]] = {
 # One by one, never as a join: that reads all attempts of the server, whenever they were.
 NAME = Server.objects.filter(pk=OuterRef("server")).values("name")
 NAME_OF_ATTEMPTS = Attempt.objects.filter(pk=OuterRef("attempt")).values("server__name")
+CLUSTER = Server.objects.filter(pk=OuterRef("server_id")).values("cluster")
+CLUSTER_OF_ATTEMPTS = Attempt.objects.filter(pk=OuterRef("attempt")).values("server__cluster")
 
 
 class ActivityEntry(NamedTuple):
@@ -92,14 +94,15 @@ def list_activity(
     kind: str = "",
     server: str = "",
     who: str = "",
+    cluster: str = "",
     before: datetime | None = None,
     after: datetime | None = None,
     sees: Collection[str] = frozenset(SUBJECTS_OF_VIEWS),
 ) -> tuple[list[ActivityEntry], datetime | None]:
-    """What happened last, of one kind or of each, of one server or of all, by some or by all, before a moment and not
-    before another, to what the reader `sees`; at most `limit`, latest first. And since when it was looked for, where
-    that was not from the beginning."""
-    some = activity_sources(kind, server, who, before, after, sees)
+    """What happened last, of one kind or of each, of one server, one cluster or of all, by some or by all, before a
+    moment and not before another, to what the reader `sees`; at most `limit`, latest first. And since when it was
+    looked for, where that was not from the beginning."""
+    some = activity_sources(kind, server, who, cluster, before, after, sees)
     if not some:
         return [], None
     ends = [source.end_of_scan for source in some if source.sought]
@@ -122,6 +125,7 @@ def activity_sources(
     kind: str,
     server: str,
     who: str,
+    cluster: str,
     before: datetime | None,
     after: datetime | None,
     sees: Collection[str],
@@ -147,9 +151,21 @@ def activity_sources(
         refusals = refusals.none()
     is_kind = {"server": IS_TRANSITION, "action": ~IS_TRANSITION}.get(kind, Q())
     by, ended_by = (Q(actor__icontains=who), Q(ended_by__icontains=who)) if who else (Q(), Q())
-    of_servers = ActivitySource("transitions", "at", transitions, is_kind & by & visible(sees), of_one=bool(server))
-    of_attempts = ActivitySource("interruptions", "finished_at", interruptions, on_server & ended_by)
-    of_reports = ActivitySource("refusals", "at", refusals, from_server)
+    there, on_servers_there, from_servers_there = within_cluster(cluster)
+    sought = is_kind & by & there & visible(sees)
+    of_servers = ActivitySource("transitions", "at", transitions, sought, of_one=bool(server))
+    of_attempts = ActivitySource("interruptions", "finished_at", interruptions, on_server & on_servers_there & ended_by)
+    of_reports = ActivitySource("refusals", "at", refusals, from_server & from_servers_there)
     of_kind = {"server": of_servers, "action": of_servers, "attempt": of_attempts, "refusal": of_reports}
     some = [of_kind[kind]] if kind else [of_servers, of_attempts, of_reports]
     return some if "job" in sees else [source for source in some if source is of_servers]
+
+
+def within_cluster(cluster: str) -> tuple[Q, Q, Q]:
+    """Of events, of attempts and of reports those of a cluster: of its servers, and what was done to it as a whole."""
+    if not cluster:
+        return Q(), Q(), Q()
+    of_servers, of_reports = (Q(Exact(Subquery(rows), cluster)) for rows in (CLUSTER, CLUSTER_OF_ATTEMPTS))
+    whole = Q(subject_type=Subject.INSTANCE, subject_id=cluster)
+    brake = Q(subject_type=Subject.BRAKE, subject_id__endswith=f"/{cluster}")
+    return of_servers | whole | brake, of_servers, of_reports

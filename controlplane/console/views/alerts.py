@@ -29,7 +29,7 @@ INCIDENTS_A_PAGE, MESSAGES_SHOWN = 50, 50
 EVERY_RULE = "all"
 RULES = {
     "server_lost": ("server", "A server is DISCONNECTED or in ERROR, by cluster."),
-    "brake": ("server", "The brake holds a type of server."),
+    "brake": ("server", "The brake holds a type of server, everywhere or in a cluster."),
     "check_overdue": ("server", "No liveness check has gone through for three intervals."),
     "quarantine": ("job", "A job is in quarantine."),
     "no_matching_worker": ("job", "Jobs wait for tags that no alive worker has."),

@@ -7,10 +7,11 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from controlplane.console.charts.history import build_axis, build_table, draw_charts, format_seconds
-from controlplane.console.views.not_found import HOME
-from controlplane.console.views.page import render_page, require_reader
+from controlplane.console.selectors.filters import ScopeFilter
+from controlplane.console.views.page import HOME, render_page, require_reader, show_not_found
 from jobs.history import DEFAULT_WINDOW, WINDOWS, Dimension, Window
 from jobs.history_selectors import History, KeyHistory, read_history, read_history_by
+from liveness.selectors import is_known_cluster
 
 KEYS_SHOWN = 50
 WORDS = {"1h": "hour", "24h": "24 hours", "7d": "7 days"}
@@ -20,12 +21,13 @@ def chosen_window(request: HttpRequest) -> Window:
     return WINDOWS.get(request.GET.get("window", ""), WINDOWS[DEFAULT_WINDOW])
 
 
-def present_charts(history: History) -> dict[str, Any]:
+def present_charts(history: History, cluster: str = "") -> dict[str, Any]:
     """The charts of a window."""
+    scope = {"cluster": cluster} if cluster else {}
     return {
         "window": history.window.name,
         "words": WORDS[history.window.name],
-        "windows": [(name, words, f"?{urlencode({'window': name})}") for name, words in WORDS.items()],
+        "windows": [(name, words, f"?{urlencode({'window': name, **scope})}") for name, words in WORDS.items()],
         "is_empty": history.is_empty,
         "charts": [] if history.is_empty else draw_charts(history),
         "axis": build_axis(history),
@@ -36,18 +38,28 @@ def present_charts(history: History) -> dict[str, Any]:
 @require_reader("job", about_instance=True)
 def show_trends(request: HttpRequest) -> HttpResponse:
     """How the jobs of each action, and with each tag, ended, and how long they took."""
-    window = chosen_window(request)
+    window, chosen = chosen_window(request), ScopeFilter(request.GET)
+    cluster = chosen.cluster_name
+    if cluster and not is_known_cluster(cluster):
+        return show_not_found(request, "cluster", "trends")
     actions, more_actions = read_history_by(Dimension.ACTION, window, KEYS_SHOWN)
     tags, more_tags = read_history_by(Dimension.TAG, window, KEYS_SHOWN)
-    jobs = reverse("instance:jobs")
+    clusters, more_clusters = read_history_by(Dimension.CLUSTER, window, KEYS_SHOWN)
+    jobs, here = reverse("instance:jobs"), reverse("instance:trends")
+    groups = [
+        ("Action", [present_key(row, "") for row in actions], more_actions),
+        ("Tag", [present_key(row, f"{jobs}?{urlencode({'tag': row.key})}") for row in tags], more_tags),
+    ]
+    if len(clusters) > 1:
+        links = [f"{here}?{urlencode({'cluster': row.key, 'window': window.name})}" for row in clusters]
+        groups.append(("Cluster", list(map(present_key, clusters, links)), more_clusters))
     shown = {
-        "title": "Trends",
+        "title": f"Trends of cluster {cluster}" if cluster else "Trends",
         "trail": [HOME],
-        "history": present_charts(read_history(window)),
-        "groups": [
-            ("Action", [present_key(row, "") for row in actions], more_actions),
-            ("Tag", [present_key(row, f"{jobs}?{urlencode({'tag': row.key})}") for row in tags], more_tags),
-        ],
+        "history": present_charts(read_history(window, cluster), cluster),
+        "groups": groups,
+        "cluster": cluster,
+        **({"filter": chosen, "choices": {"cluster": [row.key for row in clusters]}} if cluster or groups[2:] else {}),
     }
     return render_page(request, "trends", shown)
 

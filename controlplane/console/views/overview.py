@@ -14,10 +14,17 @@ from controlplane.console.presenters.clauses import present_verdict
 from controlplane.console.presenters.formatting import seconds_since, time_since
 from controlplane.console.presenters.maintenance import present_maintenance
 from controlplane.console.presenters.outlook import present_server, type_words
-from controlplane.console.selectors.filters import JobFilter
+from controlplane.console.selectors.filters import JobFilter, ScopeFilter
 from controlplane.console.selectors.recent_activity import list_activity
 from controlplane.console.views.history import chosen_window, present_charts
-from controlplane.console.views.page import list_tabs, reached_namespaces, render_page, require_reader, viewable
+from controlplane.console.views.page import (
+    list_tabs,
+    reached_namespaces,
+    render_page,
+    require_reader,
+    show_not_found,
+    viewable,
+)
 from jobs import instance_selectors, server_selectors, verdict
 from jobs.history_selectors import build_history
 from jobs.states import JobState
@@ -37,29 +44,36 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     if not liveness.reaches_instance(reached_namespaces(request)):
         return redirect(f"instance:{list_tabs(request)[0]}")
     sees = viewable(request.user)
-    window = chosen_window(request)
-    figures = instance_selectors.instance_figures(window if "job" in sees else None)
+    window, chosen = chosen_window(request), ScopeFilter(request.GET)
+    cluster = chosen.cluster_name
+    if cluster and not liveness.is_known_cluster(cluster):
+        return show_not_found(request, "cluster", "overview")
+    figures = instance_selectors.instance_figures(window if "job" in sees else None, cluster)
     if "job" not in sees:
         figures |= {"counts": {}, "flags": {}, "flagged_tags": None, "to_be_failed": None, "waiting": None}
-    of_servers = read_servers() if "server" in sees else None
+    of_servers = read_servers(cluster) if "server" in sees else None
     by_type, servers = of_servers or (None, [])
     known = by_type is None or servers
+    clusters = sorted({row["cluster"] for row in by_type or []})
     built = verdict.build_verdict(figures, by_type, servers, tells_of_jobs="job" in sees)
+    recent, _ = list_activity(ENTRIES_SHOWN, cluster=cluster, sees=sees)
     shown = {
-        "title": "Instance",
+        "title": f"Cluster {cluster}" if cluster else "Instance",
+        "cluster": cluster,
         "verdict": present_verdict(built, figures["now"], links_servers="server" in sees) if known else NOTHING_YET,
         "check": present_check(figures["check_age"], figures["now"]),
-        "by_state": present_job_counts(figures),
+        "by_state": present_open_jobs(figures) if cluster else present_job_counts(figures),
         "waiting": None if figures["waiting"] is None else seconds_since(figures["waiting"], figures["now"]),
-        "activity": [(row, time_since(row.at, figures["now"])) for row in list_activity(ENTRIES_SHOWN, sees=sees)[0]],
+        "activity": [(row, time_since(row.at, figures["now"])) for row in recent],
         "has_jobs": bool(figures["counts"]),
-        "brakes": figures["brakes"] or [],
+        "brakes": figures["brakes"],
         "maintenances": [present_maintenance(row, figures["now"]) for row in figures["maintenances"]],
         "witnessed": figures["witnessed"],
         "rows_left_out": figures["rows_left_out"] or [],
         "url": request.build_absolute_uri("/").rstrip("/"),
-        **({"history": present_charts(build_history(window, figures["history"]))} if "job" in sees else {}),
+        **({"history": present_charts(build_history(window, figures["history"]), cluster)} if "job" in sees else {}),
         **(present_servers(*of_servers) if of_servers else {}),
+        **({"filter": chosen, "choices": {"cluster": clusters}} if cluster or len(clusters) > 1 else {}),
     }
     return render_page(request, "overview", shown)
 
@@ -67,10 +81,11 @@ def show_overview(request: HttpRequest) -> HttpResponse:
 NOTHING_YET = {"tone": "empty", "sentences": ["No server has registered yet."]}
 
 
-def read_servers() -> tuple[list[dict[str, Any]], list[TimedServer]]:
-    """How many servers there are of which type, and those that the first page shows."""
-    shown = liveness.servers_with_beats(server_selectors.instance_servers(SERVERS_SHOWN, ended=1), BEATS_SHOWN)
-    return list(liveness.server_counts_by_type()), list(shown)
+def read_servers(cluster: str) -> tuple[list[dict[str, Any]], list[TimedServer]]:
+    """How many servers there are of which type, and those that the first page shows; of one cluster or of all."""
+    some = server_selectors.instance_servers(SERVERS_SHOWN, ended=1, cluster=cluster)
+    shown = liveness.servers_with_beats(some, BEATS_SHOWN)
+    return list(liveness.server_counts_by_type(cluster)), list(shown)
 
 
 def present_servers(by_type: list[dict[str, Any]], servers: list[TimedServer]) -> dict[str, Any]:
@@ -127,6 +142,13 @@ def present_job_counts(
         }
         for state in JobState
     ]
+
+
+def present_open_jobs(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same of one cluster: what its workers could take, and what its servers hold. No list is of these alone."""
+    open_states = (JobState.PENDING, JobState.CLAIMED, JobState.RUNNING)
+    counts = {state: figures["counts"].get(state, 0) for state in open_states}
+    return [{"state": state, "count": count, "figure": str(count)} for state, count in counts.items()]
 
 
 def format_estimate(count: int) -> str:
