@@ -45,7 +45,8 @@ def instance_figures(window: Window | None = None, cluster: str = "") -> dict[st
     if window is not None:
         params |= {"seconds": window.seconds, "step": window.step, "span": window.span}
         statements.append(sql.read_history)
-    [row], [incidents], *more = fetch_result_sets(*statements, **params)
+    results: Any = fetch_result_sets(*statements, **params)
+    [row], [incidents], *more = results
     points: list[HistoryPoint] = more[-1] if window is not None else []
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}

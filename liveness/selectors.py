@@ -105,6 +105,12 @@ def is_known_cluster(cluster: str) -> bool:
     return Server.objects.filter(cluster=cluster).exists() or ApiToken.objects.filter(cluster=cluster).exists()
 
 
+def present_clusters() -> list[str]:
+    """Those of which servers are present."""
+    present = Server.objects.exclude(state__in=states.ENDED)
+    return list(present.order_by("cluster").values_list("cluster", flat=True).distinct())
+
+
 def servers_with_silence() -> QuerySet[Server]:
     """Servers with `silence` in seconds, whether they are `fresh`, heard in time to be given work, and whether
     `silent`, alive, and for two intervals not heard; at this read; whether they are the control plane's `own`

@@ -28,6 +28,7 @@ def check_liveness() -> dict[str, Any]:
     steps: dict[str, Callable[[], Any]] = {
         "tick": begin_check,
         "out_of_maintenance": detection.end_expired_maintenance,
+        "uncordoned": detection.end_expired_cordons,
         "disconnected": detection.disconnect_silent_servers,
         "recovered": recovery.recover_attempts,
         "released": taken_attempts.release_taken_attempts,

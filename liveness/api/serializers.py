@@ -124,6 +124,7 @@ class ServerDetail(serializers.ModelSerializer):
     fresh = serializers.BooleanField(help_text="Heard within its heartbeat interval × STALENESS_MULTIPLIER.")
     own = serializers.BooleanField(help_text="A process of the control plane itself; others registered with a token.")
     cordoned = serializers.SerializerMethodField()
+    cordon_until = TimeField(allow_null=True, help_text="When cordon and drain end by themselves. Null: somebody does.")
     drain = serializers.SerializerMethodField()
     config = serializers.SerializerMethodField()
     next_transition = serializers.SerializerMethodField()
@@ -133,8 +134,8 @@ class ServerDetail(serializers.ModelSerializer):
         model = Server
         fields = (
             "id", "type", "own", "name", "namespace", "cluster", "hostname", "pid", "version", "tags", "max_concurrent",
-            "state", "fresh", "cordoned", "drain", "config", "metrics", "created_at", "state_changed_at",
-            "last_heartbeat_at", "next_transition", "attempts",
+            "state", "fresh", "cordoned", "cordon_until", "drain", "config", "metrics", "created_at",
+            "state_changed_at", "last_heartbeat_at", "next_transition", "attempts",
         )  # fmt: skip
 
     def get_cordoned(self, server: Server) -> bool:
@@ -247,7 +248,13 @@ class ActionRequest(StrictSerializer):
     note = NoteField(required=True)
 
 
-class DrainRequest(ActionRequest):
+class CordonRequest(ActionRequest):
+    duration_seconds = SecondsField(
+        required=False, help_text="Then it gets work again by itself; by default somebody ends it."
+    )
+
+
+class DrainRequest(CordonRequest):
     deadline_seconds = SecondsField(required=False, help_text="To finish what it holds; its grace period by default.")
 
 

@@ -14,6 +14,7 @@ from liveness import selectors
 from liveness.api.access import RoleCall
 from liveness.api.serializers import (
     ActionRequest,
+    CordonRequest,
     DrainRequest,
     EnterRequest,
     EventFilter,
@@ -102,10 +103,11 @@ class ServerAction(OperatorCall):
 class Cordon(ServerAction):
     """`POST /servers/{id}/cordon`."""
 
-    @extend_schema(request=ActionRequest, responses=ServerDetail)
+    @extend_schema(request=CordonRequest, responses=ServerDetail)
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server no new work; what it holds goes on."""
-        operations.cordon_server(server, self.actor, self.validated_body(request, ActionRequest)["note"])
+        body = self.validated_body(request, CordonRequest)
+        operations.cordon_server(server, self.actor, body["note"], body.get("duration_seconds"))
         return self.state_response(server)
 
 
@@ -126,7 +128,9 @@ class Drain(ServerAction):
     def post(self, request: Request, server: UUID) -> Response:
         """Give a server no new work, and until the deadline to finish what it holds; then it gives back the rest."""
         body = self.validated_body(request, DrainRequest)
-        operations.drain_server(server, self.actor, body["note"], body.get("deadline_seconds"))
+        operations.drain_server(
+            server, self.actor, body["note"], body.get("deadline_seconds"), body.get("duration_seconds")
+        )
         return self.state_response(server)
 
 

@@ -103,6 +103,13 @@ def name_argument(text: str) -> str:
     return one_line(text).strip()
 
 
+def add_duration(parser: CommandParser) -> None:
+    """`--for`: how long a cordon or a drain lasts."""
+    parser.add_argument(
+        "--for", dest="duration", type=duration_argument, metavar="2h", help="then it gets work again by itself"
+    )
+
+
 def duration_argument(text: str) -> float:
     """For argparse: 45s, 5m, 24h."""
     try:

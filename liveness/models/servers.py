@@ -71,6 +71,7 @@ class Server(models.Model):
     metrics = models.JSONField(db_default={})
     cordoned_by = models.TextField(null=True, help_text="Who keeps new work away, if anyone.")
     cordon_reason = models.TextField(db_default="")
+    cordon_until = models.DateTimeField(null=True, help_text="The check after it lifts cordon and drain. Null: never.")
     drain_deadline = models.DateTimeField(null=True, help_text="When it gives back what is left.")
     drain_until_observed = models.FloatField(null=True)
     drain_held = models.IntegerField(null=True, help_text="Attempts it held when the drain began.")
@@ -103,6 +104,7 @@ class Server(models.Model):
             ),
             models.Index(fields=["token"], name="server_is_no_worker", condition=~Q(type=ServerType.WORKER)),
             models.Index(fields=["instance_id"], name="server_of_instance"),
+            models.Index(fields=["cordon_until"], name="server_cordon_ends", condition=Q(cordon_until__isnull=False)),
             models.Index(fields=["state_changed_at"], name="server_inactive", condition=Q(state=ServerState.INACTIVE)),
         ]
         triggers = [

@@ -49,6 +49,14 @@ def end_expired_maintenance() -> int:
     return len(ended)
 
 
+def end_expired_cordons() -> int:
+    """Lift the cordons and drains whose time is over; how many."""
+    servers = sql.end_expired_cordons.sweep_rows()
+    for server in servers[:LOGGED_LIMIT]:
+        log.info(f"Server {server.name} gets work again: the time of its cordon was over", server=str(server.id))
+    return len(servers)
+
+
 def note_check_finished(took: float) -> None:
     """Note that a check went through, and in how many seconds, for the probes and the pages."""
     sql.note_check_finished.fetch_rows(took=took)

@@ -6,6 +6,7 @@ apply now; nothing is changed then.
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow
@@ -25,14 +26,16 @@ from liveness.services import transitions
 from liveness.services.operator_events import OPERATOR, Subject, record_operator_event
 from liveness.states import Mover, ServerState
 
-NO_DRAIN = {"drain_deadline": None, "drain_until_observed": None, "drain_held": None}
+NO_CORDON: dict[str, Any] = {"cordoned_by": None, "cordon_reason": "", "cordon_until": None}
+NO_DRAIN: dict[str, Any] = {"drain_deadline": None, "drain_until_observed": None, "drain_held": None}
 
 
 @retried_atomic
-def cordon_server(server: UUID, by: str, note: str) -> None:
-    """It gets no new work; what it holds goes on. An operator's cordon takes the place of the server's own."""
+def cordon_server(server: UUID, by: str, note: str, duration: float | None = None) -> None:
+    """It gets no new work; what it holds goes on. An operator's cordon takes the place of the server's own. After so
+    many seconds the next liveness check lifts it; None: somebody does."""
     row = lock_server(server, ensure_may_cordon)
-    Server.objects.filter(pk=row.pk).update(cordoned_by=by, cordon_reason=note)
+    Server.objects.filter(pk=row.pk).update(cordoned_by=by, cordon_reason=note, cordon_until=end_of(duration))
     note_action(row, "cordon", by, note)
 
 
@@ -40,21 +43,25 @@ def cordon_server(server: UUID, by: str, note: str) -> None:
 def uncordon_server(server: UUID, by: str, note: str) -> None:
     """It gets work again, whoever cordoned it; a server whose own probe still fails cordons itself again."""
     row = lock_server(server, ensure_may_uncordon)
-    Server.objects.filter(pk=row.pk).update(cordoned_by=None, cordon_reason="")
+    Server.objects.filter(pk=row.pk).update(**NO_CORDON)
     note_action(row, "uncordon", by, note)
 
 
 @retried_atomic
-def drain_server(server: UUID, by: str, note: str, deadline: float | None = None) -> None:
+def drain_server(
+    server: UUID, by: str, note: str, deadline: float | None = None, duration: float | None = None
+) -> None:
     """Cordon it and give it `deadline` seconds, by default its grace period, to finish what it holds.
 
-    Then it gives back what is left; what it still holds a timeout later is recovered (`recover_attempts`).
+    Then it gives back what is left; what it still holds a timeout later is recovered (`recover_attempts`). After
+    `duration` seconds the next liveness check lifts the drain and the cordon; None: somebody does.
     """
     row = lock_server(server, ensure_may_drain)
     seconds = row.termination_grace_period if deadline is None else deadline
     Server.objects.filter(pk=row.pk).update(
         cordoned_by=by,
         cordon_reason=note,
+        cordon_until=end_of(duration),
         drain_deadline=ClockTimestamp() + timedelta(seconds=seconds),
         drain_until_observed=ObservedNow() + seconds,
         # By the name of the jobs' foreign key: the one thing known here of what servers hold.
@@ -67,7 +74,7 @@ def drain_server(server: UUID, by: str, note: str, deadline: float | None = None
 def undrain_server(server: UUID, by: str, note: str) -> None:
     """It gets work again: the drain and the cordon are lifted."""
     row = lock_server(server, ensure_may_undrain)
-    Server.objects.filter(pk=row.pk).update(cordoned_by=None, cordon_reason="", **NO_DRAIN)
+    Server.objects.filter(pk=row.pk).update(**NO_CORDON, **NO_DRAIN)
     note_action(row, "undrain", by, note)
 
 
@@ -76,6 +83,11 @@ def disconnect_server(server: UUID, by: str, note: str) -> None:
     """It counts as lost, as if it had been silent for its timeout; `recover_attempts` says when its jobs move."""
     row = lock_server(server, ensure_may_disconnect)
     transitions.change_state(row, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=note)
+
+
+def end_of(duration: float | None) -> Any:
+    """Of what lasts for so many seconds; None: for good."""
+    return None if duration is None else ClockTimestamp() + timedelta(seconds=duration)
 
 
 def ensure_may_cordon(server: Server) -> None:

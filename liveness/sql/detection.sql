@@ -216,6 +216,36 @@ new_events as (
 )
 select cluster from ended
 
+-- statement: end_expired_cordons
+-- Servers that were cordoned, or drained, until now get work again.
+-- takes: only uuid[]
+-- returns: id uuid, name text
+-- row: UncordonedServer
+with expired_cordons as (
+    select s.id, s.drain_deadline is not null as was_draining from liveness_server s
+     where s.cordon_until <= clock_timestamp() and s.state in {{ALIVE}}
+       and (%(only)s::uuid[] is null or s.id = any(%(only)s))
+     order by s.id
+       for no key update of s skip locked
+),
+-- due: select id from expired_cordons
+uncordoned_servers as (
+    update liveness_server s
+       set cordoned_by = null, cordon_reason = '', cordon_until = null,
+           drain_deadline = null, drain_until_observed = null, drain_held = null
+      from expired_cordons
+     where s.id = any(array[expired_cordons.id])
+ returning s.id, s.name, s.state, expired_cordons.was_draining
+),
+new_events as (
+    insert into liveness_serverevent
+           (subject_type, subject_id, subject_name, server_id, server_name, from_state, to_state, action, actor, reason)
+    select 'server', id::text, name, id, name, state, state, case when was_draining then 'undrain' else 'uncordon' end,
+           'liveness', 'its time was over'
+      from uncordoned_servers
+)
+select id, name from uncordoned_servers
+
 -- statement: note_check_finished
 -- A check went through.
 -- takes: took float8

@@ -44,6 +44,11 @@ class EndExpiredMaintenanceRow(NamedTuple):
     cluster: str
 
 
+class UncordonedServer(NamedTuple):
+    id: UUID
+    name: str
+
+
 class NoteCheckFinishedRow(NamedTuple):
     finished_at: datetime
 

@@ -11,6 +11,7 @@ class LivenessStatements(Statements):
     disconnect_silent_servers: Statement[rows.DisconnectedServer]
     deactivate_servers: Statement[rows.DeactivateServersRow]
     end_expired_maintenance: Statement[rows.EndExpiredMaintenanceRow]
+    end_expired_cordons: Statement[rows.UncordonedServer]
     note_check_finished: Statement[rows.NoteCheckFinishedRow]
     fold_tallies: Statement[rows.FoldTalliesRow]
     record_server_heartbeat: Statement[rows.HeardServer]

@@ -281,33 +281,6 @@ def test_hostile_words_are_shown_as_text(site):
     page.context.close()
 
 
-def test_keys_lead_through_rows_and_pages_and_are_listed(site):
-    jobs = [site.submit("true", name=f"of keys {number}", tags=["nobody"], unmatched="wait") for number in range(2)]
-    page = site.open()
-    site.go(page, "jobs/?tag=nobody")
-    page.locator(f"#job-{jobs[0]}").wait_for()
-    page.keyboard.press("j")
-    expect(page.locator(f"#job-{jobs[1]} th a")).to_be_focused()
-    page.keyboard.press("j")
-    expect(page.locator(f"#job-{jobs[0]} th a")).to_be_focused()
-    page.keyboard.press("x")
-    expect(page.locator(f"#pick-{jobs[0]}")).to_be_checked()
-    page.keyboard.press("/")
-    expect(page.locator("#by-q")).to_be_focused()
-    page.keyboard.type("gs?")
-    expect(page.locator("#by-q")).to_have_value("gs?")
-    page.locator("h1").click()
-    page.keyboard.press("?")
-    expect(page.locator("#keys")).to_be_visible()
-    page.keyboard.press("Escape")
-    page.keyboard.press("g")
-    page.keyboard.press("s")
-    page.wait_for_url("**/servers/")
-    site.go(page, f"jobs/{jobs[0]}/")
-    expect(page.locator(".tabs a[aria-current]")).to_have_text("Jobs")
-    page.context.close()
-
-
 def test_without_javascript_and_by_keyboard_alone_a_selection_is_cordoned(site):
     page = site.open(java_script_enabled=False)
     site.go(page, "servers/?type=EXECUTOR")

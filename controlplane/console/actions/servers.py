@@ -47,7 +47,16 @@ class OnceForm(NoteForm):
     key = forms.CharField(max_length=100, required=False, initial=lambda: str(uuid4()), widget=forms.HiddenInput)
 
 
-class DrainForm(OptionalNoteForm):
+class CordonForm(OptionalNoteForm):
+    field_order: tuple[str, ...] = ("duration", "note")
+    duration = DurationField(
+        label="For", required=False, presets=("30m", "1h", "4h", "24h"),
+        help_text="30m, 2h, 1d: then it gets work again by itself. Empty: until somebody ends it.",
+    )  # fmt: skip
+
+
+class DrainForm(CordonForm):
+    field_order = ("deadline", "duration", "note")
     deadline = DurationField(
         required=False,
         presets=("5m", "30m", "2h", "24h"),
@@ -87,7 +96,7 @@ SERVER_ACTIONS = {
     for action in (
         OperatorAction(
             "cordon", "Cordon", "It gets no new work. What it holds goes on.", "liveness.cordon_server",
-            "cordon_server", operations.ensure_may_cordon, OptionalNoteForm,
+            "cordon_server", operations.ensure_may_cordon, CordonForm,
         ),
         OperatorAction(
             "uncordon", "Uncordon", "It gets work again.", "liveness.cordon_server",

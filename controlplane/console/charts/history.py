@@ -178,14 +178,16 @@ def describe_peaks(
     return "; ".join(sentences) + "."
 
 
-def build_axis(history: History) -> list[tuple[str, str, str]]:
-    """Where a moment is written, how, and which side of it stands there."""
+def build_axis(history: History) -> list[tuple[str, str, str, str]]:
+    """Where a moment is written, how, which side of it stands there, and the moment itself."""
     begin, seconds = history.points[0].at, history.window.seconds
     marks = []
     for tick in range(TICKS + 1):
         at: datetime = begin + timedelta(seconds=seconds * tick / TICKS)
         words = f"{at:%b %d}" if seconds > 86400 else f"{at:%H:%M}"
-        marks.append((f"{100 * tick / TICKS:g}%", words, {0: "start", TICKS: "end"}.get(tick, "middle")))
+        marks.append(
+            (f"{100 * tick / TICKS:g}%", words, {0: "start", TICKS: "end"}.get(tick, "middle"), at.isoformat())
+        )
     return marks
 
 

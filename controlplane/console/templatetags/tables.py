@@ -11,6 +11,8 @@ from django.template.base import Node, NodeList, Parser, TextNode, Token
 
 register = template.Library()
 
+COLUMN = re.compile(r"(<th(?: [^>]*)?>)([^<{]*[^<{\s][^<{]*)(</th>)")
+"""A column that is named in words alone: reader.js sorts the rows of a page by it."""
 TAG = re.compile(r"<(/?thead|tbody|tr|th|td)\b")
 ROLES = {"thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
 
@@ -51,4 +53,7 @@ def add_roles(nodelist: NodeList) -> None:
 
     for node in nodelist.get_nodes_by_type(TextNode):
         if isinstance(node, TextNode):
+            if "<thead" in node.s or is_head:
+                head, end, body = node.s.partition("</thead>")
+                node.s = COLUMN.sub(r'\1<button type="button" class="sort">\2</button>\3', head) + end + body
             node.s = TAG.sub(add_role, node.s)

@@ -42,8 +42,7 @@ def show_maintenance(request: HttpRequest) -> HttpResponse:
     scopes = present_scopes(selectors.list_maintenances(), selectors.server_counts_by_type(), now)
     shown = {
         "title": "Maintenance",
-        "filter": chosen,
-        "choices": {"cluster": [scope["cluster"] for scope in scopes if scope["cluster"]]},
+        **offer_clusters(chosen, [scope["cluster"] for scope in scopes if scope["cluster"]]),
         "scopes": [scope for scope in scopes if chosen.cluster_name in ("", scope["cluster"])],
         "may": request.user.has_perm(ENTER.permission),
         **present_history(request, chosen, Subject.INSTANCE, MAINTENANCE_EVENTS, now),
@@ -62,7 +61,8 @@ def show_brake(request: HttpRequest) -> HttpResponse:
     settings = conf()
     shown = {
         "title": "Brake",
-        "filter": chosen,
+        **offer_clusters(chosen, selectors.present_clusters()),
+        "scope": chosen.cluster_name,
         "brakes": [present_brake(brake, now) for brake in brakes],
         "may": request.user.has_perm(RELEASE.permission),
         "minimum": settings.brake_minimum,
@@ -71,6 +71,11 @@ def show_brake(request: HttpRequest) -> HttpResponse:
         **present_history(request, chosen, Subject.BRAKE, BRAKE_EVENTS, now),
     }
     return render_page(request, "brake", {"trail": [HOME], **shown})
+
+
+def offer_clusters(chosen: ScopeFilter, known: list[str]) -> dict[str, Any]:
+    """The filter, where there is something to choose from."""
+    return {"filter": chosen, "choices": {"cluster": known}} if chosen.words or len(known) > 1 else {}
 
 
 def present_history(

@@ -65,7 +65,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
         "by_state": present_open_jobs(figures) if cluster else present_job_counts(figures),
         "waiting": None if figures["waiting"] is None else seconds_since(figures["waiting"], figures["now"]),
         "activity": [(row, time_since(row.at, figures["now"])) for row in recent],
-        "has_jobs": bool(figures["counts"]),
+        "has_jobs": bool(figures["counts"]) or bool(cluster),
         "brakes": figures["brakes"],
         "maintenances": [present_maintenance(row, figures["now"]) for row in figures["maintenances"]],
         "witnessed": figures["witnessed"],

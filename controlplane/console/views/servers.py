@@ -135,6 +135,7 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
         "drain": present_drain(details),
         "metrics": [(name.replace("_", " "), value) for name, value in details.metrics.items()],
         "events": [(row, format_moment(row.at, details.now)) for row in events],
+        "cordon_left": details.cordon_until and time_until(details.cordon_until, details.now),
         "created": format_moment(details.created_at, details.now),
         "held": present_attempts(details, [attempt for attempt in attempts if attempt.finished_at is None]),
         "lost": present_attempts(details, [attempt for attempt in attempts if attempt.state in LOST_ATTEMPT_STATES]),

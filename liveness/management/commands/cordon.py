@@ -1,7 +1,9 @@
 from typing import Any
 from uuid import UUID
 
-from liveness.management.operator_command import ServerCommand
+from django.core.management.base import CommandParser
+
+from liveness.management.operator_command import ServerCommand, add_duration
 from liveness.services import operations
 
 
@@ -9,5 +11,9 @@ class Command(ServerCommand):
     help = "Give a server no new work; what it holds goes on."
     done = "is cordoned"
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        add_duration(parser)
+
     def apply_action(self, server: UUID, note: str, **options: Any) -> None:
-        operations.cordon_server(server, self.actor, note)
+        operations.cordon_server(server, self.actor, note, options["duration"])

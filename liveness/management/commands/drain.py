@@ -3,7 +3,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from liveness.management.operator_command import ServerCommand, duration_argument
+from liveness.management.operator_command import ServerCommand, add_duration, duration_argument
 from liveness.services import operations
 
 
@@ -17,5 +17,7 @@ class Command(ServerCommand):
             "--deadline", type=duration_argument, metavar="5m", help="like 45s, 5m or 24h (default: its grace period)"
         )
 
+        add_duration(parser)
+
     def apply_action(self, server: UUID, note: str, **options: Any) -> None:
-        operations.drain_server(server, self.actor, note, options["deadline"])
+        operations.drain_server(server, self.actor, note, options["deadline"], options["duration"])

@@ -19,6 +19,8 @@
     showKeys.hidden = false;
     showKeys.addEventListener("click", () => keys.showModal());
   }
+  const refreshNow = document.getElementById("refresh-now");
+  const pause = document.getElementById("pause");
   let going = 0;
   let chosen = "";
   const rows = () => [...document.querySelectorAll("#live table.rows tbody tr")].filter((row) => row.querySelector("a"));
@@ -53,6 +55,10 @@
       search.select();
     } else if (event.key === "j" || event.key === "k") {
       move(event.key === "j" ? 1 : -1);
+    } else if (event.key === "r" && refreshNow) {
+      refreshNow.click();
+    } else if (event.key === "p" && pause) {
+      pause.click();
     } else if (event.key === "x" && row && row.querySelector("[type=checkbox]")) {
       row.querySelector("[type=checkbox]").click();
     } else {
@@ -94,6 +100,25 @@
   const STALE_AFTER = 1000 * Number(live.dataset.staleAfter);
   let lastGood = performance.now();
   let failed = false;
+  let paused = false;
+  let asked = false; // by the reader, pause or not
+
+  if (refreshNow) {
+    refreshNow.hidden = false;
+    refreshNow.addEventListener("click", () => {
+      asked = true;
+      htmx.trigger(live, "refresh");
+    });
+  }
+  if (pause) {
+    pause.hidden = false;
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      pause.setAttribute("aria-pressed", String(paused));
+      if (paused) tick();
+      else refreshNow.click();
+    });
+  }
 
   // As presenters/formatting.py writes it.
   function duration(seconds) {
@@ -113,8 +138,9 @@
     for (const it of live.querySelectorAll("[data-age]")) it.textContent = duration(Number(it.dataset.age) + since);
     for (const it of live.querySelectorAll("[data-left]")) it.textContent = duration(Number(it.dataset.left) - since);
     // 0: the reader has switched it off, which is no outage; only a refresh that failed is.
-    const stale = failed || (STALE_AFTER > 0 && since * 1000 > STALE_AFTER);
+    const stale = failed || (STALE_AFTER > 0 && !paused && since * 1000 > STALE_AFTER);
     if (asOf) asOf.textContent = duration(since);
+    if (pause) pause.textContent = paused ? `Resume, ${duration(since)} old` : "Pause";
     live.classList.toggle("is-stale", stale);
     banner.hidden = !stale;
     if (stale) bannerAge.textContent = duration(since);
@@ -130,7 +156,8 @@
     !((name === "open" && node.tagName === "DETAILS") || (name === "checked" && node.type === "checkbox"));
 
   live.addEventListener("htmx:beforeRequest", (event) => {
-    if (document.hidden) event.preventDefault();
+    if (document.hidden || (paused && !asked)) event.preventDefault();
+    asked = false;
   });
   live.addEventListener("htmx:afterSwap", () => {
     lastGood = performance.now();

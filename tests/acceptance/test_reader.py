@@ -1,0 +1,101 @@
+"""What a reader makes of a page in his browser: keys, the order of rows, the time of his clock, a pause."""
+
+import re
+from datetime import datetime, timedelta
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support import browser
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with browser.site(tmp_path_factory.mktemp("reader")) as site:
+        yield site
+
+
+@pytest.fixture
+def site(running):
+    """A browser that did not complain."""
+    running.complaints.clear()
+    yield running
+    assert running.complaints == []
+
+
+def test_keys_lead_through_rows_and_pages_and_are_listed(site):
+    jobs = [site.submit("true", name=f"of keys {number}", tags=["nobody"], unmatched="wait") for number in range(2)]
+    page = site.open()
+    site.go(page, "jobs/?tag=nobody")
+    page.locator(f"#job-{jobs[0]}").wait_for()
+    page.keyboard.press("j")
+    expect(page.locator(f"#job-{jobs[1]} th a")).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator(f"#job-{jobs[0]} th a")).to_be_focused()
+    page.keyboard.press("x")
+    expect(page.locator(f"#pick-{jobs[0]}")).to_be_checked()
+    page.keyboard.press("/")
+    expect(page.locator("#by-q")).to_be_focused()
+    page.keyboard.type("gs?")
+    expect(page.locator("#by-q")).to_have_value("gs?")
+    page.locator("h1").click()
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.wait_for_url("**/servers/")
+    site.go(page, f"jobs/{jobs[0]}/")
+    expect(page.locator(".tabs a[aria-current]")).to_have_text("Jobs")
+    page.context.close()
+
+
+def test_rows_are_sorted_by_the_column_that_is_clicked_and_stay_so(site):
+    jobs = [site.submit("true", name=f"{name} job", tags=["sorted"], unmatched="wait") for name in ("b", "c", "a")]
+    page = site.open()
+    site.go(page, "jobs/?tag=sorted")
+    browser.poll_often(page)
+    names = page.locator("table.jobs tbody th > a")
+    expect(names).to_have_text(["a job", "c job", "b job"])
+    page.locator("button.sort", has_text="Job").click()
+    expect(names).to_have_text(["a job", "b job", "c job"])
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Job")
+    page.locator("button.sort", has_text="Job").click()
+    expect(names).to_have_text(["c job", "b job", "a job"])
+    jobs.append(site.submit("true", name="bb job", tags=["sorted"], unmatched="wait"))
+    expect(names).to_have_text(["c job", "bb job", "b job", "a job"])
+    page.context.close()
+
+
+def test_moments_are_told_by_the_readers_clock_with_utc_in_the_title(site):
+    job = site.submit("true", tags=["nobody-there"], unmatched="wait")
+    page = site.open(timezone_id="Asia/Tokyo")
+    site.go(page, f"jobs/{job}/")
+    expect(page.locator(".zone").first).to_have_text("(GMT+9)")
+    moment = page.locator("td time:not([data-age]):not([data-left])").first
+    at = datetime.fromisoformat(str(moment.get_attribute("datetime")))
+    assert f"{at + timedelta(hours=9):%H:%M:%S}" in moment.inner_text()
+    assert f"{at:%Y-%m-%d %H:%M:%S}" in str(moment.get_attribute("title"))
+    assert str(moment.get_attribute("title")).endswith(" UTC")
+    page.context.close()
+
+
+def test_a_page_that_is_paused_stays_as_it_is_until_it_is_asked(site):
+    page = site.open()
+    site.go(page, "jobs/?tag=paused")
+    browser.poll_often(page)
+    page.locator("#pause").click()
+    expect(page.locator("#pause")).to_have_text(re.compile(r"Resume, \d+ s old"))
+    first = site.submit("true", tags=["paused"], unmatched="wait")
+    expect(page.locator("#pause")).to_have_text(re.compile(r"Resume, [3-9] s old"))
+    expect(page.locator(f"#job-{first}")).to_have_count(0)
+    expect(page.locator("#stale")).to_be_hidden()
+    page.keyboard.press("r")
+    expect(page.locator(f"#job-{first}")).to_be_visible()
+    second = site.submit("true", tags=["paused"], unmatched="wait")
+    page.locator("#pause").click()
+    expect(page.locator(f"#job-{second}")).to_be_visible()
+    expect(page.locator("#pause")).to_have_text("Pause")
+    page.context.close()
