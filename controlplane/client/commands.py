@@ -99,7 +99,7 @@ def stop_batch(client: Client, given: Namespace, out: Output) -> int:
 
 
 def show_instance(client: Client, given: Namespace, out: Output) -> int:
-    return _show(client.instance(), views.instance, out)
+    return _show(client.instance(cluster=given.cluster), views.instance, out)
 
 
 def show_logs(client: Client, given: Namespace, out: Output) -> int:

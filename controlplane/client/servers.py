@@ -59,9 +59,9 @@ class ServerCalls(ExecutionCalls):
         """Count a server as lost."""
         return self._operate(server, "disconnect", {"note": note})
 
-    def instance(self) -> dict[str, Any]:
-        """How it all stands: servers and jobs by state, brakes, maintenance, and what needs attention."""
-        return self.call("GET", "/instance")
+    def instance(self, *, cluster: str | None = None) -> dict[str, Any]:
+        """How it all, or a cluster, stands: servers and jobs by state, brakes, maintenance, what needs attention."""
+        return self.call("GET", "/instance", query={"cluster": cluster})
 
     def enter_maintenance(
         self, note: str, *, cluster: str | None = None, duration_seconds: float | None = None
