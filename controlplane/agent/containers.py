@@ -148,13 +148,20 @@ class DockerRunner(ContainerRunner):
         if folder:
             argv += ["--volume", f"{folder}:{FILES}:Z"]  # Z: of this container alone, where there is SELinux
         resources = action.get("resources") or {}
-        options = {name: resources.get(name) for name in ("cpus", "memory", "gpus")} | {"workdir": action.get("cwd")}
+        options = {name: resources.get(name) for name in ("cpus", "memory")} | {"workdir": action.get("cwd")}
         argv += [f"--{option}={value}" for option, value in options.items() if value]
+        argv += self._gpu_options(resources.get("gpus") or 0)
         command = self.command_line(action)
         if self.is_script:
             argv += [f"--entrypoint={command.pop(0)}"]
         env = {**inherited, **{key: value for key, value in environment.items() if key not in of_program}}
         return {"argv": [*argv, image, *command], "env": env, "stdin": json.dumps(item["job"].get("payload")).encode()}
+
+    def _gpu_options(self, number: int) -> list[str]:
+        """podman takes `--gpus` and does nothing: its are devices by CDI."""
+        if Path(self.program).name == "podman":
+            return [f"--device=nvidia.com/gpu={gpu}" for gpu in range(number)]
+        return [f"--gpus={number}"] if number else []
 
     def build_removal(self, name: str) -> list[str]:
         return ["/bin/sh", "-c", REMOVE, self.program, f"name=^/?{name}$"]

@@ -193,6 +193,17 @@ def test_a_manifest_says_what_the_action_does():
     assert container["resources"] == {"limits": {"cpu": "0.5", "memory": "1Gi", "nvidia.com/gpu": "2"}}
 
 
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [("docker", ["--gpus=2"]), ("/usr/bin/podman", ["--device=nvidia.com/gpu=0", "--device=nvidia.com/gpu=1"])],
+)
+def test_gpus_are_devices_to_podman_which_would_ignore_that_they_are_asked_for(program, options):
+    action = {**SCRIPT, "command": "true", "resources": {"gpus": 2}}
+    item = {"id": "attempt", "number": 1, "job": {"id": "job", "action": action, "payload": None}}
+    argv = DockerRunner("script", [], program, "a").build_command(item, {}, {}).argv
+    assert [part for part in argv if part.startswith(("--gpus", "--device"))] == options
+
+
 def test_containers_are_allowed_by_name_where_there_is_a_program(monkeypatch):
     assert set(ActionPolicy.parse_options("docker").runners) == {"docker"}
     assert set(ActionPolicy.parse_options("script,pod").runners) == {"script", "pod", "script/pod"}
