@@ -115,7 +115,7 @@ def test_a_failed_step_is_one_click_from_the_red_box_with_its_log_and_its_time(b
     job = run.step("s17")["job"]
     assert f'<a href="/admin/instance/jobs/{job}/">s17</a>: <strong>BAD</strong> no' in box
     assert f'href="/admin/instance/jobs/{job}/log/"' in box
-    [around] = links(box, "s17 on the axis of time")
+    [around] = links(box, "s17: on the lanes")
     assert around.startswith("?") and around.endswith("#lanes")
     assert "s17" in lanes(show(run, around))
 
