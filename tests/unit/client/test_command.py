@@ -283,7 +283,9 @@ def test_a_batch_on_ids_is_begun_without_waiting(plane, run):
     assert plane.calls[0].body == body
 
 
-@pytest.mark.parametrize("words", [[], [ID, "--filter", "state=FAILED"], ["--filter", "FAILED"]], ids=str)
+@pytest.mark.parametrize(
+    "words", [[], [ID, "--filter", "state=FAILED"], ["--filter", "FAILED"]], ids=["none", "both", "no pair"]
+)
 def test_a_batch_says_on_what_in_one_way(plane, run, words):
     code, _, err = run("begin-batch", "cancel_job", *words, "--note", "n")
     assert code == 2 and err
