@@ -78,7 +78,9 @@ def begin_batch(client: Client, given: Namespace, out: Output) -> int:
     if wrong := [name for name, equals, _ in words if not equals]:
         raise ValueError(f"--filter {wrong[0]}: NAME=VALUE, like state=FAILED")
     options: Any = {
-        name: getattr(given, name) for name in ("force", "reason", "deadline_seconds") if getattr(given, name)
+        name: getattr(given, name)
+        for name in ("force", "reason", "deadline_seconds", "duration_seconds")
+        if getattr(given, name)
     }
     chosen: Any = {"ids": given.id} if given.id else {"filter": {name: value for name, _, value in words}}
     begun = client.begin_batch(

@@ -143,6 +143,7 @@ def _add_batches(command: Callable[..., Callable[..., Any]]) -> None:
     add("--force", action="store_true", help="of resubmit_job: even what was resubmitted before")
     add("--reason", help="of fail_job: message of the jobs' error")
     add("--deadline-seconds", type=float, metavar="SECONDS", help="of drain_server: time to finish what they hold")
+    add("--duration-seconds", type=float, metavar="SECONDS", help="of cordon_server, drain_server: then they get work")
     add("--key", help="idempotency key: with the same key, no second batch is made")
     _add_wait(add)
     add = command("stop-batch", commands.stop_batch, "begin no other item of a batch", "batch")

@@ -44,12 +44,13 @@ class ExecutionOptions(TypedDict, total=False):
 
 class BatchOptions(TypedDict, total=False):
     """Of an action on many, beside what it is: `keep_checkpoint` and `force` of resubmit_job, `reason` of fail_job,
-    `deadline_seconds` of drain_server."""
+    `deadline_seconds` of drain_server, `duration_seconds` of that and of cordon_server."""
 
     keep_checkpoint: bool
     force: bool
     reason: str
     deadline_seconds: float
+    duration_seconds: float
 
 
 class Identified(TypedDict):

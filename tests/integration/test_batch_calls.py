@@ -85,6 +85,9 @@ def test_executions_and_servers_are_acted_on_too_by_the_filters_of_their_lists(c
     wanted = {"operation": "drain_server", "filter": {"tag": "a"}, "note": "n", "deadline_seconds": 600}
     accepted(caller.post("/batches", wanted))
     assert [bool(caller.get(f"/servers/{server.id}").json()["drain"]) for server in (one, two)] == [True, False]
+    wanted = {"operation": "cordon_server", "ids": [two.id], "note": "n", "duration_seconds": 600}
+    accepted(caller.post("/batches", wanted))
+    assert caller.get(f"/servers/{two.id}").json()["cordon_until"]
 
 
 def test_the_same_key_begins_one_batch_and_another_with_it_is_refused(caller, jobs):

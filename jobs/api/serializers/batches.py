@@ -32,6 +32,12 @@ OPERATION_NAMES = sorted(OPERATIONS.keys() - {"resubmit_job_again"})
 ONCE = {"resubmit_job", "rerun_execution", "restart_execution", "evaluate_trigger"}
 """They make something, and take a key by which it is made once; that of a batch is its id."""
 
+OPTIONS = {
+    "keep_checkpoint": ("resubmit_job",), "force": ("resubmit_job",), "reason": ("fail_job",),
+    "deadline_seconds": ("drain_server",), "duration_seconds": ("cordon_server", "drain_server"),
+}  # fmt: skip
+"""What may be said of some operations alone."""
+
 
 class BatchRequest(StrictSerializer):
     operation = serializers.ChoiceField(OPERATION_NAMES, help_text="What is done to each.")
@@ -50,18 +56,17 @@ class BatchRequest(StrictSerializer):
     deadline_seconds = SecondsField(
         required=False, help_text="Of drain_server: to finish what it holds; its grace period by default."
     )
+    duration_seconds = SecondsField(
+        required=False, help_text="Of cordon_server and drain_server: then each gets work again by itself."
+    )
 
     def validate(self, body: dict[str, Any]) -> dict[str, Any]:
         if ("ids" in body) == ("filter" in body):
             raise serializers.ValidationError({"ids": ["Either ids or a filter is needed, and not both."]})
-        options = {
-            "keep_checkpoint": "resubmit_job", "force": "resubmit_job", "reason": "fail_job",
-            "deadline_seconds": "drain_server",
-        }  # fmt: skip
         wrong = {
-            name: [f"This is of {operation}."]
-            for name, operation in options.items()
-            if name in body and body["operation"] != operation
+            name: [f"This is of {' and '.join(operations)}."]
+            for name, operations in OPTIONS.items()
+            if name in body and body["operation"] not in operations
         }
         if wrong:
             raise serializers.ValidationError(wrong)
@@ -91,7 +96,10 @@ class BatchRequest(StrictSerializer):
     def parameters(self) -> dict[str, Any]:
         """What the service of the operation takes."""
         body = self.validated_data
-        given = {"force": body.get("force"), "reason": body.get("reason"), "deadline": body.get("deadline_seconds")}
+        given = {
+            "force": body.get("force"), "reason": body.get("reason"), "deadline": body.get("deadline_seconds"),
+            "duration": body.get("duration_seconds"),
+        }  # fmt: skip
         parameters = {name: value for name, value in given.items() if value is not None}
         if body.get("keep_checkpoint") is False:
             parameters["drop_checkpoint"] = True
