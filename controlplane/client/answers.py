@@ -203,6 +203,7 @@ class Server(TypedDict):
     state: str
     fresh: bool
     cordoned: bool
+    cordon_until: str | None
     drain: dict[str, Any] | None
     config: dict[str, Any]
     metrics: dict[str, Any]

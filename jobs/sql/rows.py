@@ -185,6 +185,7 @@ class StepTimes(NamedTuple):
     begun_at: datetime | None
     finished_at: datetime | None
     server_state: str | None
+    needs: list[UUID]
 
 
 class HeardWorker(NamedTuple):

@@ -57,6 +57,27 @@ def test_three_hundred_steps_are_few_lanes_and_one_that_failed_stands_out(begin,
     assert "299 CLAIMED" in page
 
 
+def boxes(page):
+    drawing = page.partition('class="graph"')[2].partition("</figure>")[0]
+    return re.findall(r"<text[^>]*>([^<]*)</text>", drawing), drawing.count('class="edge')
+
+
+def test_the_graph_of_hundreds_of_steps_has_a_box_for_those_that_are_alike(begin, do, show):
+    shards = [f"shard-{n}" for n in range(100)]
+    run = begin(step("split"), *[step(key, "split") for key in shards], step("merge", *shards), step("aside"))
+    do("split")
+    page = show(run)
+    assert boxes(page) == (["split", "shard-* × 100", "merge", "aside"], 2)
+    assert page.count('class="edge is-passed"') == 1
+    [opens] = re.findall(r'<a href="(\?open=[^"]*)"><g class="box s-PENDING">', page)
+    assert "shard-99" in lanes(show(run, unescape(opens)))
+
+
+def test_there_is_no_graph_where_one_box_would_stand_before_and_after_another(begin, show):
+    pairs = [[step(f"a{n}", *([f"b{n - 1}"] if n else [])), step(f"b{n}", f"a{n}")] for n in range(50)]
+    assert boxes(show(begin(*[one for pair in pairs for one in pair]))) == ([], 0)
+
+
 def test_a_fold_is_opened_and_folded_again_by_links(begin, show):
     run = begin(*[step(f"shard-{n}") for n in range(30)], step("last"))
     page = show(run)

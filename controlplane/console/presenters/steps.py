@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from controlplane.console.charts.folds import FAILURES, Fold, fold_steps
-from controlplane.console.charts.step_graph import build_graph
+from controlplane.console.charts.folds import FAILURES, Fold, Row, fold_alike, fold_steps
+from controlplane.console.charts.step_graph import MOST_BOXES, Graph, build_folded_graph, build_graph
 from controlplane.console.charts.step_lanes import build_steps_chart, is_within
 from controlplane.console.presenters.formatting import shorten
 from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action
@@ -35,10 +35,17 @@ def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look:
     own = [step for step in times if not step.is_hook]
     listed = list_page(own, look)
     failed = [step for step in own if step.state in FAILURES]
-    graphed = own if len(own) <= STEPS_IN_GRAPH else []
+    boxes = own if len(own) <= STEPS_IN_GRAPH else fold_alike(own)
+    is_drawn = len(boxes) <= max(STEPS_IN_GRAPH, MOST_BOXES)
     needed = {
         step.job
-        for some in (rows, listed, failed[:FAILED_NAMED], graphed, [step for step in times if step.is_hook])
+        for some in (
+            rows,
+            listed,
+            failed[:FAILED_NAMED],
+            boxes if is_drawn else [],
+            [step for step in times if step.is_hook],
+        )
         for step in some
         if not isinstance(step, Fold)
     }
@@ -61,7 +68,7 @@ def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look:
         ],
         "failed_more": max(0, len(failed) - FAILED_NAMED),
         "failed_url": look.url("steps", state=failed[0].state, page=1) if failed else "",
-        "graph": build_graph([details[step.job] for step in graphed]) if graphed else None,
+        "graph": draw_graph(boxes, look, details) if is_drawn else None,
         "chart": chart,
         "zooms": look.zooms(total),
         "steps": [present_step(details[step.job], now) for step in listed],
@@ -76,6 +83,12 @@ def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look:
         "last_listed": (look.page - 1) * STEPS_A_PAGE + len(listed),
         "matching": matching,
     }
+
+
+def draw_graph(rows: Sequence[Row], look: Look, details: Any) -> Graph | None:
+    if any(isinstance(row, Fold) for row in rows):
+        return build_folded_graph(rows, lambda fold: look.toggle(fold.id), details)
+    return build_graph([details[row.job] for row in rows if not isinstance(row, Fold)])
 
 
 def list_page(steps: Sequence[StepTimes], look: Look) -> list[StepTimes]:
