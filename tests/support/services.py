@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
-import pytest
-
+from tests.support.missing import skip_without
 from tests.support.processes import eventually, free_port
 
 
@@ -18,10 +17,7 @@ def program(name: str, *places: Path) -> str:
     """Where a program is. Skips the test, or fails it where everything is required."""
     path = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *map(str, places)]))
     if path is None:
-        missing = f"{name} is not installed"
-        if os.environ.get("REQUIRE_ALL"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        skip_without(f"{name} is not installed")
     return path
 
 

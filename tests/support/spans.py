@@ -5,18 +5,14 @@ import json
 import os
 import sys
 
-import pytest
-
 from controlplane.agent import tracing
+from tests.support.missing import skip_without
 
 
 def require_sdk() -> None:
     """Skips the test where it is not installed, or fails it where everything is required."""
     if tracing.api is None or importlib.util.find_spec("opentelemetry.sdk") is None:
-        missing = "opentelemetry-sdk is not installed"
-        if os.environ.get("REQUIRE_ALL"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        skip_without("opentelemetry-sdk is not installed")
 
 
 def record(exporter):

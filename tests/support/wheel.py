@@ -15,8 +15,7 @@ import venv
 from functools import cache
 from pathlib import Path
 
-import pytest
-
+from tests.support.missing import skip_without
 from tests.support.processes import ROOT, eventually
 
 SITE = Path(sysconfig.get_path("purelib"))
@@ -28,10 +27,7 @@ OF_AGENTS = ("psutil", "structlog", "urllib3")
 def build() -> Path:
     """The wheel of these sources. Skips the test, or fails it where everything is required."""
     if importlib.util.find_spec("hatchling") is None:
-        missing = "hatchling is not installed"
-        if os.environ.get("REQUIRE_ALL"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        skip_without("hatchling is not installed")
     folder = Path(tempfile.mkdtemp(prefix="controlplane-wheel-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder), cwd=ROOT)

@@ -1,0 +1,72 @@
+"""The backend for tasks with `django.tasks`, which Django has from 6.0 on: the suite that runs here with `django-tasks`
+on Django 5.2 runs once more, in an environment of its own with the locked packages, but Django 6.0 and Python 3.12."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.missing import skip_without
+from tests.support.processes import ROOT, beside, drop, server
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+DJANGO = "django>=6.0,<6.1"
+SUITE = "tests/integration/test_django_tasks.py"
+PLUGINS = ("pytest", "pytest-django", "pytest-randomly", "pytest-timeout")
+OF_THIS_RUN = ("DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
+
+
+def pythons() -> Iterator[str]:
+    """Those that may be there, this one first."""
+    yield sys.executable
+    names = [f"python3.{minor}" for minor in (14, 13, 12)]
+    yield from filter(None, map(shutil.which, [*names, "python3"]))
+    installed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    yield from map(str, sorted(installed.glob("3.*/bin/python3"), reverse=True))
+
+
+def is_fit(python: str) -> bool:
+    check = "import sys, venv; sys.exit(not (3, 12) <= sys.version_info < (3, 15))"
+    return subprocess.run([python, "-c", check], capture_output=True).returncode == 0
+
+
+def pins(lock: str) -> str:
+    """What is locked, without Django and without hashes, which all would need."""
+    return "\n".join(re.findall(r"^(?!django==)[a-z].*?(?= \\$)", (ROOT / lock).read_text(), re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("django-6")
+    if (found := next(filter(is_fit, pythons()), None)) is None:
+        skip_without("Django 6.0 needs Python 3.12, and there is none")
+    subprocess.run([found, "-m", "venv", "--without-pip", folder / "environment"], check=True)
+    for lock in ("requirements.lock", "requirements-dev.lock"):
+        (folder / lock).write_text(pins(lock))
+    python = str(folder / "environment" / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile", "--no-input"]
+    which = ["--requirement", "requirements.lock", "--constraint", "requirements-dev.lock", DJANGO, *PLUGINS]
+    done = subprocess.run([*pip, *which], cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        skip_without(f"Django 6.0 cannot be installed: {done.stderr[-1000:]}")
+    return python
+
+
+def test_the_suite_of_the_backend_passes_with_django_6(python):
+    name = f"django6_{os.getpid()}"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_THIS_RUN)}
+    server(f"create database {name}")
+    try:
+        done = subprocess.run(
+            [python, "-m", "pytest", "-p", "no:cacheprovider", "--quiet", SUITE],
+            cwd=ROOT, env={**kept, "DATABASE_URL": beside(name)}, capture_output=True, text=True,
+        )  # fmt: skip
+    finally:
+        drop(beside(name))
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert "skipped" not in done.stdout.splitlines()[-1]
