@@ -15,16 +15,19 @@ from tests.support.plans import nodes
 
 pytestmark = pytest.mark.django_db
 
-PAGES = ["", "servers/{server}/", "jobs/", "jobs/?state=EXPIRED", "jobs/{job}/"]
+PAGES = ["", "servers/{server}/", "jobs/", "jobs/?state=EXPIRED", "jobs/{job}/", "?cluster=north",
+         "trends/?cluster=north", "maintenance/?cluster=north", "brake/?cluster=north"]  # fmt: skip
 CALLS = ["jobs?limit=500", "jobs?state=EXPIRED", "jobs?state=RUNNING&limit=500", "jobs?key=seed-10", "jobs?key=none",
-         "jobs?kind=TRIGGER", "jobs/{job}", "servers?limit=500", "servers/{server}"]  # fmt: skip
+         "jobs?kind=TRIGGER", "jobs/{job}", "servers?limit=500", "servers/{server}",
+         "instance?cluster=north", "instance/history?cluster=north"]  # fmt: skip
 FILTERED = ["jobs/{job}/",
             "jobs/?tag=none", "jobs/?tag=gpu&state=COMPLETED", "jobs/?tag=none&state=COMPLETED", "jobs/?kind=TASK",
             "jobs/?server={server}", "jobs/?server={server}&state=FAILED", "jobs/?server=none", "jobs/?q=none",
             "jobs/?q=none&state=COMPLETED", "jobs/?q={job}", "jobs/?q=seed-10", "jobs/?q=none&server={server}",
             "quarantine/", "quarantine/?tag=none", "quarantine/?q=none", "quarantine/?server={server}",
             "activity/", "activity/?server=seed-worker-00001", "activity/?server=none", "activity/?who=none",
-            "activity/?kind=action", "activity/?kind=server&who=none",
+            "activity/?kind=action", "activity/?cluster=north",
+            "activity/?kind=server&who=none",
             "activity/?before=2001-01-01T00:00:00Z"]  # fmt: skip
 FILTERED_CALLS = ["jobs?tag=none", "jobs?tag=none&state=COMPLETED", "jobs?tag=gpu", "jobs?kind=TASK"]
 OF_EXECUTIONS = ["executions/", "executions/?q=none", "executions/?state=FAILED", "executions/?q=none&state=COMPLETED",
