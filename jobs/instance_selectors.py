@@ -10,7 +10,7 @@ from jobs.history import Window
 from jobs.sql import sql
 from jobs.sql.rows import ClusterFigures, HistoryPoint
 from jobs.states import Flag
-from liveness import selectors as liveness
+from liveness.cluster_selectors import parse_maintenances
 
 COUNT_LIMIT = 1_000
 """So many jobs of a state that has ended are counted; of more it is said about how many."""
@@ -51,7 +51,7 @@ def instance_figures(window: Window | None = None, cluster: str = "") -> dict[st
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
     lately = {**incidents._asdict(), "incident": json.loads(incidents.incident or "null")}
-    maintenances = liveness.parse_maintenances(row.maintenances)
+    maintenances = parse_maintenances(row.maintenances)
     figures = {
         **row._asdict(),
         **read,

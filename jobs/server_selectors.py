@@ -15,6 +15,7 @@ from controlplane.core.statements import SqlExpression
 from jobs.models import Attempt
 from jobs.sql import sql
 from liveness import selectors as liveness
+from liveness.cluster_selectors import servers_within_cluster
 from liveness.conf import conf as liveness_conf
 from liveness.models import Server
 from liveness.selectors import TimedServer
@@ -42,7 +43,7 @@ def attention_order() -> list[Any]:
 def servers_by_attention(cluster: str = "") -> QuerySet[Server]:
     """Servers, of one cluster or of all, as `liveness.servers_with_silence()` has them, in `attention_order()`: what it
     takes to choose some."""
-    return liveness.servers_within_cluster(cluster, liveness.servers_with_silence()).order_by(*attention_order())
+    return servers_within_cluster(cluster, liveness.servers_with_silence()).order_by(*attention_order())
 
 
 def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[TimedServer]:
@@ -55,7 +56,7 @@ def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[TimedServer]:
 def instance_servers(limit: int, ended: int = 20, cluster: str = "") -> QuerySet[TimedServer]:
     """Servers that are present, at most `limit`, and those that ended last, of one cluster or of all, in
     `attention_order()`."""
-    last = liveness.servers_within_cluster(cluster, Server.objects.filter(INACTIVE)).order_by("-state_changed_at")
+    last = servers_within_cluster(cluster, Server.objects.filter(INACTIVE)).order_by("-state_changed_at")
     return details_of_servers(servers_by_attention(cluster).filter(~INACTIVE)[:limit], last[:ended])
 
 

@@ -32,6 +32,7 @@ from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.sql_book import compose_statement
 from controlplane.core.statements import SqlExpression
 from liveness import states
+from liveness.cluster_selectors import servers_within_cluster
 from liveness.conf import conf
 from liveness.models import (
     DEFAULT_NAMESPACE,
@@ -100,17 +101,6 @@ def known_namespaces(*, look: bool = True) -> list[str]:
     return KNOWN.names
 
 
-def is_known_cluster(cluster: str) -> bool:
-    """Whether a server of it is there, or was within their retention; or a token registers in it."""
-    return Server.objects.filter(cluster=cluster).exists() or ApiToken.objects.filter(cluster=cluster).exists()
-
-
-def present_clusters() -> list[str]:
-    """Those of which servers are present."""
-    present = Server.objects.exclude(state__in=states.ENDED)
-    return list(present.order_by("cluster").values_list("cluster", flat=True).distinct())
-
-
 def servers_with_silence() -> QuerySet[Server]:
     """Servers with `silence` in seconds, whether they are `fresh`, heard in time to be given work, and whether
     `silent`, alive, and for two intervals not heard; at this read; whether they are the control plane's `own`
@@ -127,19 +117,6 @@ def servers_with_silence() -> QuerySet[Server]:
 def events_of_server(server: UUID) -> QuerySet[ServerEvent]:
     """The transitions of a server and what was done to it, oldest first."""
     return ServerEvent.objects.filter(server_id=server)
-
-
-def events_of_subjects(
-    subject: Subject, actions: Collection[str], cluster: str, before: int | None, limit: int
-) -> list[ServerEvent]:
-    """What was done to subjects of a type that are few, before an event, latest first; of one cluster, or of all."""
-    events = ServerEvent.objects.filter(subject_type=subject, action__in=actions)
-    if cluster:
-        events = events.filter(Q(subject_id=cluster) | Q(subject_id__endswith=f"/{cluster}"))
-    if before is not None:
-        events = events.filter(pk__lt=before)
-    # Never along the key, past the events of all servers.
-    return list(events.order_by(Func("pk", template="(%(expressions)s + 0)").desc())[:limit])
 
 
 def complete_events(after: int, limit: int) -> list[ServerEvent]:
@@ -305,11 +282,6 @@ def next_transition(server: TimedServer) -> dict[str, Any] | None:
     return transition_to(ServerState.NOT_RUNNING, server.moves_in, "in the check after its attempts have moved")
 
 
-def servers_within_cluster(cluster: str, servers: QuerySet[Any]) -> QuerySet[Any]:
-    """Of these servers those of a cluster. Empty: of all."""
-    return servers.filter(cluster=cluster) if cluster else servers
-
-
 def server_counts_by_type(cluster: str = "") -> "QuerySet[Any, Any]":
     """For one cluster, or each, and type of server, the control plane's own (`is_own`) apart: how many have not ended,
     `present`; how many of them are alive and heard in time, `well`; how many may get work, `takes_work`; how many are
@@ -359,19 +331,6 @@ def silence_histogram() -> tuple[int, float, list[tuple[int, int]]]:
 def counter_values() -> "QuerySet[Any, tuple[str, list[str], float]]":
     """Name, labels and value of each counter."""
     return Tally.objects.values("name", "labels").annotate(value=Sum("number")).values_list("name", "labels", "value")
-
-
-def list_maintenances() -> list[dict[str, Any]]:
-    """What maintenance is in force, as the rule `maintenances` has it."""
-    return parse_maintenances(sql.list_maintenances.fetch_only_row().maintenances)
-
-
-def parse_maintenances(text: str | None) -> list[dict[str, Any]]:
-    """What the rule `maintenances` says, with moments."""
-    rows: list[dict[str, Any]] = json.loads(text or "null") or []
-    for row in rows:
-        row |= {name: row[name] and datetime.fromisoformat(row[name]) for name in ("since", "until")}
-    return rows
 
 
 def rows_left_out() -> list[dict[str, Any]]:

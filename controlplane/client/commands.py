@@ -164,6 +164,8 @@ def act(client: Client, given: Namespace, out: Output) -> int:
 def operate(client: Client, given: Namespace, out: Output) -> int:
     servers = [find_server(client, server) for server in given.server]
     more = {"deadline_seconds": given.deadline} if given.command == "drain" else {}
+    if given.command in ("cordon", "drain"):
+        more["duration_seconds"] = given.seconds
     return _each(servers, lambda server: getattr(client, given.command)(server, given.note, **more), out)
 
 

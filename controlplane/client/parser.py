@@ -105,6 +105,8 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     }.items():
         add = command(name, commands.operate, f"{help} (by id, or name of one that is alive)", "servers")
         add("--note", required=True, help="reason, recorded with your name and the time")
+        if name in ("cordon", "drain"):
+            add("--for", dest="seconds", type=float, metavar="SECONDS", help="then it gets work again by itself")
         if name == "drain":
             add(
                 "--deadline",

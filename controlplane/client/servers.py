@@ -38,18 +38,26 @@ class ServerCalls(ExecutionCalls):
         """The transitions of a server and what was done to it, oldest first."""
         return self.items(f"/servers/{id_of(server)}/events")
 
-    def cordon(self, server: Reference, note: str) -> Server:
-        """Give a server no new work; what it holds goes on."""
-        return self._operate(server, "cordon", {"note": note})
+    def cordon(self, server: Reference, note: str, *, duration_seconds: float | None = None) -> Server:
+        """Give a server no new work, for so many seconds or until `uncordon`; what it holds goes on."""
+        return self._operate(server, "cordon", _with_note(note, {"duration_seconds": duration_seconds}))
 
     def uncordon(self, server: Reference, note: str) -> Server:
         """Give a server work again."""
         return self._operate(server, "uncordon", {"note": note})
 
-    def drain(self, server: Reference, note: str, deadline_seconds: float | None = None) -> Server:
-        """Give a server no new work, and until the deadline to finish what it holds."""
-        deadline = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
-        return self._operate(server, "drain", {"note": note, **deadline})
+    def drain(
+        self,
+        server: Reference,
+        note: str,
+        deadline_seconds: float | None = None,
+        *,
+        duration_seconds: float | None = None,
+    ) -> Server:
+        """Give a server no new work, for so many seconds or until `undrain`, and until the deadline to finish what it
+        holds."""
+        given = {"deadline_seconds": deadline_seconds, "duration_seconds": duration_seconds}
+        return self._operate(server, "drain", _with_note(note, given))
 
     def undrain(self, server: Reference, note: str) -> Server:
         """Give a server work again: its drain and its cordon are lifted."""

@@ -15,6 +15,7 @@ from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness.api.access import RoleCall
 from liveness.api.serializers import Maintenance, NextTransition
+from liveness.cluster_selectors import is_known_cluster
 from liveness.errors import NoSuchCluster
 from liveness.models import Brake, Role
 from liveness.selectors import TimedServer
@@ -127,7 +128,7 @@ class InstanceFilter(StrictSerializer):
         """The one that is asked for; empty: all. Raises NoSuchCluster."""
         self.is_valid(raise_exception=True)
         cluster: str = self.validated_data.get("cluster", "")
-        if cluster and not liveness.is_known_cluster(cluster):
+        if cluster and not is_known_cluster(cluster):
             raise NoSuchCluster(f"No server of the cluster {cluster} has ever registered.")
         return cluster
 

@@ -28,6 +28,7 @@ from liveness.api.serializers import (
     ReleaseRequest,
     ServerDetail,
 )
+from liveness.cluster_selectors import list_maintenances
 from liveness.models import Role
 from liveness.services import maintenance, operations
 from liveness.services.operator_events import format_actor
@@ -159,7 +160,7 @@ class MaintenanceCall(OperatorCall):
 
     def state_response(self, cluster: str) -> Response:
         """What maintenance of that scope is in force now."""
-        in_force = (row for row in selectors.list_maintenances() if row["cluster"] == (cluster or None))
+        in_force = (row for row in list_maintenances() if row["cluster"] == (cluster or None))
         return Response(MaintenanceAnswer({"maintenance": next(in_force, None)}).data)
 
 

@@ -70,3 +70,12 @@ def test_commands_and_pages_take_a_time_with_presets(staff, worker, action):
     client.post(address, {"seen": f"{other.id} RUNNING", "duration": "2h", "note": ""})
     assert Server.objects.filter(cordon_until__isnull=False).count() == 2
     assert "It gets work again in" in client.get(f"/admin/instance/servers/{other.id}/").content.decode()
+
+
+@pytest.mark.parametrize("action", UNDONE)
+def test_many_are_kept_from_work_for_a_time_by_one_call(api, worker, action):
+    body = {"operation": f"{action}_server", "ids": [worker().id, worker().id], "note": "x", "duration_seconds": 60}
+    assert api("operator").post("/batches", body).status_code == 201
+    assert Server.objects.filter(cordon_until__isnull=False).count() == 2
+    wrong = api("operator").post("/batches", {**body, "operation": f"{UNDONE[action]}_server"})
+    assert wrong.json()["errors"] == {"duration_seconds": ["This is of cordon_server or drain_server."]}

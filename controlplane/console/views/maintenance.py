@@ -23,7 +23,7 @@ from controlplane.console.views.page import FORM_METHODS, render_page, require_p
 from controlplane.core.durations import describe_duration
 from controlplane.core.model_fields import ObservedNow
 from controlplane.core.problems import Problem
-from liveness import selectors
+from liveness import cluster_selectors, selectors
 from liveness.conf import conf
 from liveness.models import Brake, Instance
 from liveness.services import maintenance
@@ -39,7 +39,7 @@ def show_maintenance(request: HttpRequest) -> HttpResponse:
     """The control plane and each cluster: whether it is in maintenance, until when, by whom and why; and before."""
     chosen = ScopeFilter(request.GET)
     now: Any = selectors.database_time()
-    scopes = present_scopes(selectors.list_maintenances(), selectors.server_counts_by_type(), now)
+    scopes = present_scopes(cluster_selectors.list_maintenances(), selectors.server_counts_by_type(), now)
     shown = {
         "title": "Maintenance",
         **offer_clusters(chosen, [scope["cluster"] for scope in scopes if scope["cluster"]]),
@@ -61,7 +61,7 @@ def show_brake(request: HttpRequest) -> HttpResponse:
     settings = conf()
     shown = {
         "title": "Brake",
-        **offer_clusters(chosen, selectors.present_clusters()),
+        **offer_clusters(chosen, cluster_selectors.present_clusters()),
         "scope": chosen.cluster_name,
         "brakes": [present_brake(brake, now) for brake in brakes],
         "may": request.user.has_perm(RELEASE.permission),
@@ -84,7 +84,7 @@ def present_history(
     """A page of what was done to such subjects, latest first."""
     text = request.GET.get("before", "")
     before = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-    events = selectors.events_of_subjects(subject, actions, chosen.cluster_name, before, EVENTS_A_PAGE + 1)
+    events = cluster_selectors.events_of_subjects(subject, actions, chosen.cluster_name, before, EVENTS_A_PAGE + 1)
     return {
         "history": [(event, time_since(event.at, now)) for event in events[:EVENTS_A_PAGE]],
         "before": before,

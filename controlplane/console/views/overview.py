@@ -30,6 +30,7 @@ from jobs.history_selectors import build_history
 from jobs.states import JobState
 from liveness import selectors as liveness
 from liveness import states
+from liveness.cluster_selectors import is_known_cluster
 from liveness.conf import conf
 from liveness.selectors import TimedServer
 from liveness.states import ServerState, ServerType
@@ -46,7 +47,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     sees = viewable(request.user)
     window, chosen = chosen_window(request), ScopeFilter(request.GET)
     cluster = chosen.cluster_name
-    if cluster and not liveness.is_known_cluster(cluster):
+    if cluster and not is_known_cluster(cluster):
         return show_not_found(request, "cluster", "overview")
     figures = instance_selectors.instance_figures(window if "job" in sees else None, cluster)
     if "job" not in sees:
