@@ -14,7 +14,7 @@ import pytest
 from tests.support.missing import skip_without
 from tests.support.processes import ROOT, beside, drop, server
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.exhaustive, pytest.mark.timeout(600)]
 DJANGO = "django>=6.0,<6.1"
 SUITE = "tests/integration/test_django_tasks.py"
 PLUGINS = ("pytest", "pytest-django", "pytest-randomly", "pytest-timeout")
