@@ -22,7 +22,8 @@ def test_a_table_gets_a_role_on_each_of_its_parts():
     )
     assert html == (
         '<div class="scroll"><table class="rows cards jobs" role="table">'
-        '<thead role="rowgroup"><tr role="row"><th role="columnheader" scope="col">Job</th></tr></thead>'
+        '<thead role="rowgroup"><tr role="row"><th role="columnheader" scope="col">'
+        '<button type="button" class="sort">Job</button></th></tr></thead>'
         '<tbody role="rowgroup">'
         '<tr role="row"><th role="rowheader" scope="row" class="whole">&lt;tr&gt;</th><td role="cell">1</td></tr>'
         '<tr role="row"><td role="cell">1</td></tr>'
