@@ -7,7 +7,7 @@ every second; then workers are woken for as many jobs as there are, the least lo
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ CLAIMED_WITHIN = 0.25
 """Seconds in which a worker that was woken has claimed: so long nobody else is woken for the same job."""
 BETTER_FIRST = 0.1
 """Seconds for which a new job is left to a clearly less loaded worker that may wait at another process."""
-COMPARED = 100
+COMPARED = 20
 """Workers, more than there are jobs, of which the least loaded are woken: those that have waited longest."""
 WAITING, REMEMBERED = 5_000, 20_000
 """Servers that wait at once, and servers whose offers are known."""
@@ -128,33 +128,39 @@ class WorkHints:
                 continue
             pause = LOOK_INTERVAL
             try:
-                claimable = await self._threads.run(partial(self._look, len(self._waiting)))
-                if compared := self._take_note(claimable):
+                self._forget_hints(time.monotonic() - CLAIMED_WITHIN)
+                waiting = list(self._waiting.values())
+                claimable, loads = await self._threads.run(partial(self._read_work, waiting, self._hinted))
+                self._take_note(claimable)
+                if loads is not None or self._hinted:
                     pause = CLAIMED_WITHIN
-                    loads = await self._threads.run(partial(self._read_loads, compared))
-                    if self._wake(claimable, loads):
-                        pause = BETTER_FIRST
-                elif self._hinted:
-                    pause = CLAIMED_WITHIN
+                if loads and self._wake(claimable, loads):
+                    pause = BETTER_FIRST
             except (DatabaseError, InterfaceError) as error:
                 log.debug("Work is not seen", why=str(error).strip())
                 await asyncio.sleep(LOOK_INTERVAL)
             await asyncio.sleep(LOOK_PAUSE)
 
-    def _take_note(self, claimable: list[ClaimableJobs]) -> list[UUID]:
-        """Those of the workers that wait here that are compared, for jobs for which nobody was woken lately."""
-        now = time.monotonic()
-        self._seen = {job: self._seen.get(job, now) for row in claimable for job in row.jobs}
-        self._hinted = {
-            job: (at, server) for job, (at, server) in self._hinted.items()
-            if job in self._seen and now - at < CLAIMED_WITHIN
-        }  # fmt: skip
+    def _read_work(
+        self, waiting: Sequence[Waiter], hinted: Collection[UUID]
+    ) -> tuple[list[ClaimableJobs], list[WorkerLoad] | None]:
+        """In another thread: the jobs that wait, and the loads of whoever may be woken for those for which nobody was
+        woken lately; None: of nobody."""
+        claimable = self._look(len(waiting))
         compared: dict[UUID, None] = {}
         for row in claimable:
-            if jobs := len(row.jobs) - sum(job in self._hinted for job in row.jobs):
-                suited = (UUID(one.server) for one in self._waiting.values() if one.offer.suits(one.server, row))
+            if jobs := sum(job not in hinted for job in row.jobs):
+                suited = (UUID(one.server) for one in waiting if one.offer.suits(one.server, row))
                 compared.update(dict.fromkeys(islice(suited, COMPARED + jobs)))
-        return list(compared)
+        return claimable, self._read_loads(list(compared)) if compared else None
+
+    def _forget_hints(self, before: float) -> None:
+        self._hinted = {job: (at, server) for job, (at, server) in self._hinted.items() if at > before}
+
+    def _take_note(self, claimable: list[ClaimableJobs]) -> None:
+        now = time.monotonic()
+        self._seen = {job: self._seen.get(job, now) for row in claimable for job in row.jobs}
+        self._hinted = {job: hinted for job, hinted in self._hinted.items() if job in self._seen}
 
     def _wake(self, claimable: list[ClaimableJobs], loads: list[WorkerLoad]) -> bool:
         """Wake the least loaded for the jobs for which nobody was woken lately; whether one is left to others first."""

@@ -21,7 +21,7 @@ from liveness.services.tokens import ServerToken
 CHANNEL = "controlplane_work"
 LISTED_LIMIT = 1000
 """Jobs of one set of tags of a namespace that one look finds."""
-OTHERS_LIMIT = 100
+OTHERS_LIMIT = 20
 """Workers that wait elsewhere, perhaps, and are compared with those that wait here."""
 
 announcer = Announcer(CHANNEL)

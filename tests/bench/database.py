@@ -46,7 +46,7 @@ def begin(servers: int = 0) -> list[tuple[Server, str]]:
     for role in ("worker", "client"):
         tokens.create_token(f"bench {role}", role)
     run(RESTORE.format(SERVERS), [servers])
-    if servers > 1000:
+    if servers > 5000:
         return []
     registrar = ApiToken.objects.get(name="bench worker").pk
     return [
