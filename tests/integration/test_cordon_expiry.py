@@ -78,4 +78,4 @@ def test_many_are_kept_from_work_for_a_time_by_one_call(api, worker, action):
     assert api("operator").post("/batches", body).status_code == 201
     assert Server.objects.filter(cordon_until__isnull=False).count() == 2
     wrong = api("operator").post("/batches", {**body, "operation": f"{UNDONE[action]}_server"})
-    assert wrong.json()["errors"] == {"duration_seconds": ["This is of cordon_server or drain_server."]}
+    assert wrong.json()["errors"] == {"duration_seconds": ["This is of cordon_server and drain_server."]}
