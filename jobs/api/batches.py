@@ -26,7 +26,7 @@ from jobs.errors import BatchUnknown
 from jobs.models import Batch, BatchItem
 from jobs.services import batches
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS
-from liveness.api.access import NamespaceQuery, RoleCall
+from liveness.api.access import NamespaceQuery, RoleCall, request_credential
 from liveness.models import Role
 from liveness.services.operator_events import format_actor
 
@@ -78,12 +78,14 @@ class Batches(BatchCall):
         given, key = body.validated_data, idempotency_key(request)
         wanted = batches.BatchPlan(
             given["operation"], self.actor, given["note"], body.parameters, chosen=body.chosen, query=body.query,
-            key=None if key is None else f"{self.actor} {key}",
+            namespaces=self.namespaces,
+            key=None if key is None else f"{request_credential(request).submitter.pk} {key}",
         )  # fmt: skip
         batch = batches.find_batch(wanted, given.get("ids"))
-        is_new = batch is None
+        is_new = False
         if batch is None:
-            batch = batches.submit_batch(wanted, self.choose_items(body))
+            batch, is_new = batches.submit_batch(wanted, self.choose_items(body), are_named="ids" in given)
+        if is_new:
             batches.run_batch(batch, DONE_AT_ONCE)
         return Response(BatchSummary(Batch.objects.get(pk=batch)).data, status=201 if is_new else 200)
 

@@ -1,5 +1,6 @@
 """Bulk actions: what an operator had done to many at once, and what came of it for each."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -19,6 +20,9 @@ class Batch(models.Model):
     chosen = models.TextField(db_default="", help_text="How the items were chosen, in words.")
     query = models.TextField(db_default="", help_text="The filter, as it stands in the address of the list.")
     actor = models.TextField()
+    namespaces = ArrayField(
+        models.TextField(), null=True, help_text="Those that whoever began it could reach. Null: all."
+    )
     note = models.TextField(db_default="")
     parameters = models.JSONField(db_default={})
     left_out = models.JSONField(

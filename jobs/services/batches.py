@@ -6,6 +6,7 @@ first had acted, and not recorded it, the event tells.
 """
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -52,9 +53,15 @@ class BatchPlan:
     chosen: str
     query: str = ""
     label: str = ""
+    namespaces: Collection[str] | None = None
+    """Those that are acted within. None: all."""
     key: str | None = None
     """The same again finds the batch that it began."""
     left_out: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def reached(self) -> list[str] | None:
+        return None if self.namespaces is None else sorted(self.namespaces)
 
     @property
     def title(self) -> str:
@@ -70,12 +77,15 @@ def begin_batch(
     return store_batch(plan, items) or Batch.objects.values_list("pk", flat=True).get(key=plan.key)
 
 
-def submit_batch(plan: BatchPlan, ids: list[UUID]) -> UUID:
-    """Have it done to these, whatever they are now. Raises KeyTaken where another began with its key meanwhile."""
-    begun = store_batch(plan, [(id, "") for id in ids]) or find_batch(plan, None)
-    if begun is None:
+def submit_batch(plan: BatchPlan, ids: list[UUID], *, are_named: bool) -> tuple[UUID, bool]:
+    """Have it done to these, whatever they are now: the id, and whether it is new. Raises KeyTaken where another began
+    with its key meanwhile, also when the ids `are_named` by the caller, and are others."""
+    if begun := store_batch(plan, [(id, "") for id in ids]):
+        return begun, True
+    known = find_batch(plan, ids if are_named else None)
+    if known is None:
         raise TryAgain
-    return begun
+    return known, False
 
 
 def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
@@ -83,8 +93,10 @@ def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
     known = Batch.objects.filter(key=plan.key).first() if plan.key is not None else None
     if known is None:
         return None
-    wanted = (plan.operation, plan.note, plan.parameters, plan.query, plan.chosen)
-    is_same = wanted == (known.operation, known.note, known.parameters, known.query, known.chosen)
+    wanted = (plan.operation, plan.note, plan.parameters, plan.query, plan.chosen, plan.reached)
+    is_same = wanted == (
+        known.operation, known.note, known.parameters, known.query, known.chosen, known.namespaces
+    )  # fmt: skip
     if is_same and ids is not None:
         is_same = set(ids) == set(BatchItem.objects.filter(batch=known).values_list("subject_id", flat=True))
     if not is_same:
@@ -95,7 +107,7 @@ def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
 def store_batch(plan: BatchPlan, items: list[tuple[UUID, str]]) -> UUID | None:
     begun = sql.begin_batch.fetch_row(
         key=plan.key, operation=plan.operation, subject_type=OPERATIONS[plan.operation].subject, label=plan.title,
-        chosen=plan.chosen, query=plan.query, actor=plan.by, note=plan.note,
+        chosen=plan.chosen, query=plan.query, actor=plan.by, note=plan.note, namespaces=plan.reached,
         parameters=orjson.dumps(plan.parameters).decode(), left_out=orjson.dumps(plan.left_out).decode(),
         ids=[id for id, _ in items], seen=[seen for _, seen in items],
     )  # fmt: skip

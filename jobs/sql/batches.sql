@@ -4,13 +4,13 @@
 -- statement: begin_batch
 -- A batch with its items, in the order in which they are to be done. Nothing when one with its key was begun before.
 -- takes: key text, operation text, subject_type text, label text, chosen text, query text, actor text, note text,
---   parameters jsonb, left_out jsonb, ids uuid[], seen text[]
+--   namespaces text[], parameters jsonb, left_out jsonb, ids uuid[], seen text[]
 -- returns: id uuid
 with new_batch as (
     insert into jobs_batch (
-        key, operation, subject_type, label, chosen, query, actor, note, parameters, left_out, total)
+        key, operation, subject_type, label, chosen, query, actor, note, namespaces, parameters, left_out, total)
     values (%(key)s, %(operation)s, %(subject_type)s, %(label)s, %(chosen)s, %(query)s, %(actor)s, %(note)s,
-            %(parameters)s::jsonb, %(left_out)s::jsonb, cardinality(%(ids)s::uuid[]))
+            %(namespaces)s::text[], %(parameters)s::jsonb, %(left_out)s::jsonb, cardinality(%(ids)s::uuid[]))
         on conflict (key) do nothing
     returning id
 ),

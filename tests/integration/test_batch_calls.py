@@ -2,6 +2,7 @@
 
 import pytest
 
+from jobs.errors import KeyTaken
 from jobs.models import Batch, WorkerJob
 from jobs.services import batches
 from liveness.models import ServerEvent
@@ -209,3 +210,44 @@ def test_in_a_namespace_a_batch_reaches_what_is_of_it_alone(caller, jobs):
     assert team.get(f"/batches/{of_all['id']}").status_code == 404
     assert [item["id"] for item in team.get("/batches").json()["items"]] == [begun["id"]]
     assert refused(team.post("/batches?namespace=default", wanted), 403)["code"] == "wrong_namespace"
+
+
+def test_a_token_of_the_same_name_in_another_namespace_sees_and_stops_nothing():
+    """Names of tokens are anybody's choice."""
+    own = Caller(tokens.create_token("red client", "client", namespace="red"))
+    for _ in range(30):
+        own.post("/jobs", {"action": {"type": "script", "command": "true"}, "unmatched": "wait"})
+    red, blue, watcher = (
+        Caller(tokens.create_token("deploy", role, namespace=namespace))
+        for role, namespace in (("operator", "red"), ("operator", "blue"), ("viewer", "blue"))
+    )
+    key = {"Idempotency-Key": "k"}
+    wanted = {"operation": "cancel_job", "filter": {"state": "PENDING"}, "note": "n"}
+    begun = accepted(red.post("/batches", wanted, **key))
+    for other in (blue, watcher):
+        assert other.get("/batches").json()["items"] == []
+        assert other.get(f"/batches/{begun['id']}").status_code == 404
+    assert blue.post(f"/batches/{begun['id']}/stop", {}).status_code == 404
+    assert "filter" in refused(blue.post("/batches", wanted, **key))["errors"], "its own, and there is nothing"
+    assert [item["id"] for item in red.get("/batches").json()["items"]] == [begun["id"]]
+
+
+def test_a_key_that_began_a_batch_in_another_namespace_is_refused(jobs, django_user_model):
+    jobs(1)
+    person = Caller(None)
+    person.client.force_login(django_user_model.objects.create_superuser("boss"))
+    wanted = {"operation": "cancel_job", "filter": {"state": "PENDING"}, "note": "n"}
+    key = {"Idempotency-Key": "k"}
+    accepted(person.post("/batches?namespace=default", wanted, **key))
+    assert refused(person.post("/batches?namespace=red", wanted, **key), 409)["code"] == "key_conflict"
+
+
+def test_of_two_calls_at_once_with_one_key_that_for_others_is_refused(jobs):
+    """Neither had found the batch of the other when it looked."""
+    one, two = ([WorkerJob.objects.get(pk=id).pk] for id in jobs(2))
+    plan = batches.BatchPlan("cancel_job", "operator:x", "n", {}, chosen="chosen by id", key="k")
+    begun, is_new = batches.submit_batch(plan, one, are_named=True)
+    assert is_new
+    with pytest.raises(KeyTaken):
+        batches.submit_batch(plan, two, are_named=True)
+    assert batches.submit_batch(plan, one, are_named=True) == (begun, False)
