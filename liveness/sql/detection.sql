@@ -4,7 +4,7 @@ liveness_clock as (select tick, %(reading)s::float8 as reading from liveness_clo
 
 -- step: servers_let_go_by_brake -> let_go
 -- Of those that a brake has held for its longest: the 10 per cent, at least one, that were silent longest. What other
--- checks of the same tick have let go is counted in. Where two brakes hold a server, the later one has to let go as well.
+-- checks of the same tick have let go is counted in. Where two brakes hold a server, the one that has held it for longer lets it go.
 let_go as (
     select id from (
         select s.id, row_number() over same_brake as place, count(*) over (partition by s.type, holding.cluster) as of_all,
@@ -15,8 +15,9 @@ let_go as (
           from liveness_server s
          cross join liveness_clock clock
          cross join lateral (
-               select min(brake.cluster) as cluster, max(brake.engaged_observed) as engaged_observed
-                 from liveness_brake brake where {{holds(brake, s)}}) holding
+               select brake.cluster, brake.engaged_observed
+                 from liveness_brake brake where {{holds(brake, s)}}
+                order by brake.engaged_observed, brake.cluster limit 1) holding
          where {{is_overdue(s)}}
            and s.type in (select brake.type from liveness_brake brake where brake.released_by is null)
            and holding.engaged_observed + %(brake_max_hold)s <= clock.reading
@@ -113,7 +114,10 @@ too_silent as (
 scopes_to_hold as (
     select * from too_silent scope
      where scope.cluster = ''
-        or not exists (select from too_silent whole where whole.type = scope.type and whole.cluster = '')
+           -- Its brake stays, and with it since when it has held and whether it is released, when all fall silent as well:
+           -- else a fleet that does so time and again would keep the dead of a cluster for ever.
+        or (exists (select from liveness_brake b where b.type = scope.type and b.cluster = scope.cluster)
+            or not exists (select from too_silent whole where whole.type = scope.type and whole.cluster = ''))
            -- The one cluster of a type is all of it.
            and scope.alive < (select whole.alive from counts_by_scope whole where whole.type = scope.type and whole.cluster = '')
 ),

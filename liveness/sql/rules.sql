@@ -111,7 +111,7 @@ end)
 
 -- rule: brake_lets_go_at(s)
 -- the observed time from which the brake on the type of server s lets some go at each check (null: no brake holds it)
-(select max(brake.engaged_observed) + %(brake_max_hold)s from liveness_brake brake where {{holds(brake, s)}})
+(select min(brake.engaged_observed) + %(brake_max_hold)s from liveness_brake brake where {{holds(brake, s)}})
 
 -- rule: needs_attention(s)
 -- something is wrong with server s: it is silent, or on its way out otherwise than well

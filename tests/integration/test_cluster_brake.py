@@ -115,3 +115,25 @@ def test_the_instance_and_the_alert_name_the_cluster(clock, fleets, api):
     [alert] = [found for found in find_conditions(selectors.instance_figures()) if found["rule"] == "brake"]
     assert alert["subject"] == "WORKER/eu"
     assert alert["summary"] == "The brake holds WORKER of cluster eu: 4 of 4 fell silent at once"
+
+
+def test_a_fleet_that_falls_silent_time_and_again_does_not_keep_the_dead_of_a_cluster_for_ever(clock, fleets):
+    workers = fleets(eu=4, us=12)
+    silence(clock, *workers["us"])
+    for _ in range(4):
+        silence(clock, seconds=46)
+        assert held()[0][1] == ""
+        silence(clock, *workers["us"], seconds=40)
+        assert [row[1] for row in held()] == ["eu"]
+    assert disconnected() > 0
+    assert set(Server.objects.filter(state="DISCONNECTED").values_list("cluster", flat=True)) == {"eu"}
+
+
+def test_a_cluster_that_was_released_stays_so_when_the_whole_type_was_held_in_between(clock, fleets, operator):
+    workers = fleets(eu=4, us=12)
+    silence(clock, *workers["us"])
+    operator("brake_release", cluster="eu")
+    silence(clock, seconds=46)
+    assert disconnected() == 0 and ("WORKER", "", 16) in held()
+    silence(clock, *workers["us"], seconds=10)
+    assert disconnected() == 4 and held() == []
