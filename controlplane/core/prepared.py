@@ -22,8 +22,9 @@ PREPARED: "WeakKeyDictionary[psycopg.Connection[Any], dict[tuple[str, str], str]
 NUMBERS = count(1)
 
 # Left to choose, PostgreSQL would plan each time, as it finds that cheaper; and a plan that was made for a small table
-# is kept while it grows.
-PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+# is kept while it grows. A table of one row is read as a whole even so, and before PostgreSQL 18 that counts as so dear
+# that the statement would be compiled at each call: a host's connection may have that on.
+PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
 BEGIN = "select " + ", ".join(
     f"set_config('controlplane.{name}', current_setting('{name}'), true), set_config('{name}', '{value}', true)"
     for name, value in PLANNED_ONCE.items()

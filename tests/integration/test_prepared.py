@@ -41,10 +41,26 @@ def test_a_call_that_is_made_all_the_time_is_planned_once(worker, submit, statem
 
 
 def test_the_transaction_of_a_caller_is_planned_as_before(submit):
-    settings = "select concat_ws(' ', current_setting('plan_cache_mode'), current_setting('enable_seqscan'))"
-    run("set local plan_cache_mode = force_custom_plan")
+    names = ("plan_cache_mode", "enable_seqscan", "jit")
+    settings = "select concat_ws(' ', " + ", ".join(f"current_setting('{name}')" for name in names) + ")"
+    run("set local plan_cache_mode = force_custom_plan; set local jit = on")
     submit()
-    assert run(settings) == "force_custom_plan on"
+    assert run(settings) == "force_custom_plan on on"
+
+
+NOTED_SETTING = """
+    create temporary table compiled as select '' as setting where false;
+    create function pg_temp.note() returns trigger language plpgsql as
+        $$ begin insert into compiled select current_setting('jit'); return new; end $$;
+    create trigger noted before insert on jobs_workerjob for each row execute function pg_temp.note()
+"""
+
+
+def test_what_is_planned_once_is_not_compiled_at_each_call_where_the_database_of_a_host_would(submit):
+    run("set local jit = on")
+    run(NOTED_SETTING)
+    submit()
+    assert run("select setting from compiled") == "off"
 
 
 def test_a_plan_that_was_made_for_a_small_table_reads_none_as_a_whole_when_it_has_grown(worker):
