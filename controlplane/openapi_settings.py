@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from jobs.states import BatchState
+from liveness.states import Subject
+
 DOCUMENT: dict[str, Any] = {
     "TITLE": "Control plane",
     "DESCRIPTION": "Servers register and heartbeat, workers claim and report, clients submit.",
@@ -9,6 +12,11 @@ DOCUMENT: dict[str, Any] = {
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [],
+    # What stands in several answers, or under several names.
+    "ENUM_NAME_OVERRIDES": {
+        "BatchState": BatchState.choices(),
+        "Subject": list(Subject),
+    },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "controlplane.openapi.add_problem_responses",

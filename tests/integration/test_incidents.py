@@ -7,9 +7,10 @@ from concurrent.futures import wait
 import pytest
 from django.db import DatabaseError, connection, transaction
 
+from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.statements import Statement
 from jobs.models import Attempt, LateReport, WorkerJob
-from jobs.services import claiming, recovery, sweep
+from jobs.services import claiming, recovery, submission, sweep
 from jobs.services.liveness_check import CheckFailed, check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from liveness.models import Clock as ClockRow
@@ -160,16 +161,13 @@ def test_the_same_late_report_is_kept_once(worker, submit, clock):
 
 
 def test_a_key_whose_job_is_pruned_at_that_moment_is_no_fault(submit, monkeypatch):
-    fetch_rows = Statement.fetch_rows
-
     def prune_afterwards(statement, **params):
-        rows = fetch_rows(statement, **params)
-        if statement.name == "submit_jobs":
-            WorkerJob.objects.all().delete()
+        rows = fetch_prepared_rows(statement, **params)
+        WorkerJob.objects.all().delete()
         return rows
 
     submit(key="k")
-    monkeypatch.setattr(Statement, "fetch_rows", prune_afterwards)
+    monkeypatch.setattr(submission, "fetch_prepared_rows", prune_afterwards)
     answer = submit.client.post("/jobs", {"action": {"type": "script", "command": "true"}, "key": "k"})
     assert (answer.status_code, answer.json()["code"]) == (503, "try_again")
 
