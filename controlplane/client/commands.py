@@ -77,12 +77,15 @@ def begin_batch(client: Client, given: Namespace, out: Output) -> int:
     words = [text.partition("=") for text in given.filter or []]
     if wrong := [name for name, equals, _ in words if not equals]:
         raise ValueError(f"--filter {wrong[0]}: NAME=VALUE, like state=FAILED")
+    filter = {name: value for name, _, value in words}
+    if len(filter) < len(words):
+        raise ValueError("--filter: each NAME once")
     options: Any = {
         name: getattr(given, name)
         for name in ("force", "reason", "deadline_seconds", "duration_seconds")
-        if getattr(given, name)
+        if getattr(given, name) is not None
     }
-    chosen: Any = {"ids": given.id} if given.id else {"filter": {name: value for name, _, value in words}}
+    chosen: Any = {"ids": given.id} if given.id else {"filter": filter}
     begun = client.begin_batch(
         given.operation, given.note, namespace=given.namespace, key=given.key, **chosen, **options
     )

@@ -142,7 +142,7 @@ def _add_batches(command: Callable[..., Callable[..., Any]]) -> None:
     )
     add("--namespace", metavar="NAME", help="only what is of this namespace")
     add("--note", required=True, help="reason, recorded with your name and the time")
-    add("--force", action="store_true", help="of resubmit_job: even what was resubmitted before")
+    add("--force", action="store_const", const=True, help="of resubmit_job: even what was resubmitted before")
     add("--reason", help="of fail_job: message of the jobs' error")
     add("--deadline-seconds", type=float, metavar="SECONDS", help="of drain_server: time to finish what they hold")
     add("--duration-seconds", type=float, metavar="SECONDS", help="of cordon_server, drain_server: then they get work")

@@ -292,6 +292,19 @@ def test_a_batch_says_on_what_in_one_way(plane, run, words):
     assert not plane.calls
 
 
+def test_a_batch_is_told_of_a_deadline_of_no_time_at_all(plane, run):
+    """Left out, it would be the grace period of each."""
+    plane.answers["POST", "/batches"] = [Say(201, {"id": ID})]
+    run("begin-batch", "drain_server", ID, "--deadline-seconds", "0", "--note", "n")
+    assert plane.calls[0].body == {"operation": "drain_server", "ids": [ID], "note": "n", "deadline_seconds": 0}
+
+
+def test_a_batch_whose_filter_is_named_twice_is_refused(plane, run):
+    """Of two tags one alone would be asked for, and it done to more than was meant."""
+    code, _, err = run("begin-batch", "cancel_job", "--filter", "tag=gpu", "--filter", "tag=red", "--note", "n")
+    assert (code, plane.calls) == (2, []) and "once" in err
+
+
 def test_batches_are_listed_and_stopped(plane, run):
     plane.answers["GET", "/batches"] = [listed(BATCH)]
     plane.answers["POST", f"/batches/{ID}/stop"] = [Say(200, {**BATCH, "state": "STOPPED"})]
