@@ -1,4 +1,4 @@
-"""Of which namespaces a batch is: names of tokens are not unique, so that a batch is not known by its actor alone."""
+"""Of which namespaces a batch is, and which user began it: a token may have the name of another, or of a user."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import migrations, models
@@ -11,5 +11,10 @@ class Migration(migrations.Migration):
             "batch",
             "namespaces",
             ArrayField(models.TextField(), null=True, help_text="Those that whoever began it could reach. Null: all."),
+        ),
+        migrations.AddField(
+            "batch",
+            "user_key",
+            models.TextField(null=True, help_text="Of the user who began it on the pages. Null: a token did."),
         ),
     ]

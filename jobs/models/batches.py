@@ -20,6 +20,7 @@ class Batch(models.Model):
     chosen = models.TextField(db_default="", help_text="How the items were chosen, in words.")
     query = models.TextField(db_default="", help_text="The filter, as it stands in the address of the list.")
     actor = models.TextField()
+    user_key = models.TextField(null=True, help_text="Of the user who began it on the pages. Null: a token did.")
     namespaces = ArrayField(
         models.TextField(), null=True, help_text="Those that whoever began it could reach. Null: all."
     )

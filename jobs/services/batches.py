@@ -55,6 +55,8 @@ class BatchPlan:
     label: str = ""
     namespaces: Collection[str] | None = None
     """Those that are acted within. None: all."""
+    user_key: str | None = None
+    """Of the user who wants it. None: a token does."""
     key: str | None = None
     """The same again finds the batch that it began."""
     left_out: list[tuple[str, int]] = field(default_factory=list)
@@ -107,9 +109,9 @@ def find_batch(plan: BatchPlan, ids: list[UUID] | None) -> UUID | None:
 def store_batch(plan: BatchPlan, items: list[tuple[UUID, str]]) -> UUID | None:
     begun = sql.begin_batch.fetch_row(
         key=plan.key, operation=plan.operation, subject_type=OPERATIONS[plan.operation].subject, label=plan.title,
-        chosen=plan.chosen, query=plan.query, actor=plan.by, note=plan.note, namespaces=plan.reached,
-        parameters=orjson.dumps(plan.parameters).decode(), left_out=orjson.dumps(plan.left_out).decode(),
-        ids=[id for id, _ in items], seen=[seen for _, seen in items],
+        chosen=plan.chosen, query=plan.query, actor=plan.by, note=plan.note, user_key=plan.user_key,
+        namespaces=plan.reached, parameters=orjson.dumps(plan.parameters).decode(),
+        left_out=orjson.dumps(plan.left_out).decode(), ids=[id for id, _ in items], seen=[seen for _, seen in items],
     )  # fmt: skip
     if begun is None:
         return None

@@ -4,13 +4,14 @@
 -- statement: begin_batch
 -- A batch with its items, in the order in which they are to be done. Nothing when one with its key was begun before.
 -- takes: key text, operation text, subject_type text, label text, chosen text, query text, actor text, note text,
---   namespaces text[], parameters jsonb, left_out jsonb, ids uuid[], seen text[]
+--   user_key text, namespaces text[], parameters jsonb, left_out jsonb, ids uuid[], seen text[]
 -- returns: id uuid
 with new_batch as (
     insert into jobs_batch (
-        key, operation, subject_type, label, chosen, query, actor, note, namespaces, parameters, left_out, total)
+        key, operation, subject_type, label, chosen, query, actor, note, user_key, namespaces, parameters, left_out,
+        total)
     values (%(key)s, %(operation)s, %(subject_type)s, %(label)s, %(chosen)s, %(query)s, %(actor)s, %(note)s,
-            %(namespaces)s::text[], %(parameters)s::jsonb, %(left_out)s::jsonb, cardinality(%(ids)s::uuid[]))
+            %(user_key)s, %(namespaces)s::text[], %(parameters)s::jsonb, %(left_out)s::jsonb, cardinality(%(ids)s::uuid[]))
         on conflict (key) do nothing
     returning id
 ),
@@ -27,7 +28,7 @@ select id from new_batch
 -- waiting. They are the caller's for so many seconds: should he die, somebody else takes them on then.
 -- takes: batch uuid, number bigint, seconds float8
 -- returns: id bigint, batch uuid, subject_id uuid, seen text, tries int, operation text, label text, actor text,
---   note text, parameters jsonb, begun_at timestamptz
+--   user_key text|null, note text, parameters jsonb, begun_at timestamptz
 -- row: LeasedItem
 with next_batch as (
     select b.id from jobs_batch b
@@ -50,8 +51,8 @@ update jobs_batchitem i
    set tries = i.tries + 1, leased_until = clock_timestamp() + make_interval(secs => %(seconds)s)
   from jobs_batch b
  where i.id = any(array(select id from due)) and b.id = i.batch_id
-returning i.id, b.id as batch, i.subject_id, i.seen, i.tries, b.operation, b.label, b.actor, b.note, b.parameters,
-          b.created_at as begun_at
+returning i.id, b.id as batch, i.subject_id, i.seen, i.tries, b.operation, b.label, b.actor, b.user_key, b.note,
+          b.parameters, b.created_at as begun_at
 
 -- statement: record_item
 -- What came of an item, once, and what that is for its batch: the last outcome ends it.

@@ -49,6 +49,7 @@ class LeasedItem(NamedTuple):
     operation: str
     label: str
     actor: str
+    user_key: str | None
     note: str
     parameters: str
     begun_at: datetime

@@ -24,11 +24,12 @@ ANN = "operator:ann"
 def begin_on(db):
     """A batch on these ids: `begin_on("cancel_job", ids)`."""
 
-    def make(operation, ids, *, by=ANN, note="too many", label="Cancel", left_out=(), **parameters):
+    def make(operation, ids, *, by=ANN, note="too many", label="Cancel", left_out=(), user_key=None, **parameters):
         items = [id if isinstance(id, tuple) else (id, "") for id in ids]
         return batches.begin_batch(
-            operation, by, note, parameters, items, label=label, chosen="tag gpu", query="tag=gpu", left_out=[*left_out]
-        )
+            operation, by, note, parameters, items, label=label, chosen="tag gpu", query="tag=gpu",
+            left_out=[*left_out], user_key=user_key,
+        )  # fmt: skip
 
     return make
 
@@ -65,10 +66,11 @@ def test_each_item_is_acted_on_for_itself_and_what_is_refused_says_why(begin_on,
     assert sorted(events) == sorted((ANN, "too many", id) for id in waiting)
 
 
-def test_items_are_logged_for_whoever_began_it_and_for_nobody_who_is_gone(begin_on, jobs):
+def test_items_are_logged_for_the_user_who_began_it_and_not_for_one_who_is_gone_or_a_token_of_that_name(begin_on, jobs):
     user = employ()
-    begin_on("cancel_job", jobs(2), by=f"operator:{user.username}")
-    begin_on("cancel_job", jobs(1), by="operator:who has left")
+    begin_on("cancel_job", jobs(2), by=f"operator:{user.username}", user_key=str(user.pk))
+    begin_on("cancel_job", jobs(1), by="operator:who has left", user_key="0")
+    begin_on("cancel_job", jobs(1), by=f"operator:{user.username}")
     batches.run_batches()
     assert {(entry.user_id, entry.change_message) for entry in LogEntry.objects.all()} == {
         (user.pk, "Cancel: too many")

@@ -220,7 +220,7 @@ def perform_on_many(request: HttpRequest, selection: Selection, action: Operator
     batch = batches.begin_batch(
         action.operation, request_actor(request), form.cleaned_data["note"], parameters, items, label=action.label,
         chosen=chosen, query=selection.filter.query if selection.filter else "", left_out=left_out,
-        namespaces=reached_namespaces(request),
+        namespaces=reached_namespaces(request), user_key=str(request.user.pk),
     )  # fmt: skip
     batches.run_batch(batch, BATCH)
     return answer_batch(request, selection, action, form, Batch.objects.get(pk=batch))

@@ -5,8 +5,6 @@ from typing import Any
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth import get_user_model
 
-from liveness.services.operator_events import OPERATOR
-
 
 def write_log_entry(user: Any, row: Any, label: str, note: str) -> None:
     """The entry of one thing, by the key of a user."""
@@ -14,8 +12,8 @@ def write_log_entry(user: Any, row: Any, label: str, note: str) -> None:
 
 
 def log_item(sender: object, item: Any, row: Any, **_: object) -> None:
-    """The entry of what a batch has done, by whoever began it; none where he is no user any more."""
-    model = get_user_model()
-    users = model._default_manager.filter(**{model.USERNAME_FIELD: item.actor.removeprefix(OPERATOR)})
-    if row is not None and (user := users.values_list("pk", flat=True).first()):
+    """The entry of what a batch has done, by the user who began it; none where there is no such user any more."""
+    if row is None or item.user_key is None:
+        return
+    if user := get_user_model()._default_manager.filter(pk=item.user_key).values_list("pk", flat=True).first():
         write_log_entry(user, row, item.label, item.note)
