@@ -5,7 +5,7 @@ the same moment: a new job is left to it for a fraction of a second, and no long
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -35,10 +35,17 @@ class Choice:
         self._held = {str(row.server): row.held for row in loads}
 
     def choose(
-        self, row: ClaimableJobs, jobs: Iterable[UUID], is_new: Callable[[UUID], bool]
+        self,
+        row: ClaimableJobs,
+        jobs: Iterable[UUID],
+        is_new: Callable[[UUID], bool],
+        returned: Mapping[str, int],
     ) -> Iterator[tuple[UUID, str | None]]:
         """For each job the worker that waits here; None: it is left to another. Nothing of jobs that nobody may have.
-        Each job counts as held by its worker, so that the next goes to the least loaded then."""
+        Each job counts as held by its worker, so that the next goes to the least loaded then. Who has `returned`
+        without such a job comes last, by how often: else who never claims, and so holds little, would always be first.
+        """
+        self._returned = returned
         suited = [server for server, (offer, _) in self._workers.items() if offer.suits(server, row)]
         here = self._ranked(server for server in suited if server in self._places)
         elsewhere = self._ranked(server for server in suited if server not in self._places)
@@ -56,7 +63,8 @@ class Choice:
 
     def _rank(self, server: str) -> tuple[float, int, str] | None:
         held, (_, slots) = self._held[server], self._workers[server]
-        return (held / slots, self._places.get(server, 0), server) if held < slots else None
+        load = held / slots + self._returned.get(server, 0)
+        return (load, self._places.get(server, 0), server) if held < slots else None
 
     def _take_first(self, ranked: list[tuple[float, int, str]]) -> str:
         server = ranked[0][2]

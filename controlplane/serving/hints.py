@@ -6,7 +6,7 @@ every second; then workers are woken for as many jobs as there are, the least lo
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import islice
@@ -59,6 +59,7 @@ class WorkHints:
         self._waiting: dict[str, Waiter] = {}
         self._seen: dict[UUID, float] = {}  # jobs that wait, and since when that is known
         self._hinted: dict[UUID, tuple[float, str]] = {}  # those for which somebody was woken lately, when, and who
+        self._returned: dict[UUID, Counter[str]] = {}  # who came back without them though woken for them, how often
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
@@ -83,7 +84,9 @@ class WorkHints:
         waiter = Waiter(server, offer, asyncio.get_running_loop().create_future())
         self._waiting[server] = waiter
         # It has claimed what it wanted of that for which it was woken.
-        self._hinted = {job: hinted for job, hinted in self._hinted.items() if hinted[1] != server}
+        for job in [job for job, hinted in self._hinted.items() if hinted[1] == server]:
+            del self._hinted[job]
+            self._returned.setdefault(job, Counter())[server] += 1
         self._begin()
         self._wanted.set()
         leaves = asyncio.ensure_future(gone())
@@ -161,6 +164,7 @@ class WorkHints:
         now = time.monotonic()
         self._seen = {job: self._seen.get(job, now) for row in claimable for job in row.jobs}
         self._hinted = {job: hinted for job, hinted in self._hinted.items() if job in self._seen}
+        self._returned = {job: servers for job, servers in self._returned.items() if job in self._seen}
 
     def _wake(self, claimable: list[ClaimableJobs], loads: list[WorkerLoad]) -> bool:
         """Wake the least loaded for the jobs for which nobody was woken lately; whether one is left to others first."""
@@ -169,7 +173,10 @@ class WorkHints:
         is_one_left = False
         for row in claimable:
             jobs = [job for job in row.jobs if job not in self._hinted]
-            for job, server in choice.choose(row, jobs, lambda job: now - self._seen[job] < BETTER_FIRST):
+            returned: Counter[str] = Counter()
+            for job in self._returned.keys() & set(jobs):
+                returned |= self._returned[job]
+            for job, server in choice.choose(row, jobs, lambda job: now - self._seen[job] < BETTER_FIRST, returned):
                 if server is None:
                     is_one_left = True
                     continue

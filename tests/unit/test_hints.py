@@ -158,6 +158,23 @@ def test_who_was_woken_for_several_jobs_and_claimed_one_is_woken_again_at_once()
     play(story)
 
 
+def test_who_comes_back_without_the_job_it_was_woken_for_lets_all_others_try_first_however_little_it_holds():
+    async def story(work, jobs, waits):
+        waits.loads.update({ONE: (0, 4), TWO: (2, 4), THREE: (3, 4)})
+        calls = {server: waits(server, "script") for server in (ONE, TWO, THREE)}
+        await looked(work, jobs)
+        jobs.add("script")
+        order = []
+        for _ in range(6):
+            await looked(work, jobs, 5)
+            [woken] = [server for server, call in calls.items() if call.done()]
+            order.append(woken)
+            calls[woken] = waits(woken, "script")
+        assert order == [ONE, TWO, THREE] * 2
+
+    play(story)
+
+
 def test_who_is_full_or_may_get_no_work_is_not_woken():
     async def story(work, jobs, waits):
         waits.loads[ONE] = (1, 1)
