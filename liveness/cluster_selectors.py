@@ -5,10 +5,10 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Func, Q, QuerySet
+from django.db.models import Func, QuerySet
 
 from liveness import states
-from liveness.models import ApiToken, Server, ServerEvent
+from liveness.models import ApiToken, Brake, Server, ServerEvent
 from liveness.sql import sql
 from liveness.states import Subject
 
@@ -48,7 +48,7 @@ def events_of_subjects(
     """What was done to subjects of a type that are few, before an event, latest first; of one cluster, or of all."""
     events = ServerEvent.objects.filter(subject_type=subject, action__in=actions)
     if cluster:
-        events = events.filter(Q(subject_id=cluster) | Q(subject_id__endswith=f"/{cluster}"))
+        events = events.filter(subject_id__in=Brake.keys_of(cluster) if subject == Subject.BRAKE else [cluster])
     if before is not None:
         events = events.filter(pk__lt=before)
     # Never along the key, past the events of all servers.

@@ -6,6 +6,7 @@ from django.db.models import Q
 from controlplane.core.model_fields import (
     ClockTimestamp,
 )
+from liveness.states import ServerType
 
 
 class Clock(models.Model):
@@ -110,6 +111,11 @@ class Brake(models.Model):
     def key(self) -> str:
         """As events and incidents have it."""
         return f"{self.type}/{self.cluster}" if self.cluster else self.type
+
+    @classmethod
+    def keys_of(cls, cluster: str) -> list[str]:
+        """Of a cluster, of whatever type. A cluster's name may have a stroke of its own."""
+        return [cls(type=type, cluster=cluster).key for type in ServerType]
 
     @property
     def words(self) -> str:

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from liveness.models import Brake, ClusterMaintenance, Instance
+from liveness.models import Brake, ClusterMaintenance, Instance, ServerEvent
 from tests.integration.test_page_actions import words
 from tests.support.operators import actions, engage
 
@@ -105,6 +105,20 @@ def test_a_brake_that_holds_is_shown_with_when_it_lets_go(staff, api):
     shown = row(page, f"brake-{Brake.objects.get().pk}")
     assert ("HOLDS" in shown and "3 of 4" in shown and "the first go" in shown) or "10 % go" in shown
     assert f'{BRAKE}release/?type=WORKER"' in page
+
+
+def test_the_brake_of_a_cluster_is_not_told_as_that_of_one_whose_name_is_its_end_or_a_type(reader, worker):
+    for name in ("eu", "test/eu", "WORKER"):
+        worker(cluster=name)
+    engage()
+    Brake.objects.create(type="WORKER", cluster="test/eu", engaged_observed=0, silent=3, alive=4)
+    ServerEvent.objects.create(
+        subject_type="brake", subject_id="WORKER/test/eu", action="brake_engaged", actor="liveness"
+    )
+    for name, held in (("eu", False), ("WORKER", False), ("test/eu", True)):
+        for page in (BRAKE, f"{PAGES}activity/"):
+            shown = reader.get(f"{page}?cluster={name}").content.decode()
+            assert ("brake_engaged" in shown) is held, (name, page)
 
 
 def test_where_none_holds_the_page_says_when_one_would(reader):

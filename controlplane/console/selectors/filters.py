@@ -19,6 +19,7 @@ from jobs.models import Attempt
 from jobs.services.alerts import RULES
 from jobs.states import ExecutionState, JobKind, JobState, SlotOutcome, TriggerState
 from liveness import states
+from liveness.models import Brake
 from liveness.states import ServerState, ServerType
 
 WITHIN = {
@@ -337,7 +338,7 @@ class IncidentFilter(Filter):
         values = self.chosen_values
         condition = Q(rule=values["rule"]) if "rule" in values else Q()
         return (
-            condition & (Q(subject=values["cluster"]) | Q(subject__endswith=f"/{values['cluster']}"))
+            condition & Q(subject__in=[values["cluster"], *Brake.keys_of(values["cluster"])])
             if "cluster" in values
             else condition
         )

@@ -12,7 +12,7 @@ from django.db.models.lookups import Exact
 from jobs import scan_window
 from jobs.models import Attempt, LateReport
 from jobs.models.attempts import INTERRUPTED
-from liveness.models import Clock, Server, ServerEvent
+from liveness.models import Brake, Clock, Server, ServerEvent
 from liveness.states import Subject
 
 IS_TRANSITION = Q(action="")
@@ -167,5 +167,5 @@ def within_cluster(cluster: str) -> tuple[Q, Q, Q]:
         return Q(), Q(), Q()
     of_servers, of_reports = (Q(Exact(Subquery(rows), cluster)) for rows in (CLUSTER, CLUSTER_OF_ATTEMPTS))
     whole = Q(subject_type=Subject.INSTANCE, subject_id=cluster)
-    brake = Q(subject_type=Subject.BRAKE, subject_id__endswith=f"/{cluster}")
+    brake = Q(subject_type=Subject.BRAKE, subject_id__in=Brake.keys_of(cluster))
     return of_servers | whole | brake, of_servers, of_reports
