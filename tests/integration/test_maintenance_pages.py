@@ -90,12 +90,13 @@ def test_an_unknown_cluster_is_said_and_nothing_begins(staff, worker):
     assert "No server of the cluster ue is here" in words(client.get(f"{MAINTENANCE}?cluster=ue"))
 
 
-def test_the_page_of_one_cluster_tells_of_it_alone(reader, operator, worker):
-    worker(name="a", cluster="eu")
+@pytest.mark.parametrize("name", ["eu", "e" * 255])
+def test_the_page_of_one_cluster_tells_of_it_alone(reader, operator, worker, name):
+    worker(name="a", cluster=name)
     worker(name="b", cluster="us")
-    operator("maintenance_enter", note="of eu", cluster="eu")
+    operator("maintenance_enter", note="of eu", cluster=name)
     operator("maintenance_enter", note="of us", cluster="us")
-    page = words(reader.get(f"{MAINTENANCE}?cluster=eu")).partition("In force")[2]
+    page = words(reader.get(f"{MAINTENANCE}?cluster={name}")).partition("In force")[2]
     assert "of eu" in page and "of us" not in page
 
 

@@ -79,14 +79,14 @@ class Filter(forms.Form):
 
 class ServerFilter(Filter):
     q = forms.CharField(required=False, label="Search", max_length=200)
-    namespace = forms.CharField(required=False, max_length=200)
-    cluster = forms.CharField(required=False, max_length=200)
+    namespace = forms.CharField(required=False, max_length=255)
+    cluster = forms.CharField(required=False, max_length=255)
     type = forms.ChoiceField(required=False, choices=choices_of(ServerType))
     state = forms.ChoiceField(
         required=False, choices=[("", "not ended"), (EVERY_ENDED, "all that ended"), *choices_of(ServerState)[1:]]
     )
     tag = forms.CharField(required=False, max_length=200)
-    version = forms.CharField(required=False, max_length=200)
+    version = forms.CharField(required=False, max_length=255)
     attention = forms.BooleanField(required=False, label="Needs attention")
 
     def filter_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -194,8 +194,8 @@ class JobFilter(SearchFilter):
     state = forms.ChoiceField(required=False, choices=choices_of(JobState))
     kind = forms.ChoiceField(required=False, choices=choices_of(JobKind))
     tag = forms.CharField(required=False, max_length=200)
-    server = forms.CharField(required=False, max_length=200, label="Server")
-    namespace = forms.CharField(required=False, max_length=200)
+    server = forms.CharField(required=False, max_length=255, label="Server")
+    namespace = forms.CharField(required=False, max_length=255)
     q = forms.CharField(required=False, label="Search", max_length=200)
     code = forms.CharField(required=False, max_length=200, label="Error code")
     error = forms.CharField(required=False, max_length=300, widget=forms.HiddenInput)
@@ -289,7 +289,7 @@ class QuarantineFilter(JobFilter):
 
 class ExecutionFilter(SearchFilter):
     state = forms.ChoiceField(required=False, choices=choices_of(ExecutionState))
-    namespace = forms.CharField(required=False, max_length=200)
+    namespace = forms.CharField(required=False, max_length=255)
     q = forms.CharField(required=False, label="Search", max_length=200)
 
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -301,7 +301,7 @@ class ExecutionFilter(SearchFilter):
 
 class TriggerFilter(Filter):
     state = forms.ChoiceField(required=False, choices=choices_of(TriggerState))
-    namespace = forms.CharField(required=False, max_length=200)
+    namespace = forms.CharField(required=False, max_length=255)
     q = forms.CharField(required=False, label="Search", max_length=200)
 
     def filter_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -320,7 +320,7 @@ class SlotFilter(Filter):
 class ScopeFilter(Filter):
     """Of one cluster, or of all."""
 
-    cluster = forms.CharField(required=False, max_length=200)
+    cluster = forms.CharField(required=False, max_length=255)
 
     @property
     def cluster_name(self) -> str:
@@ -331,7 +331,7 @@ class ScopeFilter(Filter):
 
 class IncidentFilter(Filter):
     rule = forms.ChoiceField(required=False, choices=choices_of(RULES))
-    cluster = forms.CharField(required=False, max_length=200, label="Cluster, or type")
+    cluster = forms.CharField(required=False, max_length=255, label="Cluster, or type")
 
     @property
     def condition(self) -> Q:
@@ -361,8 +361,8 @@ class ActivityFilter(PeriodFilter):
     }
 
     kind = forms.ChoiceField(required=False, choices=[("", "any"), *KINDS.items()], label="What")
-    server = forms.CharField(required=False, max_length=200)
-    cluster = forms.CharField(required=False, max_length=200)
+    server = forms.CharField(required=False, max_length=255)
+    cluster = forms.CharField(required=False, max_length=255)
     who = forms.CharField(required=False, max_length=200, label="By whom")
 
 
