@@ -60,16 +60,17 @@ def count(running, statement):
         return connection.execute(statement).fetchone()[0]
 
 
-STORED = "insert into jobs_workerjob"
+# What the wire has of a statement that is prepared, whether or not that is the first time, and of one that is not.
+STORED = {"/jobs": "execute controlplane_submit_jobs", "/executions": "insert into jobs_workerjob"}
 
 
 @pytest.mark.parametrize(
     ("words", "is_done", "code", "again"),
     [
-        ((STORED, "COMMIT"), True, UNKNOWN, 200),
-        ((STORED, "COMMIT"), False, UNKNOWN, 201),
-        ((STORED,), True, CERTAIN, 201),  # a transaction that did not come to its COMMIT
-        ((STORED, "COMMIT", "SELECT"), False, UNKNOWN, 200),  # what is lost is the answer
+        (("COMMIT",), True, UNKNOWN, 200),
+        (("COMMIT",), False, UNKNOWN, 201),
+        ((), True, CERTAIN, 201),  # a transaction that did not come to its COMMIT
+        (("COMMIT", "SELECT"), False, UNKNOWN, 200),  # what is lost is the answer
     ],
 )
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_a_submission_cut_off_says_what_is_known_and_is_safe_to_send_again(
         return call("client", path, body, **{"Idempotency-Key": key})
 
     stored = "jobs_workerjob" if path == "/jobs" else "jobs_execution"
-    assert cut(submit, *words, is_done=is_done) == code
+    assert cut(submit, STORED[path], *words, is_done=is_done) == code
     assert count(running, f"select count(*) from {stored} where key = '{key}'") == (again == 200)  # noqa: S608
     status, _ = submit()
     assert status == again
@@ -99,11 +100,14 @@ def test_a_claim_cut_off_is_unknown_and_the_same_request_finds_what_was_claimed(
     assert call(token, f"{at}/heartbeat", {"state": "RUNNING"})[0] == 200
     assert call("client", "/jobs", {"action": SCRIPT, "tags": ["own"]})[0] == 201
     request = {"limit": 1, "request_id": str(uuid4())}
-    assert cut(lambda: call(token, f"{at}/claims", request), "skip locked", is_done=True) == UNKNOWN
+    assert cut(lambda: call(token, f"{at}/claims", request), "execute controlplane_claim_jobs", is_done=True) == UNKNOWN
     assert call(token, f"{at}/heartbeat", {"state": "RUNNING"})[0] == 200
     [attempt] = call(token, f"{at}/claims", request)[1]["attempts"]
     started = {"reports": [{"attempt": attempt["id"], "event": "STARTED"}]}
-    assert cut(lambda: call(token, f"{at}/reports", started), "begun_jobs", is_done=True) == UNKNOWN
+    assert (
+        cut(lambda: call(token, f"{at}/reports", started), "execute controlplane_start_attempts", is_done=True)
+        == UNKNOWN
+    )
     [result] = call(token, f"{at}/reports", started)[1]["results"]
     assert (result["accepted"], result["replayed"]) == (True, True)
 
