@@ -1,8 +1,10 @@
 -- statement: read_figures
 -- How it stands, in one row. What lives is counted. What has ended may be millions: it is counted up to `counted`, and
 -- beyond that the planner's statistics say about how many there are (`about`). Flagged are those that stand still; and
--- by tags, those that fail soon for want of a worker.
--- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[]
+-- by tags, those that fail soon for want of a worker. Of one cluster (empty: of all) the jobs are counted by
+-- `read_cluster_figures`, and not here.
+-- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[],
+--   cluster text
 -- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
 --   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, flagged_tags jsonb|null,
 --   to_be_failed jsonb|null, about jsonb|null, waiting float8|null, brakes jsonb|null,
@@ -20,7 +22,8 @@ estimates as (
      where c.oid = 'jobs_workerjob'::regclass and s.attname = 'state'
 ),
 counted as (
-    select state, count(*) as jobs, false as is_full from jobs_workerjob where state in {{OPEN}} group by state
+    select state, count(*) as jobs, false as is_full
+      from jobs_workerjob where %(cluster)s::text = '' and state in {{OPEN}} group by state
     union all
     select state, up_to_limit.jobs, up_to_limit.jobs = %(counted)s
       from unnest(%(ended)s::text[]) ended (state)
@@ -30,6 +33,7 @@ counted as (
                     -- A range and this order, which job_by_state alone has: nothing else is to be walked over.
                     where j.state between ended.state and ended.state
                     order by j.state, j.id limit %(counted)s) few) up_to_limit
+     where %(cluster)s::text = ''
 ),
 figures as (
     select counted.state, is_full, case when is_full then greatest(estimates.jobs, counted.jobs) else counted.jobs end as jobs
@@ -49,7 +53,7 @@ select clock_timestamp() as now,
                   from to_be_failed group by tags order by seconds limit 20) f) as to_be_failed,
        (select jsonb_agg(state) from figures where is_full) as about,
        (select extract(epoch from clock_timestamp() - min(available_at))::float8
-          from jobs_workerjob where state = 'PENDING' and available_at <= clock_timestamp()) as waiting,
+          from jobs_workerjob where %(cluster)s::text = '' and state = 'PENDING' and available_at <= clock_timestamp()) as waiting,
        (select jsonb_agg(to_jsonb(brake) || jsonb_build_object('cluster', nullif(cluster, '')) order by type, cluster)
           from liveness_brake brake where released_by is null) as brakes,
        {{liveness.maintenances}} as maintenances,
