@@ -1,6 +1,6 @@
 """The order of tests that mostly wait: the longer one may take, the sooner it begins, beside the others.
 
-One that fails shows the logs of its processes; what one adds to the processes of its module ends with it.
+One that fails shows the logs of its processes.
 """
 
 from collections.abc import Generator, Iterator
@@ -30,26 +30,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         fleets = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Fleet)]
         report.sections += [("The processes", running.logs()) for running in fleets]
     return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """A worker that stayed would take jobs of the next test, whichever that is."""
-    shared = [(running, set(running.processes)) for running in shared_fleets(item)]
-    try:
-        return (yield)
-    finally:
-        for running, before in shared:
-            running.end(running.processes.keys() - before)
-
-
-def shared_fleets(item: pytest.Item) -> list[Fleet]:
-    definitions = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009
-    return [
-        value
-        for name, value in getattr(item, "funcargs", {}).items()
-        if isinstance(value, Fleet) and name in definitions and definitions[name][-1].scope != "function"
-    ]
 
 
 @pytest.fixture

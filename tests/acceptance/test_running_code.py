@@ -158,8 +158,15 @@ def test_an_output_that_is_too_large_fails_its_job_and_says_the_size_and_the_lim
     assert one.read_job()["attempts"][0]["progress"] == 0.75
 
 
-def test_of_an_agents_reports_one_that_cannot_be_written_holds_up_no_other(running, job):
+@pytest.fixture
+def two(running):
+    """A second worker, which ends with the test: it would take the jobs of the next one."""
     running.agent("two", running.url, "--concurrency", "2", "--tags", "two")
+    yield
+    running.end(["two"])
+
+
+def test_of_an_agents_reports_one_that_cannot_be_written_holds_up_no_other(running, two, job):
     with psycopg.connect(running.env["DATABASE_URL"], autocommit=True) as connection:
         connection.execute(
             "create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$"
