@@ -163,8 +163,8 @@ returning a.id
 -- returns: id uuid
 with {{reported_tasks}}
 update jobs_attempt a
-   set heartbeat_at = clock_timestamp(), alive_observed = observed_now()
-  from reported_tasks t
+   set heartbeat_at = clock_timestamp(), alive_observed = {{liveness.heard_now(s)}}
+  from reported_tasks t, (select heard_observed from liveness_server where id = %(server)s) s
  where a.id = any(array[t.attempt]) and a.server_id = %(server)s and a.state in {{LIVE}} and t.state in ('HELD', 'RUNNING')
 returning a.id
 

@@ -26,8 +26,8 @@ unlocked_attempts as (
 ),
 alive_attempts as (
     update jobs_attempt a
-       set heartbeat_at = clock_timestamp(), alive_observed = observed_now(), pid = coalesce(listed_attempts.pid, a.pid)
-      from listed_attempts, unlocked_attempts
+       set heartbeat_at = clock_timestamp(), alive_observed = {{liveness.heard_now(beat)}}, pid = coalesce(listed_attempts.pid, a.pid)
+      from listed_attempts, unlocked_attempts, beat
      where a.id = any(array[listed_attempts.id]) and a.id = unlocked_attempts.id and a.state in {{LIVE}}
  returning a.id, a.heartbeat_at, listed_attempts.role, listed_attempts.pid
 ),
@@ -43,8 +43,8 @@ confirmed_stops as (
     delete from jobs_takenattempt t using taken_attempts where t.attempt_id = any(array[taken_attempts.id]) and taken_attempts.is_confirmed
 ),
 newly_notified as (
-    update jobs_takenattempt t set told_observed = observed_now()
-      from taken_attempts where t.attempt_id = any(array[taken_attempts.id]) and not taken_attempts.is_confirmed and t.told_observed is null
+    update jobs_takenattempt t set told_observed = {{liveness.heard_now(beat)}}
+      from taken_attempts, beat where t.attempt_id = any(array[taken_attempts.id]) and not taken_attempts.is_confirmed and t.told_observed is null
 ),
 attempt_heartbeats as (
     insert into liveness_heartbeat (at, server_id, attempt_id, role, hostname, pid)

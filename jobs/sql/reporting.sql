@@ -66,7 +66,7 @@ begun_jobs as (
 )
 update jobs_attempt a
    set state = 'RUNNING', started_at = clock_timestamp(), started_observed = observed_now(),
-       alive_observed = observed_now()
+       alive_observed = (select {{liveness.heard_now(s)}} from liveness_server s where s.id = %(server)s)
  where a.id = any(array(select attempt_id from begun_jobs))
 returning a.id
 

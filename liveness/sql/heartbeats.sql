@@ -3,7 +3,7 @@
 beat as (
     update liveness_server s
        set last_heartbeat_at = clock_timestamp(),
-           heard_observed = greatest(s.heard_observed, observed_now()),
+           heard_observed = {{heard_now(s)}},
            witnessed_at = case when heartbeats.witness then clock_timestamp() else s.witnessed_at end,
            metrics = coalesce(heartbeats.metrics, s.metrics),
            cordoned_by = case

@@ -44,6 +44,11 @@ end)
 (s.last_heartbeat_at is not null
  and (select observed_now()) - s.heard_observed < s.heartbeat_interval * %(staleness_multiplier)s)
 
+-- rule: heard_now(s)
+-- observed time as server s is heard at this moment: a check that does not count takes back what was observed since the
+-- one before, and what is heard of a server, or of code on it, is never before what was heard already
+greatest(s.heard_observed, observed_now())
+
 -- rule: is_in_maintenance(s)
 -- server s gets no new work: the control plane is in maintenance, or its cluster is
 ((select maintenance_since is not null from liveness_instance)

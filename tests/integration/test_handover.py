@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from controlplane.agent.fence import Fence
 from controlplane.agent.registration import ServerConfig
+from controlplane.core.model_fields import ObservedNow
 from jobs.models import Attempt, TakenAttempt, WorkerJob
 from jobs.services import sweep
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
-from liveness.services import operations
+from liveness.services import detection, operations
 from tests.support.clock import Clock
 
 AFTER, AT_ONCE, NEVER = "AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER"
@@ -190,6 +191,19 @@ def test_a_worker_that_beats_but_does_not_obey_delays_the_job_for_the_cancel_tim
     assert len(heir.claim()) == 1
     event = ServerEvent.objects.get(action="does_not_stop")
     assert (str(event.server_id), attempt in event.reason) == (one.id, True)
+
+
+def test_a_worker_that_was_heard_while_no_check_counted_has_the_whole_cancel_timeout_to_stop(taken, clock, settings):
+    settings.JOBS = {**settings.JOBS, "CANCEL_TIMEOUT": 10}
+    one, heir, attempt = taken()
+    clock.step(20)
+    assert heir.beat(stopped=[]).status_code == 200
+    Server.objects.filter(pk=one.id).update(heard_observed=ObservedNow())  # by more than the next check will count
+    detection.advance_clock()  # nobody has said that heartbeats get in: observed time stands where it was
+    assert one.beat(stopped=[]).json()["lost"] == [attempt]
+    one.beat(stopped=[])
+    check_liveness()
+    assert heir.claim() == []
 
 
 @pytest.mark.parametrize("end", ["ERROR", "TERMINATED_FORCED", "TERMINATED_GRACEFULLY"])

@@ -10,6 +10,7 @@ from controlplane.core.model_fields import ClockTimestamp, ObservedNow
 from jobs.models import Attempt, WorkerJob
 from jobs.services import sweep
 from liveness.models import Instance, Server
+from liveness.services import detection
 
 CLAIMED_STALE, RUNNING_STALE, UNMATCHED, CANCEL = 120, 300, 30, 60
 
@@ -112,6 +113,24 @@ def test_switched_off_the_stale_stay_until_an_operator_acts(worker, submit, read
         assert read_job(job)["state"] == "PENDING"
     assert Attempt.objects.get().ended_by == "operator:ann"
     assert sweep.list_stale_attempts(CLAIMED_STALE, RUNNING_STALE) == []
+
+
+@pytest.mark.parametrize("begins", ["before", "after"])
+def test_code_whose_worker_was_heard_while_no_check_counted_is_not_stale(worker, submit, clock, settings, begins):
+    settings.JOBS = {**settings.JOBS, "RUNNING_STALE_AFTER": 5}
+    submit()
+    one = worker()
+    held = one.hold() if begins == "before" else None
+    clock.step(20)
+    one.beat(running=[{"attempt": held["id"]}] if held else [])  # by more than the next check will count
+    detection.advance_clock()  # nobody has said that heartbeats get in: observed time stands where it was
+    held = held or one.hold()
+    one.beat(running=[{"attempt": held["id"]}])
+    assert sweep.run_sweep()["overdue"] == {}
+    assert Attempt.objects.get().state == "RUNNING"
+    clock.advance(30)
+    one.beat()
+    assert sweep.run_sweep()["overdue"] == {"RESUBMITTED": 1}
 
 
 @pytest.mark.parametrize(("call", "running"), [(sweep.requeue_stale_claimed, True), (sweep.fail_stale_running, False)])
