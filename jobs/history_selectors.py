@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.history import KEYS_KEPT, Dimension, Span, Window, add_counts, percentile
 from jobs.sql import sql
-from jobs.sql.rows import HistoryPoint
+from jobs.sql.rows.history import HistoryPoint
 
 OUTCOMES = ("completed", "failed", "cancelled", "expired", "skipped")
 

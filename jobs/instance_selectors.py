@@ -8,7 +8,8 @@ from jobs import states
 from jobs.conf import unmatched_parameters
 from jobs.history import Window
 from jobs.sql import sql
-from jobs.sql.rows import ClusterFigures, HistoryPoint
+from jobs.sql.rows.history import HistoryPoint
+from jobs.sql.rows.verdict import ClusterFigures
 from jobs.states import Flag
 from liveness.cluster_selectors import parse_maintenances
 

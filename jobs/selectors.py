@@ -38,7 +38,7 @@ from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
 from jobs.scan_window import field_is_any_of
 from jobs.sql import sql
-from jobs.sql.rows import WrittenLine
+from jobs.sql.rows.selectors import WrittenLine
 from jobs.states import JobState, Unmatched
 from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf

@@ -46,7 +46,7 @@ from liveness.models import (
     Tally,
 )
 from liveness.sql import BUCKETS, sql
-from liveness.sql.rows import ServerFacets
+from liveness.sql.rows.selectors import ServerFacets
 from liveness.states import ServerState, Subject
 
 UNCHECKED_AFTER = 2

@@ -1,5 +1,6 @@
 """The rows of the statements, as the heads of the books say: `python -m controlplane.core.sql_rows` writes
-APP/sql/rows.py and statements.py, from which mypy knows each column. A test holds that they are as the heads are."""
+APP/sql/rows/BOOK.py for each book, and APP/sql/statements.py, from which mypy knows each column. A test holds that they
+are as the heads are."""
 
 from controlplane.core.sql_book import ROOT, Block, BookError, load_blocks
 
@@ -27,49 +28,58 @@ def row_name(block: Block) -> str:
 
 
 def write_modules(app: str) -> dict[str, str]:
-    """The texts of APP/sql/rows.py and statements.py. Raises BookError where two heads give one name to different
-    rows."""
-    statements = [block for block in load_blocks(app).values() if block.kind == "statement"]
+    """The texts of rows/BOOK.py, for each book with rows of its own, and of statements.py. Raises BookError where two
+    heads give one name to different rows."""
     rows: dict[str, dict[str, str]] = {}
-    for block in statements:
-        if rows.setdefault(row_name(block), block.returns) != block.returns:
+    books: dict[str, list[str]] = {}
+    listed = []
+    homes = {"IdRow": "IdRow"}
+    for block in load_blocks(app).values():
+        if block.kind != "statement":
+            continue
+        name, book = row_name(block), block.book.stem
+        if rows.setdefault(name, block.returns) != block.returns:
             raise BookError(f"{block.place}: another statement returns other columns as {block.row}")
-    classes = []
-    for name, columns in rows.items():
-        lines = [f"    {column}: {type_of(type)}" for column, type in columns.items()]
-        classes.append("\n".join([f"class {name}(NamedTuple):", *(lines or ["    pass"])]))
-    text = "\n\n\n".join(classes)
-    used = [line for name, line in IMPORTS.items() if name in text]
-    listed = [f"    {block.name}: Statement[rows.{row_name(block)}]" for block in statements]
+        if name not in homes:
+            homes[name] = f"{book}.{name}"
+            books.setdefault(book, []).append(write_class(name, block.returns))
+        listed.append(f"    {block.name}: Statement[{homes[name]}]")
     written_by = f"Written by `python -m {__spec__.name}`."
-    return {
-        "rows.py": "\n".join(
-            [
-                f'"""The rows that the statements of the books here return. {written_by}"""',
-                "",
-                *used[:1],
-                "from typing import NamedTuple",
-                *used[1:],
-                f"\n\n{text}\n",
-            ]
-        ),
-        "statements.py": "\n".join(
-            [
-                f'"""The statements of the books here. {written_by}"""',
-                "",
-                "from controlplane.core.statements import Statement, Statements",
-                f"from {app}.sql import rows",
-                "",
-                "",
-                f"class {app.capitalize()}Statements(Statements):",
-                *listed,
-                "",
-            ]
-        ),
-    }
+    modules = {f"rows/{book}.py": write_rows(book, classes, written_by) for book, classes in books.items()}
+    modules["statements.py"] = "\n".join(
+        [
+            f'"""The statements of the books here. {written_by}"""',
+            "",
+            "from controlplane.core.statements import IdRow, Statement, Statements",
+            f"from {app}.sql.rows import (",
+            *[f"    {book}," for book in sorted(books)],
+            ")",
+            "",
+            "",
+            f"class {app.capitalize()}Statements(Statements):",
+            *listed,
+            "",
+        ]
+    )
+    return modules
+
+
+def write_class(name: str, columns: dict[str, str]) -> str:
+    lines = [f"    {column}: {type_of(type)}" for column, type in columns.items()]
+    return "\n".join([f"class {name}(NamedTuple):", *(lines or ["    pass"])])
+
+
+def write_rows(book: str, classes: list[str], written_by: str) -> str:
+    text = "\n\n\n".join(classes)
+    used = {name: line for name, line in IMPORTS.items() if name in text}
+    imports = [line for line in (used.get("datetime"), "from typing import NamedTuple", used.get("UUID")) if line]
+    return "\n".join([f'"""The rows of {book}.sql. {written_by}"""', "", *imports, f"\n\n{text}\n"])
 
 
 if __name__ == "__main__":
     for app in APPS:
+        folder = ROOT / app / "sql"
+        for former in (folder / "rows").glob("[!_]*.py"):
+            former.unlink()
         for name, text in write_modules(app).items():
-            (ROOT / app / "sql" / name).write_text(text)
+            (folder / name).write_text(text)

@@ -117,6 +117,12 @@ class Statement(Generic[Row]):
         return transactions.run_in_halves(transactions.retry_from_start(run_statement), ids, leave_out) if ids else []
 
 
+class IdRow(NamedTuple):
+    """What many statements return."""
+
+    id: UUID
+
+
 class DueRow(NamedTuple):
     """What a sweeping statement is about to touch."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from jobs.sql.rows import ClaimableJobs, WorkerLoad
+from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 
 CLEARLY_LESS = 0.25
 """Of two workers one is clearly less loaded by more than this part of what it can hold."""

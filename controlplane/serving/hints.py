@@ -21,7 +21,7 @@ from controlplane.core.threads import Threads
 from controlplane.serving.answers import Answer
 from controlplane.serving.choice import Choice, Offer
 from jobs.services import hints
-from jobs.sql.rows import ClaimableJobs, WorkerLoad
+from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 
 log = structlog.get_logger()
 

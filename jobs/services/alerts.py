@@ -22,7 +22,7 @@ from jobs.conf import alerts_conf
 from jobs.models import AlertMessage
 from jobs.services.alert_channels import NotSent, call_patiently, call_url, list_channels, send_message
 from jobs.sql import sql
-from jobs.sql.rows import LeasedMessage, NotedIncidents
+from jobs.sql.rows.alerts import LeasedMessage, NotedIncidents
 from jobs.states import Flag
 from liveness.conf import conf as liveness_conf
 from liveness.selectors import is_check_late

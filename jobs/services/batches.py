@@ -23,7 +23,7 @@ from jobs.errors import BatchEnded, KeyTaken, TryAgain
 from jobs.models import Batch, BatchItem
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS, perform_operation
 from jobs.sql import sql
-from jobs.sql.rows import LeasedItem
+from jobs.sql.rows.batches import LeasedItem
 from jobs.states import BatchState, ItemOutcome
 from liveness.models import ServerEvent
 from liveness.services.operator_events import Subject, record_operator_event

@@ -15,7 +15,7 @@ from controlplane.core.transactions import is_transient_error, record_left_out, 
 from jobs.errors import HeartbeatStale, Maintenance, NotAWorker, NotRunningYet, ServerCordoned
 from jobs.models import WorkerJob
 from jobs.sql import sql
-from jobs.sql.rows import GivenAttempt
+from jobs.sql.rows.claiming import GivenAttempt
 from jobs.states import JobKind, JobState
 from liveness import states
 from liveness.conf import conf

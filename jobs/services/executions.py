@@ -14,7 +14,7 @@ from jobs.models import Execution
 from jobs.services import drafts
 from jobs.services.hints import announce_work
 from jobs.sql import sql
-from jobs.sql.rows import StepToRestart
+from jobs.sql.rows.executions import StepToRestart
 from liveness.conf import conf as liveness_conf
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
 

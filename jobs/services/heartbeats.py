@@ -19,7 +19,7 @@ from jobs.models import TakenAttempt
 from jobs.services import propagation
 from jobs.services.recovery import log_ended_attempts
 from jobs.sql import sql
-from jobs.sql.rows import HeardWorker, PlainlyHeardServer
+from jobs.sql.rows.heartbeats import HeardWorker, PlainlyHeardServer
 from liveness.models import Server
 from liveness.services import heartbeats
 from liveness.services.heartbeats import ServerHeartbeat

@@ -13,7 +13,7 @@ from controlplane.core.database import connection
 from controlplane.core.notifications import Announcer
 from controlplane.core.prepared import fetch_prepared_rows
 from jobs.sql import sql
-from jobs.sql.rows import ClaimableJobs, ServerOffer, WorkerLoad
+from jobs.sql.rows.hints import ClaimableJobs, ServerOffer, WorkerLoad
 from liveness.conf import conf
 from liveness.services import tokens
 from liveness.services.tokens import ServerToken

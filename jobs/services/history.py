@@ -10,7 +10,7 @@ from controlplane.core.transactions import retried_atomic
 from jobs import history
 from jobs.conf import conf
 from jobs.sql import sql
-from jobs.sql.rows import CountedHistory
+from jobs.sql.rows.history import CountedHistory
 
 
 def count_history() -> int:

@@ -22,7 +22,7 @@ from jobs.models import Attempt, WorkerJob
 from jobs.services import cancellation, executions, guards, propagation
 from jobs.services.hints import announce_work
 from jobs.sql import sql
-from jobs.sql.rows import LockedJob
+from jobs.sql.rows.interventions import LockedJob
 from jobs.states import JobKind, JobState
 from liveness.services.operator_events import Subject, log_operator_action
 from liveness.states import Subject as SubjectType

@@ -20,7 +20,9 @@ from jobs.services import executions
 from jobs.services.evaluations import follow_up_evaluations
 from jobs.services.hints import announce_work
 from jobs.sql import sql
-from jobs.sql.rows import EndedAttempt, EndedAttempts, ExpiredJobs, LockedJob, UnmatchedJobs
+from jobs.sql.rows.heartbeats import EndedAttempts
+from jobs.sql.rows.interventions import EndedAttempt, LockedJob
+from jobs.sql.rows.sweep import ExpiredJobs, UnmatchedJobs
 from jobs.states import JobKind
 
 log = structlog.get_logger()

@@ -16,7 +16,8 @@ from jobs.conf import conf
 from jobs.services import propagation
 from jobs.services.hints import announce_work
 from jobs.sql import sql
-from jobs.sql.rows import EndedAttempts, ExpiredJobs, UnmatchedJobs
+from jobs.sql.rows.heartbeats import EndedAttempts
+from jobs.sql.rows.sweep import ExpiredJobs, UnmatchedJobs
 
 log = structlog.get_logger()
 

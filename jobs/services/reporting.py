@@ -22,7 +22,7 @@ from jobs.services.hints import announce_work
 from jobs.services.rejected_reports import judge_rejected_reports
 from jobs.services.reports import ENDS, Event, Report, Result, explain_oversize
 from jobs.sql import sql
-from jobs.sql.rows import EndedAttempt
+from jobs.sql.rows.interventions import EndedAttempt
 from jobs.states import AttemptState, JobState
 from liveness.services.tokens import ServerToken
 

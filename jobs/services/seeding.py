@@ -8,7 +8,7 @@ from typing import Any
 from controlplane.core.database import connection, transaction
 from jobs.models import Attempt, WorkerJob
 from jobs.sql import sql
-from jobs.sql.rows import MakeServersRow
+from jobs.sql.rows.seeding import MakeServersRow
 from liveness.models import ApiToken, Server
 
 HEARTBEAT_INTERVAL, TIMEOUT = 300, 86400

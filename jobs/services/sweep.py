@@ -16,7 +16,7 @@ from controlplane.core.transactions import is_database_down
 from jobs.conf import conf, unmatched_parameters
 from jobs.services import cancellation, execution_repair, recovery
 from jobs.sql import sql
-from jobs.sql.rows import StaleAttempt
+from jobs.sql.rows.sweep import StaleAttempt
 from liveness.services.operator_events import Subject, record_operator_event
 from liveness.states import Subject as SubjectType
 

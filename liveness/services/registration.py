@@ -14,7 +14,7 @@ from liveness.errors import ServerNotRunning, TokenBound, TooManyServers, WrongR
 from liveness.models import ApiToken, Role
 from liveness.services import tokens
 from liveness.sql import sql
-from liveness.sql.rows import RegisteredServer
+from liveness.sql.rows.registration import RegisteredServer
 
 log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.serving import hints
 from controlplane.serving.hints import Offer, WorkHints
-from jobs.sql.rows import ClaimableJobs, WorkerLoad
+from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
 
 ONE, TWO, THREE = (str(uuid.UUID(int=number)) for number in range(1, 4))
 LONG = 60

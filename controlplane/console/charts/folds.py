@@ -14,7 +14,7 @@ from uuid import UUID
 
 from controlplane.console.presenters.jobs import doubt_about
 from jobs import states
-from jobs.sql.rows import StepTimes
+from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 FEW = 20

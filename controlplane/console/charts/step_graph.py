@@ -9,7 +9,7 @@ from controlplane.console.presenters.formatting import shorten
 from controlplane.console.presenters.jobs import doubt_about
 from jobs import graph
 from jobs.execution_selectors import Step
-from jobs.sql.rows import StepTimes
+from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 BOX, BOX_HEIGHT, COLUMN, ROW = 160, 38, 204, 54

@@ -11,7 +11,7 @@ from controlplane.console.charts.step_graph import KEY_LENGTH, doubt_about_step
 from controlplane.console.presenters.formatting import shorten
 from controlplane.core.durations import describe_duration
 from jobs.execution_selectors import Step
-from jobs.sql.rows import StepTimes
+from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 LANE, BAR = 42, 28

@@ -14,7 +14,7 @@ from controlplane.core.durations import describe_exactly
 from jobs import execution_selectors as selectors
 from jobs import states
 from jobs.execution_selectors import CountedExecution, Step
-from jobs.sql.rows import StepTimes
+from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
 STEPS_IN_GRAPH, STEPS_A_PAGE, FAILED_NAMED = 80, 100, 10

@@ -4,7 +4,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from jobs.sql import sql
-from jobs.sql.rows import FoundLine
+from jobs.sql.rows.selectors import FoundLine
 
 LINES_SHOWN, LOOKED_AT = 500, 20_000
 """Lines of a page, and so many that are looked through for it at once."""

@@ -20,7 +20,7 @@ from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import is_poll, poll_interval, render_page, require_reader
 from jobs import selectors, states
 from jobs.models import Attempt
-from jobs.sql.rows import FoundLine
+from jobs.sql.rows.selectors import FoundLine
 
 LINES_READ, LINE_LENGTH, ATTEMPTS_SHOWN = 1000, 4000, 30
 STREAMS = {"STDOUT": "out", "STDERR": "err"}

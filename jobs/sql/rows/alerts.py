@@ -1,0 +1,36 @@
+"""The rows of alerts.sql. Written by `python -m controlplane.core.sql_rows`."""
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+
+class AlertFact(NamedTuple):
+    rule: str
+    cluster: str
+    servers: int
+    names: list[str]
+
+
+class NotedIncidents(NamedTuple):
+    opened: int
+    ended: int
+    messages: int
+
+
+class LeasedMessage(NamedTuple):
+    id: UUID
+    event: str
+    channel: str
+    payload: str
+    tries: int
+    created_at: datetime
+
+
+class NotedDelivery(NamedTuple):
+    sent_at: datetime | None
+    next_try_at: datetime | None
+
+
+class MutedAlerts(NamedTuple):
+    until: datetime

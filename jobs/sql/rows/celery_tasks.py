@@ -1,0 +1,40 @@
+"""The rows of celery_tasks.sql. Written by `python -m controlplane.core.sql_rows`."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+
+class MoveRedeliveredTasksRow(NamedTuple):
+    attempt: UUID
+    job: UUID
+    server: UUID
+    attempt_state: str
+    job_state: str
+    reason: str
+    execution: UUID
+    kind: str
+
+
+class EndTasksRow(NamedTuple):
+    attempt: UUID
+    job: UUID
+    server: UUID
+    attempt_state: str
+    job_state: str
+    reason: str
+    execution: UUID
+    kind: str
+
+
+class CountTasksRow(NamedTuple):
+    name: str
+
+
+class JudgeReportedTasksRow(NamedTuple):
+    attempt: UUID
+    verdict: str
+
+
+class ReadReportingServerRow(NamedTuple):
+    state: str
+    token_version: int

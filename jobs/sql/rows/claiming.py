@@ -1,0 +1,21 @@
+"""The rows of claiming.sql. Written by `python -m controlplane.core.sql_rows`."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+
+class GivenAttempt(NamedTuple):
+    server: UUID | None
+    obstacle: str | None
+    id: UUID | None
+    number: int
+    job: UUID
+    kind: str
+    action: str
+    payload: str | None
+    timeout_seconds: float | None
+    execution: UUID | None
+    step: str | None
+    checkpoint: str | None
+    traceparent: str | None
+    former_traceparent: str | None

@@ -1,0 +1,14 @@
+"""The rows of execution_repair.sql. Written by `python -m controlplane.core.sql_rows`."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+
+class FindTornJobsRow(NamedTuple):
+    id: UUID
+    child: UUID | None
+
+
+class MendExecutionRow(NamedTuple):
+    id: UUID
+    child_of: UUID | None

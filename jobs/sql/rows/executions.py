@@ -1,0 +1,44 @@
+"""The rows of executions.sql. Written by `python -m controlplane.core.sql_rows`."""
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+
+class SubmittedExecution(NamedTuple):
+    place: int
+    execution: UUID
+    child_of: UUID | None
+    missing_worker: str | None
+    waiting: int
+
+
+class StepToRestart(NamedTuple):
+    execution: UUID
+    step: str
+    job: UUID
+    is_kept: bool
+
+
+class ChildToBegin(NamedTuple):
+    step: UUID
+    action: str
+    payload: str
+    owner: UUID | None
+    namespace: str
+    root: UUID
+    restarts: UUID | None
+
+
+class StepTimes(NamedTuple):
+    job: UUID
+    step: str
+    state: str
+    position: int
+    is_hook: bool
+    is_kept: bool
+    free_at: datetime
+    begun_at: datetime | None
+    finished_at: datetime | None
+    server_state: str | None
+    needs: list[UUID]

@@ -1,0 +1,11 @@
+"""The rows of triggers.sql. Written by `python -m controlplane.core.sql_rows`."""
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+
+class DueTrigger(NamedTuple):
+    id: UUID
+    now: datetime
+    in_flight: bool

@@ -1,0 +1,25 @@
+"""The rows of retention.sql. Written by `python -m controlplane.core.sql_rows`."""
+
+from typing import NamedTuple
+
+
+class NoteRowLeftOutRow(NamedTuple):
+    pass
+
+
+class AllowEventDeletionRow(NamedTuple):
+    set_config: str
+
+
+class ScannedNumbers(NamedTuple):
+    last: int | None
+    due: int
+    has_old: bool
+
+
+class Deleted(NamedTuple):
+    deleted: int
+
+
+class ForbidEventDeletionRow(NamedTuple):
+    set_config: str
