@@ -4,13 +4,13 @@ import uuid
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services import recovery, sweep
 from jobs.services.celery_tasks import SAME_LIMIT
 from jobs.services.liveness_check import check_liveness
 from tests.support.celery_tasks import TAGS, task, then
+from tests.support.queries import CapturedQueries
 
 
 def ends(job):
@@ -94,7 +94,7 @@ def test_a_call_is_one_round_trip(one, two):
     every = ["HELD", "RUNNING", "COMPLETED", "FAILED", "RETRIED", "LOST", "RETURNED", "REVOKED", "QUARANTINED", "SENT"]
     reports = [task(f"{state} {nth}", state) for state in every for nth in range(10)]
     sums = [{"name": "orders.send", "completed": 3}]
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         one.say(*reports, *[task(f"moved {nth}") for nth in range(10)], counter=str(uuid.uuid4()), tally=sums)
     assert len(queries) == 1
 

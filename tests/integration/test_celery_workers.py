@@ -4,7 +4,6 @@ import uuid
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, LateReport, TaskTally, WorkerJob
 from jobs.services import recovery
@@ -13,6 +12,7 @@ from liveness.models import ApiToken, Server
 from liveness.services import tokens
 from tests.support.celery_tasks import quarantined, task, then
 from tests.support.http import Caller
+from tests.support.queries import CapturedQueries
 
 # Quarantine
 
@@ -213,7 +213,7 @@ def test_nobody_makes_a_living_one_forsaken_by_taking_its_instance_id(one, two, 
 
 def test_a_heartbeat_that_asks_is_one_round_trip(one, two):
     body = {"state": "RUNNING", "holders": [two.instance, *(str(uuid.uuid4()) for _ in range(999))]}
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         assert one.post(f"/servers/{one.id}/heartbeat", body).status_code == 200
     assert len(queries) == 1
     body["holders"].append(str(uuid.uuid4()))

@@ -3,11 +3,11 @@
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Execution
 from liveness.models import ServerEvent
 from tests.support.executions import SCRIPT, step
+from tests.support.queries import CapturedQueries
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +46,7 @@ def test_a_page_takes_eight_queries_at_most_however_many_steps_there_are(begin, 
     do("a")
     browser = staff(checks_csrf=False)
     for page in (f"executions/{run.id}/", "executions/", "triggers/"):
-        with CaptureQueriesContext(connection) as queries:
+        with CapturedQueries(connection) as queries:
             text(browser.get(f"{AT}/{page}"))
         assert len(queries) <= 8
 

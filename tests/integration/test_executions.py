@@ -2,11 +2,11 @@
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from controlplane.core.rest import size_of
 from jobs.services import executions
 from tests.support.executions import SCRIPT, step
+from tests.support.queries import CapturedQueries
 
 pytestmark = pytest.mark.django_db
 
@@ -146,7 +146,7 @@ def test_the_parent_of_a_child_is_said(begin, submitter):
 
 
 def queries(call):
-    with CaptureQueriesContext(connection) as captured:
+    with CapturedQueries(connection) as captured:
         call()
     return len(captured)
 

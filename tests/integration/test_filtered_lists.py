@@ -6,13 +6,13 @@ import uuid
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs import scan_window
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.services import seeding
 from liveness.models import Server, ServerEvent
 from tests.support.executions import step
+from tests.support.queries import CapturedQueries
 
 pytestmark = pytest.mark.django_db
 
@@ -300,6 +300,6 @@ def test_a_filtered_page_is_at_most_eight_queries(admin_client, db, looked):
     everything = f"server={name}&tag=gpu&q=none&state=COMPLETED&before={WorkerJob.objects.order_by('-pk')[5].pk}"
     for page in (f"jobs/?{everything}", f"quarantine/?{everything}", "executions/?q=none&state=COMPLETED",
                  f"activity/?server={name}&who=none&kind=server"):  # fmt: skip
-        with CaptureQueriesContext(connection) as queries:
+        with CapturedQueries(connection) as queries:
             assert admin_client.get(AT + page).status_code == 200
         assert len(queries) <= 8, page

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from controlplane.console.charts.history import build_table, draw_charts, format_seconds, round_up
 from jobs.history import WINDOWS, add_counts, percentile
@@ -13,6 +12,7 @@ from jobs.history_selectors import read_history
 from jobs.models import HistoryEntry
 from jobs.services.history import count_history
 from tests.support.people import employ
+from tests.support.queries import CapturedQueries
 
 FAILED = {"event": "FAILED", "error": {"code": "BAD", "message": "no"}}
 
@@ -88,7 +88,7 @@ def test_the_page_of_trends_names_each_action_and_tag_with_its_failure_rate(read
 
 
 def test_charts_read_no_jobs(reader, ended):
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         read_history(WINDOWS["7d"])
     (query,) = queries
     assert "jobs_workerjob" not in query["sql"]

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.serializers import ValidationError
 
@@ -13,6 +12,7 @@ from jobs.errors import KeyTaken, NoFreshWorkers
 from jobs.in_process import submit, submit_many
 from jobs.models import WorkerJob
 from liveness.models import PROJECT_DIGEST, ApiToken
+from tests.support.queries import CapturedQueries
 
 SCRIPT = {"type": "script", "command": "true"}
 
@@ -125,7 +125,7 @@ def test_they_have_one_owner_that_no_token_is(db, api):
 
 def test_a_submission_is_two_statements_in_the_transaction_of_its_caller(db):
     submit(SCRIPT)
-    with CaptureQueriesContext(connection) as queries, transaction.atomic():
+    with CapturedQueries(connection) as queries, transaction.atomic():
         submit(SCRIPT)
     statements = [query["sql"] for query in queries.captured_queries if "savepoint" not in query["sql"].lower()]
     assert len(statements) == 2, statements

@@ -4,7 +4,6 @@ import uuid
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services import interventions, submission
@@ -12,6 +11,7 @@ from jobs.services.liveness_check import check_liveness
 from jobs.states import TERMINAL, JobState
 from liveness.services import tokens
 from tests.support.http import Caller
+from tests.support.queries import CapturedQueries
 
 CALLS = ["cancel", "resubmit", "fail"]
 SCRIPT = {"type": "script", "command": "true"}
@@ -113,7 +113,7 @@ def test_no_body_at_all_is_taken(put, call):
 @pytest.mark.parametrize("call", CALLS)
 def test_each_call_is_one_round_trip_whatever_the_job_is(put, call, state):
     job = put(state)
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         try:
             getattr(interventions, f"{call}_job")(job.id, "operator:o")
         except Exception as refused:

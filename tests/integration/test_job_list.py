@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import WorkerJob
+from tests.support.queries import CapturedQueries
 
 
 def listed(caller, query=""):
@@ -102,7 +102,7 @@ def test_a_list_costs_the_same_however_long_it_is(submit, worker):
             attempt = one.hold()
             one.complete(attempt, 1)
             one.complete(attempt, 2)
-        with CaptureQueriesContext(connection) as queries:
+        with CapturedQueries(connection) as queries:
             assert listed(submit.client)["items"][0]["late_reports"]
         costs.append(len(queries))
     assert costs[0] == costs[1] <= 5

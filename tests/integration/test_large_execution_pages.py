@@ -5,9 +5,9 @@ from html import unescape
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from tests.support.executions import Run, step
+from tests.support.queries import CapturedQueries
 
 pytestmark = pytest.mark.django_db
 
@@ -203,6 +203,6 @@ def test_an_execution_is_restarted_from_its_page_and_says_what_it_kept(begin, do
 def test_the_page_takes_eight_queries_at_most_however_it_is_looked_at(begin, clock, show, address):
     run = begin(*[step(f"s{n}", *([f"s{n - 1}"] if n % 3 else [])) for n in range(400)])
     clock.advance(100)
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         show(run, address)
     assert len(queries) <= 8

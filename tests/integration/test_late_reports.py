@@ -2,12 +2,12 @@
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import LateReport
 from jobs.services.rejected_reports import KEPT
 from liveness.models import Tally
 from tests.integration.test_reports import brief, build_report, held  # noqa: F401 - held is a fixture
+from tests.support.queries import CapturedQueries
 
 MANY = 300
 QUERIES = 60
@@ -75,7 +75,7 @@ def test_a_call_with_hundreds_of_reports_of_one_attempt_takes_a_few_statements(h
         for number in range(MANY // len(events))
         for event in events
     ]  # fmt: skip
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         results = one.worker.report(*reports)
     assert len(results) == len(reports)
     assert len(queries) < QUERIES

@@ -6,7 +6,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection, transaction
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt, Execution, TakenAttempt, WorkerJob
 from jobs.services import cancellation, execution_repair, recovery, retention, sweep, taken_attempts
@@ -17,6 +16,7 @@ from tests.integration.test_hot_paths import IMMEDIATELY, run, submit_many
 from tests.support.clock import Clock
 from tests.support.executions import SCRIPT, Run, step
 from tests.support.http import Caller
+from tests.support.queries import CapturedQueries
 
 
 def break_row(table, *ids, when="update"):
@@ -113,7 +113,7 @@ def test_a_sweep_goes_on_in_whole_batches_past_what_it_cannot_write(committed, b
     held = one.claim(limit=600)
     break_row("jobs_workerjob", *[held[200 * n]["job"]["id"] for n in range(bad_ones)])
     one.beat(state="ERROR")
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         recovery.recover_attempts(batch=100)
     assert WorkerJob.objects.filter(state="PENDING").count() == 600 - bad_ones
     writes = [query for query in queries if "update jobs_attempt" in query["sql"]]

@@ -7,7 +7,6 @@ from html import unescape
 
 import pytest
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
 
 from controlplane.console.selectors import log_lines
 from jobs.models import LateReport, LogLine
@@ -17,6 +16,7 @@ from tests.integration.test_hot_paths import someone_waits, submit_many
 from tests.support.http import Worker
 from tests.support.people import employ
 from tests.support.plans import executed
+from tests.support.queries import CapturedQueries
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -76,7 +76,7 @@ def test_one_call_starts_writes_in_order_and_ends_in_one_round_trip(held):
         wrote(one.attempt, "4"),
         {"attempt": one.attempt["id"], "event": "COMPLETED", "output": 1},
     ]
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         results = one.worker.report(*reports)
     assert len(queries) == 1
     assert [result["accepted"] for result in results] == [True] * 6
@@ -262,7 +262,7 @@ def test_lines_are_read_by_index_however_many_there_are(held, submit):
             "select id, 'STDOUT', 'x', n from unnest(%s::uuid[]) id, generate_series(1, 1000) n", [others],
         )  # fmt: skip
         cursor.execute("analyze jobs_logline")
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         one.read("?limit=10")
         one.write("more", sequence=1)
     read = next(query["sql"] for query in queries if "jobs_logline" in query["sql"])

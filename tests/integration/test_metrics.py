@@ -5,7 +5,6 @@ import re
 import pytest
 from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.models import LateReport, WorkerJob
@@ -14,6 +13,7 @@ from liveness.models import Server, ServerEvent, Tally
 from liveness.services import detection
 from liveness.services import results as module
 from liveness.sql import sql
+from tests.support.queries import CapturedQueries
 
 IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
 
@@ -168,7 +168,7 @@ def test_a_check_folds_what_was_counted_into_one_row_for_each_counter(story, wor
 
 
 def test_a_scrape_is_five_queries_and_names_no_id(read, story, worker):
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         metrics = read()
     assert len(queries) == 5
     assert not [label for sample in metrics for label in sample if re.search("[0-9a-f]{8}-", label)]

@@ -5,7 +5,6 @@ import uuid
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs import selectors
 from jobs.models import Execution, Trigger, WorkerJob
@@ -17,6 +16,7 @@ from tests.integration.test_hot_paths import run
 from tests.support.celery_tasks import task
 from tests.support.http import Caller, Worker
 from tests.support.plans import executed, plan_of_execution
+from tests.support.queries import CapturedQueries
 
 SCRIPT = {"type": "script", "command": "true"}
 
@@ -167,7 +167,7 @@ def test_a_claim_walks_over_no_job_of_another_namespace(worker_of, of):
         submission.submit_jobs(owner, jobs, namespace=f"other{n % 5}")
     red = worker_of("red", tags=["script", *(f"t{n}" for n in range(20))])
     run("analyze jobs_workerjob")
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         assert claimed_by(red) == [wanted["id"]]
     claim = executed(queries, "claim_jobs")
     submit_as(of("red", "client"))

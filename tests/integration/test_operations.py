@@ -4,7 +4,6 @@ import uuid
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Attempt
 from jobs.services import recovery
@@ -12,6 +11,7 @@ from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from tests.support.http import Caller, Worker
 from tests.support.operators import ACTIONS, BEFORE, CALLS, engage
+from tests.support.queries import CapturedQueries
 from tests.support.transitions import put
 
 ROLES = ["worker", "client", "viewer", "operator"]
@@ -253,7 +253,7 @@ def test_a_worker_hears_it_in_its_next_heartbeat_in_one_statement(operator, work
     one = worker()
 
     def read_flags():
-        with CaptureQueriesContext(connection) as queries:
+        with CapturedQueries(connection) as queries:
             answer = one.beat().json()
         assert len(queries) == 1
         return answer["cordoned"], answer["maintenance"], answer["drain"]

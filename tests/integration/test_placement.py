@@ -6,13 +6,13 @@ import uuid
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from controlplane.core.sql_book import compose_statement
 from jobs.models import Attempt, WorkerJob
 from jobs.selectors import job_placement
 from liveness.models import Instance, Server
 from tests.support.http import Worker
+from tests.support.queries import CapturedQueries
 
 SCRIPT = {"type": "script", "command": "true"}
 
@@ -214,7 +214,7 @@ def test_a_placement_is_one_query_however_many_servers(submit, worker):
     job = submit()
     for number in range(5):
         worker(name=f"w{number}")
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         assert len(job_placement(uuid.UUID(job["id"]), None)["eligible"]) == 5
     assert len(queries) == 1
     assert not Attempt.objects.exists()

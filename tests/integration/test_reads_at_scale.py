@@ -4,7 +4,6 @@ from contextlib import contextmanager
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs import instance_selectors, scan_window
 from jobs.models import Attempt, Execution
@@ -12,6 +11,7 @@ from jobs.services import seeding
 from liveness import selectors as liveness
 from liveness.models import Server
 from tests.support.plans import nodes
+from tests.support.queries import CapturedQueries
 
 pytestmark = pytest.mark.django_db
 
@@ -63,7 +63,7 @@ def seeded(clock):
 
 
 def queries_of(get, path):
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         assert get(path).status_code == 200
     return [query["sql"] for query in queries]
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from django.db import IntegrityError, connection, transaction
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from controlplane.core.model_fields import ClockTimestamp
@@ -16,6 +15,7 @@ from jobs.services.retention import prune_old_rows
 from jobs.states import JOB_TRANSITIONS, LIVE, TERMINAL, JobState
 from liveness.models import Heartbeat, Server, ServerEvent
 from tests.support import executions as support
+from tests.support.queries import CapturedQueries
 from tests.support.transitions import put, way_to
 
 DAY = 86400
@@ -237,7 +237,7 @@ def test_the_walk_goes_on_while_there_are_old_rows_and_ends_with_them(db, clock)
     clock.advance(2 * DAY)
     heartbeats(number=10)
     few = small_batches(2)
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         spans = list(few.list_due_spans())
     assert [span.due for span in spans] == [2, 2, 1]
     assert len(queries) == 4, "one batch of young rows was looked at, and no more of them"

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, transaction
-from django.test.utils import CaptureQueriesContext
 
 from controlplane.celery import app
 from jobs import tasks
@@ -32,6 +31,7 @@ from tests.integration.test_retention import (
 )
 from tests.support.clock import Clock
 from tests.support.http import Caller, Worker
+from tests.support.queries import CapturedQueries
 from tests.support.transitions import put
 
 
@@ -136,7 +136,7 @@ def test_half_a_million_heartbeats_go_in_batches_of_neighbours(committed):
     execute("analyze liveness_heartbeat")
     (pruning,) = [one for one in retention.list_prunings() if one.name == "heartbeats"]
     spans = list(pruning.list_due_spans())
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         deleted = [pruning.delete(span) for span in spans]
     assert deleted == [span.due for span in spans]
     assert max(deleted) <= BATCH

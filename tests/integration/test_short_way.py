@@ -9,7 +9,6 @@ from io import BytesIO
 
 import pytest
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
 
 from controlplane.core.batching import GroupCommit
 from controlplane.core.threads import Threads
@@ -21,6 +20,7 @@ from liveness.models import Heartbeat, Server
 from liveness.services import tokens
 from tests.support.http import short_way
 from tests.support.processes import eventually
+from tests.support.queries import CapturedQueries
 from tests.support.transitions import put
 
 RUNNING = {"state": "RUNNING"}
@@ -110,7 +110,7 @@ def test_it_is_written_like_any_other(way, worker, clock):
 
 def test_it_is_one_round_trip(way, worker):
     one = worker()
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         assert way.beat(one)
     assert len(queries) == 1
 

@@ -4,10 +4,10 @@ import uuid
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import WorkerJob
 from tests.support.http import Caller
+from tests.support.queries import CapturedQueries
 
 SCRIPT = {"type": "script", "command": "true"}
 FIELDS = {
@@ -293,7 +293,7 @@ def test_a_container_that_no_worker_runs_is_refused_with_a_sentence_or_waits(cli
 
 def test_jobs_that_nobody_has_claimed_are_answered_without_asking_for_their_attempts(api):
     client = api("client")
-    with CaptureQueriesContext(connection) as queries:
+    with CapturedQueries(connection) as queries:
         answer = client.post("/jobs", [{"action": SCRIPT, "key": "a"}, {"action": SCRIPT}])
     assert [job["attempts"] for job in answer.json()["items"]] == [[], []]
     assert not [query for query in queries if 'FROM "jobs_attempt"' in query["sql"]]

@@ -6,7 +6,6 @@ import re
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Trigger, TriggerSlot
 from jobs.services import evaluations
@@ -14,6 +13,7 @@ from liveness.models import ServerEvent
 from tests.integration.test_page_actions import act, words
 from tests.support.executions import SCRIPT, step
 from tests.support.forms import fields_of
+from tests.support.queries import CapturedQueries
 
 pytestmark = pytest.mark.django_db
 
@@ -233,7 +233,7 @@ def test_each_page_of_a_trigger_takes_eight_queries_at_most(make, staff, clock):
     evaluations.evaluate_due_triggers()
     browser = staff("change_trigger", "add_trigger", checks_csrf=False)
     for page in ("", f"{trigger}/", f"{trigger}/?outcome=MISSED", f"{trigger}/edit/", "add/"):
-        with CaptureQueriesContext(connection) as queries:
+        with CapturedQueries(connection) as queries:
             assert browser.get(f"{AT}/{page}").status_code == 200
         assert len(queries) <= 8, page
 

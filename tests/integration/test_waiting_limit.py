@@ -2,12 +2,12 @@
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from controlplane.core.sql_book import compose_statement
 from jobs.models import WorkerJob
 from tests.integration.test_hot_paths import run, submit_many
 from tests.support.plans import nodes
+from tests.support.queries import CapturedQueries
 
 SCRIPT = {"action": {"type": "script", "command": "true"}}
 EXECUTION = {"name": "nightly", "steps": [{"key": "a", **SCRIPT}, {"key": "b", **SCRIPT}]}
@@ -77,7 +77,7 @@ def test_it_costs_no_round_trip(api, settings):
     def statements(limit):
         settings.JOBS = {"WAITING_LIMIT": limit}
         client = api("client")
-        with CaptureQueriesContext(connection) as queries:
+        with CapturedQueries(connection) as queries:
             assert client.post("/jobs", SCRIPT).status_code == 201
         return len(queries)
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
+
+from tests.support.queries import CapturedQueries
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -13,7 +14,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(part)
 
 
-def executed(queries: CaptureQueriesContext, name: str) -> str:
+def executed(queries: CapturedQueries, name: str) -> str:
     """The EXECUTE of a statement of the books, the last one of these queries."""
     texts = [text for query in queries for text in query["sql"].split(";\n")]
     return [text for text in texts if text.startswith(f"execute controlplane_{name}_")][-1]
