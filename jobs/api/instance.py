@@ -71,8 +71,8 @@ class Attention(serializers.Serializer):
 
 class ConcernAnswer(serializers.Serializer):
     kind = serializers.CharField(
-        help_text="check, silent, lost, ending, no_matching_worker, no_worker, no_worker_takes_work, a flag of jobs,"
-        " quarantine, failures, oldest_waiting, cordoned, draining or incident."
+        help_text="check, silent, lost, ending, no_matching_worker, no_worker, no_worker_takes_work,"
+        " waits_for_maintenance, a flag of jobs, quarantine, failures, oldest_waiting, cordoned, draining or incident."
     )
     tone = serializers.ChoiceField(["bad", "worry", "note"], help_text="note: intended, or only worth knowing.")
     text = serializers.CharField(help_text="For people.")

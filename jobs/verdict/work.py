@@ -38,7 +38,10 @@ def work_concerns(
         workers = [row for row in by_type if row["type"] == ServerType.WORKER]
         is_idle = bool(waiting) and not any(row["takes_work"] for row in workers)
         waits = SomeJobs(f"{count_jobs(waiting)} {'waits' if waiting == 1 else 'wait'}", (("state", "PENDING"),))
-        if is_idle and workers:
+        if is_idle and (clusters := kept_by_maintenance(figures, workers)):
+            words = f" for the maintenance of {describe_clusters(clusters)} to end"
+            yield Concern("waits_for_maintenance", NOTE, (waits, words), jobs=waiting)
+        elif is_idle and workers:
             yield Concern("no_worker_takes_work", BAD, (waits, " and no worker takes work"), jobs=waiting)
         elif is_idle:
             yield Concern("no_worker", BAD, (waits, " and there is no worker at all"), jobs=waiting)
@@ -54,6 +57,19 @@ def work_concerns(
         tone = WORRY if seconds >= TOO_LONG_WAIT and not in_maintenance else NOTE
         oldest = SomeJobs("oldest waiting job", (("state", "PENDING"),))
         yield Concern("oldest_waiting", tone, ("The ", oldest, " waits for ", Elapsed(seconds)), seconds=-seconds)
+
+
+def kept_by_maintenance(figures: Mapping[str, Any], workers: list[dict[str, Any]]) -> list[str]:
+    """The clusters in maintenance with workers that take work again when it ends."""
+    in_maintenance = {entry["cluster"] for entry in figures["maintenances"]}
+    able = {row["cluster"] for row in workers if row["well"] > row["cordoned"] + row["draining"]}
+    return sorted(in_maintenance & able)
+
+
+def describe_clusters(clusters: list[str]) -> str:
+    if len(clusters) > SHOWN_OF_A_KIND:
+        return f"{len(clusters)} clusters"
+    return f"cluster{'s' if len(clusters) > 1 else ''} {', '.join(clusters)}"
 
 
 def jobs_to_be_failed(rows: list[dict[str, Any]]) -> Iterable[Concern]:

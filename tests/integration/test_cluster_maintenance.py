@@ -36,6 +36,21 @@ def test_workers_of_a_cluster_in_maintenance_get_nothing_and_those_of_others_do(
     assert len(in_us.claim()) == 1
 
 
+def test_what_waits_for_the_end_of_the_maintenance_of_all_its_workers_alarms_nobody(api, operator, submit, in_eu):
+    def verdict():
+        return api("viewer").get("/instance").json()["verdict"]
+
+    submit()
+    check_liveness()
+    operator("maintenance_enter", **EU)
+    assert [(one["kind"], one["tone"]) for one in verdict()["concerns"]] == [("waits_for_maintenance", "note")]
+    assert "1 job waits for the maintenance of cluster eu to end" in verdict()["text"]
+    operator("maintenance_exit", **EU)
+    operator("cordon", in_eu)
+    assert verdict()["tone"] == "bad"
+    assert "1 job waits and no worker takes work" in verdict()["text"]
+
+
 def test_once_it_is_over_they_get_work_again(operator, submit, in_eu):
     operator("maintenance_enter", **EU)
     assert operator("maintenance_exit", **EU) == {"maintenance": None}
