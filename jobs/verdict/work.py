@@ -39,8 +39,8 @@ def work_concerns(
         is_idle = bool(waiting) and not any(row["takes_work"] for row in workers)
         waits = SomeJobs(f"{count_jobs(waiting)} {'waits' if waiting == 1 else 'wait'}", (("state", "PENDING"),))
         if is_idle and (clusters := kept_by_maintenance(figures, workers)):
-            words = f" for the maintenance of {describe_clusters(clusters)} to end"
-            yield Concern("waits_for_maintenance", NOTE, (waits, words), jobs=waiting)
+            parts = (waits, f" for the maintenance of {describe_clusters(clusters)} to end")
+            yield Concern("waits_for_maintenance", NOTE, parts, jobs=waiting)
         elif is_idle and workers:
             yield Concern("no_worker_takes_work", BAD, (waits, " and no worker takes work"), jobs=waiting)
         elif is_idle:
