@@ -11,7 +11,7 @@ from jobs.sql import sql
 from jobs.sql.rows.history import HistoryPoint
 from jobs.sql.rows.verdict import ClusterFigures
 from jobs.states import Flag
-from liveness.cluster_selectors import parse_maintenances
+from liveness.selectors.clusters import parse_maintenances
 
 COUNT_LIMIT = 1_000
 """So many jobs of a state that has ended are counted; of more it is said about how many."""

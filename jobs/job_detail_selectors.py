@@ -8,7 +8,7 @@ from django.db.models import F, Func, JSONField, Prefetch, QuerySet
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Attempt, WorkerJob
 from jobs.selectors import CHILD_EXECUTION, LAST_RESUBMISSION, DetailedJob, jobs_with_action_guards
-from liveness import selectors as liveness
+from liveness.selectors.servers import operator_events
 from liveness.states import Subject
 
 LOG_TAIL = """(
@@ -47,7 +47,7 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
         superseded_reports=Func(F("pk"), template=SUPERSEDED_REPORTS, output_field=JSONField()),
         child_execution=CHILD_EXECUTION,
         resubmitted_as=LAST_RESUBMISSION,
-        operator_events=liveness.operator_events(Subject.JOB),
+        operator_events=operator_events(Subject.JOB),
     )
     detailed: Any = jobs_with_log(details, lines).filter(pk=job).first()
     return detailed

@@ -40,8 +40,8 @@ from jobs.scan_window import field_is_any_of
 from jobs.sql import sql
 from jobs.sql.rows.selectors import WrittenLine
 from jobs.states import JobState, Unmatched
-from liveness import selectors as liveness
 from liveness.conf import conf as liveness_conf
+from liveness.selectors.servers import servers_with_silence
 
 RESUBMISSIONS = WorkerJob.objects.filter(resubmission_of=OuterRef("pk"))
 # A scalar subquery: looked up by index, never hashed from the whole table.
@@ -195,7 +195,7 @@ def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int, order:
 
 def summary_of_server() -> Subquery:
     """Of an attempt its server: its `id`, its `name`, and its state, SILENT if it is alive and not heard."""
-    servers = liveness.servers_with_silence().filter(pk=OuterRef("server_id"))
+    servers = servers_with_silence().filter(pk=OuterRef("server_id"))
     state = Case(When(silent=True, then=Value("SILENT")), default=F("state"), output_field=TextField())
     return Subquery(servers.values(summary=JSONObject(id="pk", name="name", state=state)), output_field=JSONField())
 

@@ -14,17 +14,16 @@ from django.db.models import (
 from controlplane.core.statements import SqlExpression
 from jobs.models import Attempt
 from jobs.sql import sql
-from liveness import selectors as liveness
-from liveness.cluster_selectors import servers_within_cluster
 from liveness.conf import conf as liveness_conf
 from liveness.models import Server
-from liveness.selectors import TimedServer
+from liveness.selectors.clusters import servers_within_cluster
+from liveness.selectors.servers import TimedServer, servers_with_silence, servers_with_timing
 from liveness.states import ServerState
 
 
 def servers_with_held_attempts() -> QuerySet[TimedServer]:
-    """Servers as `liveness.servers_with_timing()` has them, with the number of attempts they hold, `held`."""
-    return liveness.servers_with_timing().annotate(held=sql.build_expression("held_attempts", IntegerField()))
+    """Servers as `servers_with_timing()` has them, with the number of attempts they hold, `held`."""
+    return servers_with_timing().annotate(held=sql.build_expression("held_attempts", IntegerField()))
 
 
 INACTIVE = Q(state=ServerState.INACTIVE)
@@ -41,9 +40,9 @@ def attention_order() -> list[Any]:
 
 
 def servers_by_attention(cluster: str = "") -> QuerySet[Server]:
-    """Servers, of one cluster or of all, as `liveness.servers_with_silence()` has them, in `attention_order()`: what it
+    """Servers, of one cluster or of all, as `servers_with_silence()` has them, in `attention_order()`: what it
     takes to choose some."""
-    return servers_within_cluster(cluster, liveness.servers_with_silence()).order_by(*attention_order())
+    return servers_within_cluster(cluster, servers_with_silence()).order_by(*attention_order())
 
 
 def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[TimedServer]:

@@ -23,10 +23,10 @@ from rest_framework.request import Request
 from controlplane.core.calls import extend_schema
 from jobs import instance_selectors
 from jobs.states import QUARANTINED, JobState
-from liveness import selectors as liveness
 from liveness.api.access import RoleCall
 from liveness.conf import conf
 from liveness.models import Role
+from liveness.selectors.servers import counter_values, server_counts_by_state, silence_histogram
 from liveness.sql import BUCKETS
 from liveness.states import ServerType
 
@@ -87,13 +87,13 @@ def server_gauge() -> Metric:
     family = GaugeMetricFamily(
         "controlplane_servers", "Servers that are not INACTIVE.", labels=["cluster", "type", "state"]
     )
-    for row in liveness.server_counts_by_state():
+    for row in server_counts_by_state():
         family.add_metric([row["cluster"], row["type"], row["state"]], row["servers"])
     return family
 
 
 def heartbeat_age_histogram() -> Metric:
-    total, seconds, buckets = liveness.silence_histogram()
+    total, seconds, buckets = silence_histogram()
     family = GaugeHistogramMetricFamily("controlplane_heartbeat_age_seconds", "Silence of the alive servers, now.")
     family.add_metric([], [(floatToGoString(le), count) for le, count in buckets] + [("+Inf", total)], seconds)
     return family
@@ -135,7 +135,7 @@ def instance_gauges() -> Iterator[Metric]:
 
 def tally_metrics() -> Iterator[Metric]:
     by_name: dict[str, list[tuple[list[str], float]]] = defaultdict(list)
-    for name, labels, number in liveness.counter_values():
+    for name, labels, number in counter_values():
         by_name[name].append((labels, number))
     for name, (labels, text) in COUNTERS.items():
         counter = CounterMetricFamily(f"controlplane_{name}", text, labels=labels)

@@ -7,8 +7,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
 from controlplane.core.database import ALIAS, MIGRATE, connection, count_missing_migrations
-from liveness import selectors
 from liveness.conf import conf
+from liveness.selectors.servers import clock_ages, is_check_late
 
 
 @require_safe
@@ -52,10 +52,10 @@ def process_problems() -> Iterator[str]:
 
 def instance_problems() -> Iterator[str]:
     interval, beats = conf().interval, conf().heartbeat_interval
-    check, standstill = selectors.clock_ages()
+    check, standstill = clock_ages()
     if check is None:
         yield "No liveness check has run yet: is an executor with beat running?"
-    elif selectors.is_check_late(check):
+    elif is_check_late(check):
         yield f"The last liveness check was {check:.0f} s ago; one is due every {interval:g} s."
     if abs(standstill) > 3 * max(interval, 2 * beats):
         yield f"Observed time has stood still for {standstill:.0f} s: heartbeats do not get in, or no check runs."

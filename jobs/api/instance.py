@@ -12,13 +12,12 @@ from controlplane.core.rest import StrictSerializer, TextField, TimeField
 from jobs import instance_selectors, server_selectors, verdict
 from jobs.api.serializers.jobs import ServerName
 from jobs.states import JobState
-from liveness import selectors as liveness
 from liveness.api.access import RoleCall
 from liveness.api.serializers import Maintenance, NextTransition
-from liveness.cluster_selectors import is_known_cluster
 from liveness.errors import NoSuchCluster
 from liveness.models import Brake, Role
-from liveness.selectors import TimedServer
+from liveness.selectors.clusters import is_known_cluster
+from liveness.selectors.servers import TimedServer, next_transition, server_counts_by_state, server_counts_by_type
 
 
 class ServerCount(serializers.Serializer):
@@ -66,7 +65,7 @@ class Attention(serializers.Serializer):
 
     @extend_schema_field(NextTransition(allow_null=True))
     def get_next_transition(self, server: TimedServer) -> dict[str, Any] | None:
-        return liveness.next_transition(server)
+        return next_transition(server)
 
 
 class ConcernAnswer(serializers.Serializer):
@@ -145,7 +144,7 @@ class Instance(RoleCall):
         cluster = InstanceFilter(data=request.query_params.dict()).read_cluster()
         figures = instance_selectors.instance_figures(cluster=cluster)
         attention = server_selectors.servers_needing_attention(cluster=cluster)
-        by_type = list(liveness.server_counts_by_type(cluster))
+        by_type = list(server_counts_by_type(cluster))
         counted = JobState if not cluster else (JobState.PENDING, JobState.CLAIMED, JobState.RUNNING)
         shown = {
             **figures,
@@ -153,7 +152,7 @@ class Instance(RoleCall):
             "jobs": {state.value: figures["counts"].get(state, 0) for state in counted},
             "maintenance": next((row for row in figures["maintenances"] if row["cluster"] is None), None),
             "clusters_in_maintenance": [row for row in figures["maintenances"] if row["cluster"] is not None],
-            "servers": liveness.server_counts_by_state(cluster),
+            "servers": server_counts_by_state(cluster),
             "attention": attention,
         }
         return Response(InstanceAnswer(shown).data)

@@ -6,7 +6,6 @@ from rest_framework.response import Response
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from jobs.conf import conf
-from liveness import selectors
 from liveness.api.access import RoleCall, TokenFirst, request_credential
 from liveness.api.serializers import (
     RegistrationAnswer,
@@ -17,6 +16,7 @@ from liveness.api.serializers import (
 )
 from liveness.errors import WrongRole
 from liveness.models import Role
+from liveness.selectors.servers import servers_with_attempts
 from liveness.services import registration, tokens
 
 
@@ -38,7 +38,7 @@ class Servers(TokenFirst, RoleCall):
         """Servers, latest first, a page at a time."""
         query = ServerFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(ServerList, query.page(self.within_namespaces(selectors.servers_with_attempts()))))
+        return Response(paged(ServerList, query.page(self.within_namespaces(servers_with_attempts()))))
 
     @extend_schema(request=RegistrationRequest, responses={201: RegistrationAnswer, 200: RegistrationAnswer})
     def post(self, request: Request) -> Response:

@@ -17,9 +17,8 @@ from jobs.verdict.clauses import (
     count_jobs,
     count_of,
 )
-from liveness import selectors as liveness
 from liveness import states
-from liveness.selectors import TimedServer
+from liveness.selectors.servers import TimedServer, expected_loss
 from liveness.states import ServerState, ServerType
 
 
@@ -52,7 +51,7 @@ def kind_of_concern(server: TimedServer) -> str:
 
 def next_change(server: TimedServer) -> float | None:
     if server.state in states.ALIVE:
-        expected = liveness.expected_loss(server)
+        expected = expected_loss(server)
         return expected.seconds
     return server.moves_in
 
@@ -79,7 +78,7 @@ def describe_concern(server: TimedServer) -> Clause:
 
 def describe_loss(server: TimedServer) -> Clause:
     """When a silent server is DISCONNECTED: never a time that nobody keeps."""
-    expected = liveness.expected_loss(server)
+    expected = expected_loss(server)
     match expected.by:
         case "nobody":
             return ("not DISCONNECTED, for liveness checks are switched off",)

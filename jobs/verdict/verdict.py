@@ -10,8 +10,7 @@ from jobs.states import JobState
 from jobs.verdict.clauses import BAD, NOTE, WORRY, Clause, Concern, Elapsed, Moment, NamedServer, count_jobs, count_of
 from jobs.verdict.servers import intended_concerns, server_concerns
 from jobs.verdict.work import work_concerns
-from liveness import selectors as liveness
-from liveness.selectors import TimedServer
+from liveness.selectors.servers import TimedServer, is_check_late
 
 INCIDENT_SHOWN_FOR = 7 * 86400
 """Seconds for which the last incident is told."""
@@ -37,7 +36,7 @@ def build_verdict(
     *,
     tells_of_jobs: bool = True,
 ) -> Verdict:
-    """The verdict on what `instance_figures()`, `liveness.server_counts_by_type()` (None: servers are left out) and
+    """The verdict on what `instance_figures()`, `server_counts_by_type()` (None: servers are left out) and
     those servers say, what gets worse next first."""
     incidents = figures["incidents"] if tells_of_jobs else None
     concerns = list(check_concerns(figures))
@@ -69,7 +68,7 @@ def check_concerns(figures: Mapping[str, Any]) -> Iterable[Concern]:
     age = figures["check_age"]
     if age is None:
         yield Concern("check", WORRY, ("The liveness check has never run: lost servers go unnoticed",))
-    elif liveness.is_check_late(age):
+    elif is_check_late(age):
         parts = ("The last liveness check was ", Elapsed(age), " ago: lost servers go unnoticed")
         yield Concern("check", BAD, parts, seconds=-age)
 

@@ -12,10 +12,10 @@ from rest_framework.response import Response
 from controlplane.core.calls import OwnSettings
 from controlplane.core.problems import Problem
 from controlplane.core.rest import StrictSerializer, TextField
-from liveness import selectors
 from liveness.api.authentication import Credential
 from liveness.errors import NotYourServer, TokenMissing, WrongNamespace, WrongRole
 from liveness.models import DEFAULT_NAMESPACE, Role
+from liveness.selectors.servers import reaches_instance, rows_within
 from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 
@@ -123,7 +123,7 @@ class RoleCall(ApiCall):
     def choose_namespaces(self, credential: Credential, named: str | None) -> None:
         """Raises WrongNamespace where the caller names one that he does not reach, or calls about all of them."""
         reached = credential.namespaces
-        if self.is_about_instance and not selectors.reaches_instance(reached):
+        if self.is_about_instance and not reaches_instance(reached):
             raise WrongNamespace(f"What is about the whole control plane needs a token of {DEFAULT_NAMESPACE}.")
         if named is not None:
             named = NamespaceQuery.read(named)
@@ -144,4 +144,4 @@ class RoleCall(ApiCall):
 
     def within_namespaces(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Of these rows those that the caller reaches."""
-        return selectors.rows_within(self.namespaces, rows)
+        return rows_within(self.namespaces, rows)

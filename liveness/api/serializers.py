@@ -20,9 +20,9 @@ from controlplane.core.rest import (
     TimeField,
     WholeField,
 )
-from liveness import selectors
 from liveness.conf import conf, timeout_problems, witness_window
 from liveness.models import Server, ServerEvent
+from liveness.selectors.servers import TimedServer, next_transition
 from liveness.services.registration import Registration
 from liveness.states import RestartStrategy, ServerState, ServerType, Subject
 
@@ -146,8 +146,8 @@ class ServerDetail(serializers.ModelSerializer):
         return None if server.drain_deadline is None else Drain(server).data
 
     @extend_schema_field(NextTransition(allow_null=True))
-    def get_next_transition(self, server: selectors.TimedServer) -> dict[str, Any] | None:
-        return selectors.next_transition(server)
+    def get_next_transition(self, server: TimedServer) -> dict[str, Any] | None:
+        return next_transition(server)
 
     def get_config(self, server: Server) -> dict[str, Any]:
         return describe_config(server)

@@ -10,7 +10,6 @@ from rest_framework.response import Response
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged, within_limit
 from controlplane.core.rest import JSONLinesRenderer, JSONRenderer, StrictSerializer
-from liveness import selectors
 from liveness.api.access import RoleCall
 from liveness.api.serializers import (
     ActionRequest,
@@ -28,8 +27,9 @@ from liveness.api.serializers import (
     ReleaseRequest,
     ServerDetail,
 )
-from liveness.cluster_selectors import list_maintenances
 from liveness.models import Role
+from liveness.selectors.clusters import list_maintenances
+from liveness.selectors.servers import complete_events, events_of_server, servers_with_attempts
 from liveness.services import maintenance, operations
 from liveness.services.operator_events import format_actor
 
@@ -42,7 +42,7 @@ class ServerView(RoleCall):
     @extend_schema(responses=ServerDetail)
     def get(self, request: Request, server: UUID) -> Response:
         """One server as it is now."""
-        row = selectors.servers_with_attempts().filter(pk=server).first()
+        row = servers_with_attempts().filter(pk=server).first()
         if row is None:
             raise Http404("No server has this id.")
         return Response(ServerDetail(row).data)
@@ -58,7 +58,7 @@ class ServerEvents(RoleCall):
         """The transitions of a server and what was done to it, oldest first, a page at a time; they outlive it."""
         query = EventFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(EventList, query.page(selectors.events_of_server(server))))
+        return Response(paged(EventList, query.page(events_of_server(server))))
 
 
 class Events(RoleCall):
@@ -74,7 +74,7 @@ class Events(RoleCall):
         each line. What a transaction that still runs has yet to add comes before what is held back for it."""
         query = EventLogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        rows = selectors.complete_events(**query.validated_data)
+        rows = complete_events(**query.validated_data)
         items = within_limit(map(NumberedEvent().to_representation, rows))
         return Response({"items": items, "last": str(items[-1]["id"] if items else query.validated_data["after"])})
 
@@ -98,7 +98,7 @@ class ServerAction(OperatorCall):
     """An action on one server: the server as it is then."""
 
     def state_response(self, server: UUID) -> Response:
-        return Response(ServerDetail(selectors.servers_with_attempts().get(pk=server)).data)
+        return Response(ServerDetail(servers_with_attempts().get(pk=server)).data)
 
 
 class Cordon(ServerAction):

@@ -11,9 +11,9 @@ from django.db.models import QuerySet
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.transactions import retried_atomic
 from liveness import states
-from liveness.cluster_selectors import is_known_cluster
 from liveness.errors import AlreadyInMaintenance, BrakeNotEngaged, NoSuchCluster, NotInMaintenance
 from liveness.models import Brake, ClusterMaintenance, Instance
+from liveness.selectors.clusters import is_known_cluster
 from liveness.services.operator_events import INSTANCE, Subject, record_operator_event
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from jobs.services.liveness_check import check_liveness
-from liveness import selectors
 from liveness.models import Server
+from liveness.selectors.servers import servers_with_silence
 from tests.support.http import Worker
 from tests.support.transitions import put
 
@@ -60,7 +60,7 @@ def test_the_attempts_it_holds_are_told(worker, submit, read_server, api):
 
 
 def late(server):
-    row = selectors.servers_with_silence().get(pk=server.id)
+    row = servers_with_silence().get(pk=server.id)
     return row.silent, row.fresh
 
 

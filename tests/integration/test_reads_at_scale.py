@@ -8,8 +8,8 @@ from django.db import connection
 from jobs import instance_selectors, scan_window
 from jobs.models import Attempt, Execution
 from jobs.services import seeding
-from liveness import selectors as liveness
 from liveness.models import Server
+from liveness.selectors.servers import servers_with_beats
 from tests.support.plans import nodes
 from tests.support.queries import CapturedQueries
 
@@ -147,7 +147,7 @@ def test_heartbeats_of_many_servers_are_one_query_by_the_index(seeded, django_as
     seeded(300, 0 + 20)
     servers = list(Server.objects.values_list("pk", flat=True)[:100])
     with django_assert_num_queries(1):
-        rows = list(liveness.servers_with_beats(Server.objects.filter(pk__in=servers), limit=5))
+        rows = list(servers_with_beats(Server.objects.filter(pk__in=servers), limit=5))
     assert {server.pk for server in rows} == set(servers)
     assert all(len(server.beats) == 5 and server.beats == sorted(server.beats, reverse=True) for server in rows)
 

@@ -24,8 +24,7 @@ from jobs.models import Attempt
 from jobs.selectors import DetailedJob
 from jobs.states import AttemptState
 from jobs.verdict.servers import describe_fate_of_jobs
-from liveness import selectors as liveness
-from liveness.selectors import TimedServer
+from liveness.selectors.servers import TimedServer, servers_with_timing
 from liveness.states import Subject
 
 HELD_SHOWN = 200
@@ -65,7 +64,7 @@ def describe_job(job: DetailedJob) -> str:
 
 
 SERVERS = Target(
-    "server", liveness.servers_with_timing, ServerFilter, ("state", "cordoned_by", "drain_deadline"),
+    "server", servers_with_timing, ServerFilter, ("state", "cordoned_by", "drain_deadline"),
     "instance:servers", "instance:server", describe_server, consequences=list_consequences,
 )  # fmt: skip
 JOB_DECISIVE_COLUMNS = ("state", "kind", "is_step", "is_execution", "is_cancelling", "is_quarantined", "is_resubmitted")

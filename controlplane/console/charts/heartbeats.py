@@ -11,7 +11,7 @@ from typing import Any
 from controlplane.console.presenters.formatting import format_time_of_day
 from controlplane.core.durations import describe_duration
 from liveness import states
-from liveness.selectors import TimedServer
+from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState
 
 BEATS_SHOWN = 60

@@ -13,7 +13,7 @@ from controlplane.console.charts.layouts import TALL, WIDE, Layout
 from controlplane.console.presenters.formatting import format_time_of_day
 from controlplane.core.durations import describe_duration
 from liveness import states
-from liveness.selectors import TimedServer
+from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState
 
 NODE, LINE, LETTER = 44, 14, 7.4

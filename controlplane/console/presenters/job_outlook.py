@@ -12,7 +12,7 @@ from jobs.selectors import DetailedJob
 from jobs.states import AttemptState, OnWorkerLost
 from jobs.verdict.servers import describe_loss
 from liveness import states
-from liveness.selectors import TimedServer
+from liveness.selectors.servers import TimedServer
 
 
 def describe_job_outlook(

@@ -9,10 +9,9 @@ from controlplane.console.presenters.clauses import render_clause
 from controlplane.console.presenters.formatting import link_to_server, seconds_until, time_since
 from controlplane.core.durations import describe_duration
 from jobs.verdict.servers import describe_fate_of_jobs, describe_loss
-from liveness import selectors as liveness
 from liveness import states
 from liveness.conf import conf
-from liveness.selectors import TimedServer
+from liveness.selectors.servers import TimedServer, expected_loss
 from liveness.states import ServerState, ServerType
 
 
@@ -92,7 +91,7 @@ def describe_outlook(server: TimedServer) -> list[SafeString]:
 def describe_alive_outlook(server: TimedServer, check: SafeString) -> list[SafeString]:
     if not conf().enabled:
         return [SafeString("Nothing: liveness checks are switched off, so no server is disconnected for silence.")]
-    expected = liveness.expected_loss(server)
+    expected = expected_loss(server)
     if expected.by == "check_to_come":
         first = SafeString("Nothing until a liveness check runs: then its silence is counted on from where it was.")
     elif expected.by == "brake":

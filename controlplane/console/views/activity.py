@@ -19,7 +19,7 @@ from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader, viewable, within_reach
 from jobs import selectors
 from jobs.states import QUARANTINED
-from liveness.selectors import database_time
+from liveness.selectors.servers import database_time
 
 ENTRIES_A_PAGE, JOBS_A_PAGE = 50, 50
 

@@ -23,7 +23,7 @@ from jobs import alert_selectors as selectors
 from jobs.conf import alerts_conf
 from jobs.services import alerts
 from jobs.services.alert_channels import list_channels
-from liveness.selectors import database_time
+from liveness.selectors.servers import database_time
 
 INCIDENTS_A_PAGE, MESSAGES_SHOWN = 50, 50
 EVERY_RULE = "all"

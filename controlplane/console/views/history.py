@@ -11,7 +11,7 @@ from controlplane.console.selectors.filters import ScopeFilter
 from controlplane.console.views.page import HOME, render_page, require_reader, show_not_found
 from jobs.history import DEFAULT_WINDOW, WINDOWS, Dimension, Window
 from jobs.history_selectors import History, KeyHistory, read_history, read_history_by
-from liveness.cluster_selectors import is_known_cluster
+from liveness.selectors.clusters import is_known_cluster
 
 KEYS_SHOWN = 50
 WORDS = {"1h": "hour", "24h": "24 hours", "7d": "7 days"}

@@ -37,7 +37,7 @@ from jobs.conf import conf
 from jobs.errors import JobNotWaiting
 from jobs.selectors import DetailedJob
 from jobs.states import AttemptState, Flag, JobState, Unmatched
-from liveness import selectors as liveness
+from liveness.selectors.servers import signs_of_life
 
 JOBS_A_PAGE, TEXT_SHOWN = 50, 10_000
 LINES_SHOWN = 200
@@ -247,7 +247,7 @@ def build_lanes(job: DetailedJob, superseded: list[SupersededReport], doubt: str
     known: Iterable[Any] = ()
     if signs:
         stride = beat_resolution((end - start).total_seconds())
-        known = liveness.signs_of_life(list(signs), start, end, stride, attempts=list(own))
+        known = signs_of_life(list(signs), start, end, stride, attempts=list(own))
     for of, what, at in known:
         (own[of].beats if what == "own" else signs[of].beats if what == "beat" else signs[of].losses).append(at)
     for attempt in attempts:

@@ -23,9 +23,10 @@ from controlplane.console.views.page import FORM_METHODS, render_page, require_p
 from controlplane.core.durations import describe_duration
 from controlplane.core.model_fields import ObservedNow
 from controlplane.core.problems import Problem
-from liveness import cluster_selectors, selectors
 from liveness.conf import conf
 from liveness.models import Brake, Instance
+from liveness.selectors.clusters import events_of_subjects, list_maintenances, present_clusters
+from liveness.selectors.servers import database_time, server_counts_by_type
 from liveness.services import maintenance
 from liveness.states import ServerType, Subject
 
@@ -38,8 +39,8 @@ BRAKE_EVENTS = ("brake_engaged", "brake_released", "brake_ended")
 def show_maintenance(request: HttpRequest) -> HttpResponse:
     """The control plane and each cluster: whether it is in maintenance, until when, by whom and why; and before."""
     chosen = ScopeFilter(request.GET)
-    now: Any = selectors.database_time()
-    scopes = present_scopes(cluster_selectors.list_maintenances(), selectors.server_counts_by_type(), now)
+    now: Any = database_time()
+    scopes = present_scopes(list_maintenances(), server_counts_by_type(), now)
     shown = {
         "title": "Maintenance",
         **offer_clusters(chosen, [scope["cluster"] for scope in scopes if scope["cluster"]]),
@@ -54,14 +55,14 @@ def show_maintenance(request: HttpRequest) -> HttpResponse:
 def show_brake(request: HttpRequest) -> HttpResponse:
     """Which types of server it holds, where, and since when; and when it held before."""
     chosen = ScopeFilter(request.GET)
-    now: Any = selectors.database_time()
+    now: Any = database_time()
     brakes = Brake.objects.annotate(held_for=ObservedNow() - F("engaged_observed")).order_by("type", "cluster")
     if chosen.cluster_name:
         brakes = brakes.filter(cluster__in=["", chosen.cluster_name])
     settings = conf()
     shown = {
         "title": "Brake",
-        **offer_clusters(chosen, cluster_selectors.present_clusters()),
+        **offer_clusters(chosen, present_clusters()),
         "scope": chosen.cluster_name,
         "brakes": [present_brake(brake, now) for brake in brakes],
         "may": request.user.has_perm(RELEASE.permission),
@@ -84,7 +85,7 @@ def present_history(
     """A page of what was done to such subjects, latest first."""
     text = request.GET.get("before", "")
     before = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-    events = cluster_selectors.events_of_subjects(subject, actions, chosen.cluster_name, before, EVENTS_A_PAGE + 1)
+    events = events_of_subjects(subject, actions, chosen.cluster_name, before, EVENTS_A_PAGE + 1)
     return {
         "history": [(event, time_since(event.at, now)) for event in events[:EVENTS_A_PAGE]],
         "before": before,

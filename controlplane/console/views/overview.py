@@ -28,11 +28,16 @@ from controlplane.console.views.page import (
 from jobs import instance_selectors, server_selectors, verdict
 from jobs.history_selectors import build_history
 from jobs.states import JobState
-from liveness import selectors as liveness
 from liveness import states
-from liveness.cluster_selectors import is_known_cluster
 from liveness.conf import conf
-from liveness.selectors import TimedServer
+from liveness.selectors.clusters import is_known_cluster
+from liveness.selectors.servers import (
+    TimedServer,
+    is_check_late,
+    reaches_instance,
+    server_counts_by_type,
+    servers_with_beats,
+)
 from liveness.states import ServerState, ServerType
 
 SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12
@@ -42,7 +47,7 @@ SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12
 @require_reader()
 def show_overview(request: HttpRequest) -> HttpResponse:
     """What is there, in one sentence and in full, of what its reader may view."""
-    if not liveness.reaches_instance(reached_namespaces(request)):
+    if not reaches_instance(reached_namespaces(request)):
         return redirect(f"instance:{list_tabs(request)[0]}")
     sees = viewable(request.user)
     window, chosen = chosen_window(request), ScopeFilter(request.GET)
@@ -85,8 +90,8 @@ NOTHING_YET = {"tone": "empty", "sentences": ["No server has registered yet."]}
 def read_servers(cluster: str) -> tuple[list[dict[str, Any]], list[TimedServer]]:
     """How many servers there are of which type, and those that the first page shows; of one cluster or of all."""
     some = server_selectors.instance_servers(SERVERS_SHOWN, ended=1, cluster=cluster)
-    shown = liveness.servers_with_beats(some, BEATS_SHOWN)
-    return list(liveness.server_counts_by_type(cluster)), list(shown)
+    shown = servers_with_beats(some, BEATS_SHOWN)
+    return list(server_counts_by_type(cluster)), list(shown)
 
 
 def present_servers(by_type: list[dict[str, Any]], servers: list[TimedServer]) -> dict[str, Any]:
@@ -122,7 +127,7 @@ def present_check(seconds: float | None, now: datetime) -> dict[str, Any]:
     """The age of the last liveness check, and whether it is too old."""
     return {
         "age": None if seconds is None else seconds_since(seconds, now),
-        "is_overdue": liveness.is_check_late(seconds),
+        "is_overdue": is_check_late(seconds),
         "interval": f"{conf().interval:g}",
     }
 

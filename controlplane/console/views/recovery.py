@@ -20,7 +20,7 @@ from controlplane.core.durations import LONGEST_WAIT
 from jobs.conf import conf
 from jobs.services import sweep
 from jobs.states import AttemptState
-from liveness import selectors as liveness
+from liveness.selectors.servers import rows_left_out
 
 PERMISSION = "jobs.recover_workerjob"
 
@@ -88,7 +88,7 @@ def show_stale_attempts(request: HttpRequest) -> HttpResponse:
         "stale": [{"it": row, "silence": counting_time(row.last_sign_at, "age", row.silence)} for row in rows],
         "may": request.user.has_perm(PERMISSION),
         "sweep": conf().sweep_interval,
-        "rows_left_out": liveness.rows_left_out(),
+        "rows_left_out": rows_left_out(),
     }
     return render_page(request, "recovery", shown)
 

@@ -25,9 +25,15 @@ from controlplane.core.model_fields import ClockTimestamp
 from jobs import server_selectors
 from jobs.models import Attempt, TaskTally
 from jobs.states import AttemptState
-from liveness import selectors as liveness
 from liveness import states
-from liveness.selectors import TimedServer
+from liveness.selectors.servers import (
+    TimedServer,
+    beats_of_server,
+    events_of_server,
+    server_facets,
+    servers_with_beats,
+    servers_with_silence,
+)
 
 SERVERS_A_PAGE, ENDED_SHOWN, TALLIES_SHOWN = 20, 10, 100
 TALLIED = ("completed", "failed", "retried", "lost")
@@ -41,8 +47,8 @@ def show_servers(request: HttpRequest) -> HttpResponse:
     rows = within_reach(request, server_selectors.servers_by_attention())
     at = Paginator(chosen.filter_rows(rows), SERVERS_A_PAGE).get_page(request.GET.get("page"))
     of_page: Any = at.object_list
-    present = liveness.servers_with_beats(server_selectors.details_of_servers(of_page), BEATS_SHOWN)
-    facets = liveness.server_facets(reached_namespaces(request))
+    present = servers_with_beats(server_selectors.details_of_servers(of_page), BEATS_SHOWN)
+    facets = server_facets(reached_namespaces(request))
     versions = orjson.loads(facets.versions)
     usual = usual_versions(versions)
     shown = {
@@ -59,7 +65,7 @@ def show_servers(request: HttpRequest) -> HttpResponse:
         "at": at,
         "matching": at.paginator.count,
         "servers": present_servers(list(present), usual),
-        "ended": present_ended_servers(chosen, within_reach(request, liveness.servers_with_silence())),
+        "ended": present_ended_servers(chosen, within_reach(request, servers_with_silence())),
         "actions": [] if chosen.wants_ended else list_permitted_actions(request, SERVER_ACTIONS),
         "folder": "servers",
         "url": request.build_absolute_uri("/").rstrip("/"),
@@ -118,9 +124,9 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
     details = known.annotate(tallies=ArraySubquery(tallies.values(fields=fields))).filter(pk=server).first()
     if details is None:
         return show_not_found(request, "server")
-    beats = list(liveness.beats_of_server(server)[:BEATS_SHOWN])
+    beats = list(beats_of_server(server)[:BEATS_SHOWN])
     attempts = list(server_selectors.attempts_of_server(server)) if sees(request, "job") else []
-    events = list(reversed(liveness.events_of_server(server).order_by("-id")[:50]))
+    events = list(reversed(events_of_server(server).order_by("-id")[:50]))
     shown = {
         "title": details.name,
         "trail": [HOME, ("Servers", "instance:servers")],

@@ -4,8 +4,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from controlplane.core.rest import JSONRenderer
-from liveness import selectors
 from liveness.api.serializers import NumberedEvent
+from liveness.selectors.servers import complete_events
 
 PAGE = 1000
 PAUSE = 2.0
@@ -23,7 +23,7 @@ class Command(BaseCommand):
         item, renderer = NumberedEvent(), JSONRenderer()
         try:
             while True:
-                while events := selectors.complete_events(after, PAGE):
+                while events := complete_events(after, PAGE):
                     for event in events:
                         self.stdout.write(renderer.render(item.to_representation(event)).decode())
                     after = events[-1].pk

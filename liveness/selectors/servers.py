@@ -32,7 +32,6 @@ from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.sql_book import compose_statement
 from controlplane.core.statements import SqlExpression
 from liveness import states
-from liveness.cluster_selectors import servers_within_cluster
 from liveness.conf import conf
 from liveness.models import (
     DEFAULT_NAMESPACE,
@@ -45,6 +44,7 @@ from liveness.models import (
     ServerEvent,
     Tally,
 )
+from liveness.selectors.clusters import servers_within_cluster
 from liveness.sql import BUCKETS, sql
 from liveness.sql.rows.selectors import ServerFacets
 from liveness.states import ServerState, Subject
