@@ -7,7 +7,7 @@ from django.db.models import Count, QuerySet
 
 from jobs.models import Batch, BatchItem
 from jobs.states import ItemOutcome
-from liveness.selectors.servers import reaches_instance
+from liveness.selectors.namespaces import reaches_instance
 
 
 def visible_batches(namespaces: Collection[str] | None, actor: str) -> QuerySet[Batch]:

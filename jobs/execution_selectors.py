@@ -31,7 +31,7 @@ from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot
 from jobs.selectors import holder_of_job
 from jobs.states import SlotOutcome
 from liveness.models import Server
-from liveness.selectors.servers import operator_events
+from liveness.selectors.events import operator_events
 from liveness.states import Subject
 
 COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')

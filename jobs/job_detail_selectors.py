@@ -8,7 +8,7 @@ from django.db.models import F, Func, JSONField, Prefetch, QuerySet
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Attempt, WorkerJob
 from jobs.selectors import CHILD_EXECUTION, LAST_RESUBMISSION, DetailedJob, jobs_with_action_guards
-from liveness.selectors.servers import operator_events
+from liveness.selectors.events import operator_events
 from liveness.states import Subject
 
 LOG_TAIL = """(

@@ -7,7 +7,7 @@ import structlog
 from controlplane.core.database import connection
 from jobs.services import alert_channels, alerts
 from liveness.conf import conf
-from liveness.selectors.servers import clock_ages, is_check_late
+from liveness.selectors.clock import clock_ages, is_check_late
 
 log = structlog.get_logger()
 

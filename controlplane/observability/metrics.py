@@ -26,7 +26,8 @@ from jobs.states import QUARANTINED, JobState
 from liveness.api.access import RoleCall
 from liveness.conf import conf
 from liveness.models import Role
-from liveness.selectors.servers import counter_values, server_counts_by_state, silence_histogram
+from liveness.selectors.counts import server_counts_by_state
+from liveness.selectors.metrics import counter_values, silence_histogram
 from liveness.sql import BUCKETS
 from liveness.states import ServerType
 

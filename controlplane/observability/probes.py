@@ -8,7 +8,7 @@ from django.views.decorators.http import require_safe
 
 from controlplane.core.database import ALIAS, MIGRATE, connection, count_missing_migrations
 from liveness.conf import conf
-from liveness.selectors.servers import clock_ages, is_check_late
+from liveness.selectors.clock import clock_ages, is_check_late
 
 
 @require_safe

@@ -17,7 +17,9 @@ from liveness.api.serializers import Maintenance, NextTransition
 from liveness.errors import NoSuchCluster
 from liveness.models import Brake, Role
 from liveness.selectors.clusters import is_known_cluster
-from liveness.selectors.servers import TimedServer, next_transition, server_counts_by_state, server_counts_by_type
+from liveness.selectors.counts import server_counts_by_state, server_counts_by_type
+from liveness.selectors.next_transition import next_transition
+from liveness.selectors.servers import TimedServer
 
 
 class ServerCount(serializers.Serializer):

@@ -18,7 +18,7 @@ from jobs.permissions import VIEWS
 from liveness.api.authentication import Credential
 from liveness.errors import WrongRole
 from liveness.models import ApiToken, Role
-from liveness.selectors.servers import namespace_of_new, namespaces_of_person
+from liveness.selectors.namespaces import namespace_of_new, namespaces_of_person
 from liveness.services import tokens
 
 

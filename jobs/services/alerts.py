@@ -25,7 +25,7 @@ from jobs.sql import sql
 from jobs.sql.rows.alerts import LeasedMessage, NotedIncidents
 from jobs.states import Flag
 from liveness.conf import conf as liveness_conf
-from liveness.selectors.servers import is_check_late
+from liveness.selectors.clock import is_check_late
 from liveness.services import timetable
 from liveness.services.operator_events import INSTANCE, record_operator_event
 

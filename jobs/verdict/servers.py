@@ -18,7 +18,8 @@ from jobs.verdict.clauses import (
     count_of,
 )
 from liveness import states
-from liveness.selectors.servers import TimedServer, expected_loss
+from liveness.selectors.next_transition import expected_loss
+from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState, ServerType
 
 

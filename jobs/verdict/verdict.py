@@ -10,7 +10,8 @@ from jobs.states import JobState
 from jobs.verdict.clauses import BAD, NOTE, WORRY, Clause, Concern, Elapsed, Moment, NamedServer, count_jobs, count_of
 from jobs.verdict.servers import intended_concerns, server_concerns
 from jobs.verdict.work import work_concerns
-from liveness.selectors.servers import TimedServer, is_check_late
+from liveness.selectors.clock import is_check_late
+from liveness.selectors.servers import TimedServer
 
 INCIDENT_SHOWN_FOR = 7 * 86400
 """Seconds for which the last incident is told."""

@@ -15,7 +15,7 @@ from controlplane.core.rest import StrictSerializer, TextField
 from liveness.api.authentication import Credential
 from liveness.errors import NotYourServer, TokenMissing, WrongNamespace, WrongRole
 from liveness.models import DEFAULT_NAMESPACE, Role
-from liveness.selectors.servers import reaches_instance, rows_within
+from liveness.selectors.namespaces import reaches_instance, rows_within
 from liveness.services import tokens
 from liveness.services.tokens import ServerToken
 

@@ -22,7 +22,8 @@ from controlplane.core.rest import (
 )
 from liveness.conf import conf, timeout_problems, witness_window
 from liveness.models import Server, ServerEvent
-from liveness.selectors.servers import TimedServer, next_transition
+from liveness.selectors.next_transition import next_transition
+from liveness.selectors.servers import TimedServer
 from liveness.services.registration import Registration
 from liveness.states import RestartStrategy, ServerState, ServerType, Subject
 

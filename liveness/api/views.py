@@ -29,7 +29,8 @@ from liveness.api.serializers import (
 )
 from liveness.models import Role
 from liveness.selectors.clusters import list_maintenances
-from liveness.selectors.servers import complete_events, events_of_server, servers_with_attempts
+from liveness.selectors.events import complete_events, events_of_server
+from liveness.selectors.servers import servers_with_attempts
 from liveness.services import maintenance, operations
 from liveness.services.operator_events import format_actor
 

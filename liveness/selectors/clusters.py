@@ -1,16 +1,14 @@
 """Reads clusters, and what is in force of maintenance, there or everywhere."""
 
 import json
-from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Func, QuerySet
+from django.db.models import QuerySet
 
 from liveness import states
-from liveness.models import ApiToken, Brake, Server, ServerEvent
+from liveness.models import ApiToken, Server
 from liveness.sql import sql
-from liveness.states import Subject
 
 
 def is_known_cluster(cluster: str) -> bool:
@@ -40,16 +38,3 @@ def parse_maintenances(text: str | None) -> list[dict[str, Any]]:
     for row in rows:
         row |= {name: row[name] and datetime.fromisoformat(row[name]) for name in ("since", "until")}
     return rows
-
-
-def events_of_subjects(
-    subject: Subject, actions: Collection[str], cluster: str, before: int | None, limit: int
-) -> list[ServerEvent]:
-    """What was done to subjects of a type that are few, before an event, latest first; of one cluster, or of all."""
-    events = ServerEvent.objects.filter(subject_type=subject, action__in=actions)
-    if cluster:
-        events = events.filter(subject_id__in=Brake.keys_of(cluster) if subject == Subject.BRAKE else [cluster])
-    if before is not None:
-        events = events.filter(pk__lt=before)
-    # Never along the key, past the events of all servers.
-    return list(events.order_by(Func("pk", template="(%(expressions)s + 0)").desc())[:limit])

@@ -10,7 +10,7 @@ from controlplane.console.views.alerts import RULES
 from jobs.models import AlertMessage, AlertMute, Incident
 from jobs.services import alerts
 from liveness.models import ServerEvent
-from liveness.selectors.servers import database_time
+from liveness.selectors.clock import database_time
 from tests.integration.test_page_actions import act, words
 from tests.support.people import employ
 

@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 from jobs.models import Batch, Trigger, WorkerJob
-from liveness.selectors.servers import KNOWN
+from liveness.selectors.namespaces import KNOWN
 from liveness.services import tokens
 from tests.integration.test_namespace_access import OF_ONE, blue, of, worker_of  # noqa: F401
 from tests.support.executions import step

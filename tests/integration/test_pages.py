@@ -14,7 +14,7 @@ from controlplane.console.charts import layouts, machine
 from jobs.services.liveness_check import check_liveness
 from jobs.states import AttemptState, ExecutionState, JobState
 from liveness import states
-from liveness.selectors.servers import database_time
+from liveness.selectors.clock import database_time
 from liveness.states import ServerState
 
 HOSTILE = "<script>alert(1)</script>"

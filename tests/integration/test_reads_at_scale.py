@@ -9,7 +9,7 @@ from jobs import instance_selectors, scan_window
 from jobs.models import Attempt, Execution
 from jobs.services import seeding
 from liveness.models import Server
-from liveness.selectors.servers import servers_with_beats
+from liveness.selectors.heartbeats import servers_with_beats
 from tests.support.plans import nodes
 from tests.support.queries import CapturedQueries
 

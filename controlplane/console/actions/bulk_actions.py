@@ -36,7 +36,7 @@ from jobs.models import Batch, BatchItem
 from jobs.services import batches
 from jobs.services.operator_actions import perform_operation
 from jobs.states import BatchState, ItemOutcome
-from liveness.selectors.servers import rows_within
+from liveness.selectors.namespaces import rows_within
 
 MOST_AT_ONCE, REFUSALS_SHOWN = 400, 10
 BATCH = 200

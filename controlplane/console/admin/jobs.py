@@ -25,7 +25,7 @@ from jobs.api.serializers.triggers import MASKED, TriggerRequest, restore_fields
 from jobs.execution_selectors import SLOTS_SHOWN
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
 from jobs.services import triggers
-from liveness.selectors.servers import namespace_of_new
+from liveness.selectors.namespaces import namespace_of_new
 
 
 @admin.register(WorkerJob)

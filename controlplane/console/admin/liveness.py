@@ -18,7 +18,7 @@ from controlplane.console.actions.bulk_actions import MOST_AT_ONCE
 from controlplane.console.actions.servers import SERVER_ACTIONS, OperatorAction
 from controlplane.console.views.page import reached_namespaces, within_reach
 from liveness.models import ApiToken, Server, ServerEvent
-from liveness.selectors.servers import reaches_instance
+from liveness.selectors.namespaces import reaches_instance
 
 Row = TypeVar("Row", bound=models.Model)
 

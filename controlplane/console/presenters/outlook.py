@@ -11,7 +11,8 @@ from controlplane.core.durations import describe_duration
 from jobs.verdict.servers import describe_fate_of_jobs, describe_loss
 from liveness import states
 from liveness.conf import conf
-from liveness.selectors.servers import TimedServer, expected_loss
+from liveness.selectors.next_transition import expected_loss
+from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState, ServerType
 
 

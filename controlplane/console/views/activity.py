@@ -19,7 +19,7 @@ from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader, viewable, within_reach
 from jobs import selectors
 from jobs.states import QUARANTINED
-from liveness.selectors.servers import database_time
+from liveness.selectors.clock import database_time
 
 ENTRIES_A_PAGE, JOBS_A_PAGE = 50, 50
 
@@ -29,13 +29,13 @@ def show_activity(request: HttpRequest) -> HttpResponse:
     """Transitions, resubmissions, refusals and operator actions, latest first; nobody changes or deletes them."""
     chosen = ActivityFilter(request.GET)
     before = parse_moment(request.GET.get("before"))
-    now: Any = database_time()
+    now = database_time()
     sees = viewable(request.user)
     within, start, until = chosen.period
     searched = {name: value for name, value in chosen.chosen_values.items() if name not in PERIOD}
     entries, since = recent_activity.list_activity(
         ENTRIES_A_PAGE + 1, before=min(filter(None, (before, until)), default=None), sees=sees,
-        after=max(filter(None, (start, within and now - within)), default=None), **searched,
+        after=max(filter(None, (start, now - within if within else None)), default=None), **searched,
     )  # fmt: skip
     last = entries[-2].at if len(entries) > ENTRIES_A_PAGE else since
     shown = {

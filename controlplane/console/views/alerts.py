@@ -23,7 +23,7 @@ from jobs import alert_selectors as selectors
 from jobs.conf import alerts_conf
 from jobs.services import alerts
 from jobs.services.alert_channels import list_channels
-from liveness.selectors.servers import database_time
+from liveness.selectors.clock import database_time
 
 INCIDENTS_A_PAGE, MESSAGES_SHOWN = 50, 50
 EVERY_RULE = "all"
@@ -45,9 +45,10 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
     """Incidents, the open ones first; rules and mutes; the outbox. Of what its reader may view."""
     chosen = IncidentFilter(request.GET)
     before = parse_uuid(request.GET.get("before"))
-    now: Any = database_time()
+    now = database_time()
     known = [rule for rule, (what, _) in RULES.items() if what in viewable(request.user)]
     muted = selectors.mutes(now)
+    until = {rule: time_until(mute.until, now) for rule, mute in muted.items()}
     found = list(selectors.incidents_page(chosen.condition & Q(rule__in=known), before, INCIDENTS_A_PAGE + 1))
     incidents = [present_incident(row, now) for row in found[:INCIDENTS_A_PAGE]]
     outbox = selectors.latest_messages(Q(incident=None) | Q(incident__rule__in=known), MESSAGES_SHOWN)
@@ -60,17 +61,22 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
         "before": before,
         "older": len(found) > INCIDENTS_A_PAGE and link_to_older(chosen, found[INCIDENTS_A_PAGE - 1].pk),
         "rules": [
-            {"rule": rule, "meaning": RULES[rule][1], "is_on": is_on(rule), "mute": muted.get(rule)} for rule in known
+            {
+                "rule": rule,
+                "meaning": RULES[rule][1],
+                "is_on": is_on(rule),
+                "mute": muted.get(rule),
+                "until": until.get(rule),
+            }
+            for rule in known
         ],
         "all_muted": muted.get(EVERY_RULE),
         "now": now,
-        "until": {rule: time_until(mute.until, now) for rule, mute in muted.items()},
+        "until": until,
         "channels": list_channels(),
         "outbox": [present_message(row, now) for row in outbox],
         "may": "server" in viewable(request.user) and request.user.has_perm(PERMISSION),
     }
-    for row in shown["rules"]:
-        row["until"] = shown["until"].get(row["rule"])
     return render_page(request, "alerts", shown)
 
 
@@ -114,7 +120,7 @@ def mute_rule(request: HttpRequest) -> HttpResponse:
 def unmute_rule(request: HttpRequest) -> HttpResponse:
     """`?rule=`: what it finds is told again."""
     rule = read_rule(request)
-    now: Any = database_time()
+    now = database_time()
     is_muted = rule in selectors.mutes(now)
     form = OptionalNoteForm(request.POST if request.method == "POST" else None)
     if not form.is_valid() or not is_muted:

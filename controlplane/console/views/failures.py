@@ -13,7 +13,7 @@ from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader, within_reach
 from jobs import scan_window, selectors
 from jobs.states import JobState
-from liveness.selectors.servers import database_time
+from liveness.selectors.clock import database_time
 
 ERRORS_SHOWN = 100
 
@@ -26,7 +26,7 @@ def show_errors(request: HttpRequest) -> HttpResponse:
     chosen = ErrorFilter(sought)
     matching, floor = chosen.match_in_scan_window(within_reach(request, selectors.jobs_without_content()), None)
     matching = matching.filter(state=JobState.FAILED)
-    now: Any = database_time()
+    now = database_time()
     shown = {
         "title": "Errors",
         "trail": [HOME, ("Jobs", "instance:jobs")],

@@ -37,7 +37,7 @@ from jobs.conf import conf
 from jobs.errors import JobNotWaiting
 from jobs.selectors import DetailedJob
 from jobs.states import AttemptState, Flag, JobState, Unmatched
-from liveness.selectors.servers import signs_of_life
+from liveness.selectors.heartbeats import signs_of_life
 
 JOBS_A_PAGE, TEXT_SHOWN = 50, 10_000
 LINES_SHOWN = 200

@@ -25,8 +25,10 @@ from controlplane.core.model_fields import ObservedNow
 from controlplane.core.problems import Problem
 from liveness.conf import conf
 from liveness.models import Brake, Instance
-from liveness.selectors.clusters import events_of_subjects, list_maintenances, present_clusters
-from liveness.selectors.servers import database_time, server_counts_by_type
+from liveness.selectors.clock import database_time
+from liveness.selectors.clusters import list_maintenances, present_clusters
+from liveness.selectors.counts import server_counts_by_type
+from liveness.selectors.events import events_of_subjects
 from liveness.services import maintenance
 from liveness.states import ServerType, Subject
 
@@ -39,7 +41,7 @@ BRAKE_EVENTS = ("brake_engaged", "brake_released", "brake_ended")
 def show_maintenance(request: HttpRequest) -> HttpResponse:
     """The control plane and each cluster: whether it is in maintenance, until when, by whom and why; and before."""
     chosen = ScopeFilter(request.GET)
-    now: Any = database_time()
+    now = database_time()
     scopes = present_scopes(list_maintenances(), server_counts_by_type(), now)
     shown = {
         "title": "Maintenance",
@@ -55,7 +57,7 @@ def show_maintenance(request: HttpRequest) -> HttpResponse:
 def show_brake(request: HttpRequest) -> HttpResponse:
     """Which types of server it holds, where, and since when; and when it held before."""
     chosen = ScopeFilter(request.GET)
-    now: Any = database_time()
+    now = database_time()
     brakes = Brake.objects.annotate(held_for=ObservedNow() - F("engaged_observed")).order_by("type", "cluster")
     if chosen.cluster_name:
         brakes = brakes.filter(cluster__in=["", chosen.cluster_name])

@@ -30,14 +30,12 @@ from jobs.history_selectors import build_history
 from jobs.states import JobState
 from liveness import states
 from liveness.conf import conf
+from liveness.selectors.clock import is_check_late
 from liveness.selectors.clusters import is_known_cluster
-from liveness.selectors.servers import (
-    TimedServer,
-    is_check_late,
-    reaches_instance,
-    server_counts_by_type,
-    servers_with_beats,
-)
+from liveness.selectors.counts import server_counts_by_type
+from liveness.selectors.heartbeats import servers_with_beats
+from liveness.selectors.namespaces import reaches_instance
+from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState, ServerType
 
 SERVERS_SHOWN, ENTRIES_SHOWN = 12, 12

@@ -22,7 +22,7 @@ from jobs.permissions import VIEWS
 from jobs.states import AttemptState, ExecutionState, JobState, SlotOutcome, TriggerState
 from liveness.conf import conf
 from liveness.models import DEFAULT_NAMESPACE, Server
-from liveness.selectors.servers import known_namespaces, namespaces_of_person, reaches_instance, rows_within
+from liveness.selectors.namespaces import known_namespaces, namespaces_of_person, reaches_instance, rows_within
 from liveness.states import ServerState
 
 View = Callable[..., HttpResponse]

@@ -20,7 +20,7 @@ from controlplane.core.durations import LONGEST_WAIT
 from jobs.conf import conf
 from jobs.services import sweep
 from jobs.states import AttemptState
-from liveness.selectors.servers import rows_left_out
+from liveness.selectors.events import rows_left_out
 
 PERMISSION = "jobs.recover_workerjob"
 

@@ -26,14 +26,10 @@ from jobs import server_selectors
 from jobs.models import Attempt, TaskTally
 from jobs.states import AttemptState
 from liveness import states
-from liveness.selectors.servers import (
-    TimedServer,
-    beats_of_server,
-    events_of_server,
-    server_facets,
-    servers_with_beats,
-    servers_with_silence,
-)
+from liveness.selectors.counts import server_facets
+from liveness.selectors.events import events_of_server
+from liveness.selectors.heartbeats import beats_of_server, servers_with_beats
+from liveness.selectors.servers import TimedServer, servers_with_silence
 
 SERVERS_A_PAGE, ENDED_SHOWN, TALLIES_SHOWN = 20, 10, 100
 TALLIED = ("completed", "failed", "retried", "lost")

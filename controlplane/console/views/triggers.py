@@ -48,7 +48,8 @@ from jobs.services import evaluations, triggers
 from jobs.states import Missed
 from liveness.errors import ChangedSinceSeen
 from liveness.models import DEFAULT_NAMESPACE
-from liveness.selectors.servers import database_time, known_namespaces, namespace_of_new
+from liveness.selectors.clock import database_time
+from liveness.selectors.namespaces import known_namespaces, namespace_of_new
 
 TRIGGERS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN = 200, 50, 5
 ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
@@ -207,7 +208,7 @@ def list_namespaces(reached: frozenset[str] | None) -> list[str]:
 
 
 def show_form(request: HttpRequest, form: TriggerForm, trigger: Trigger | None, problem: str = "") -> HttpResponse:
-    now: Any = database_time()
+    now = database_time()
     draft = trigger or Trigger(created_at=now)
     if form.is_bound and form.data_of_trigger:
         draft = Trigger(**form.data_of_trigger, created_at=draft.created_at, enabled=False)

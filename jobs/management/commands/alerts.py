@@ -6,7 +6,7 @@ from controlplane.core.durations import parse_duration
 from jobs.models import AlertMute, Incident
 from jobs.services import alerts
 from liveness.management.operator_command import OperatorCommand
-from liveness.selectors.servers import database_time
+from liveness.selectors.clock import database_time
 
 
 class Command(OperatorCommand):

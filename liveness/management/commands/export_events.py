@@ -5,7 +5,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from controlplane.core.rest import JSONRenderer
 from liveness.api.serializers import NumberedEvent
-from liveness.selectors.servers import complete_events
+from liveness.selectors.events import complete_events
 
 PAGE = 1000
 PAUSE = 2.0
