@@ -21,7 +21,7 @@ from prometheus_client.utils import floatToGoString
 from rest_framework.request import Request
 
 from controlplane.core.calls import extend_schema
-from jobs import instance_selectors
+from jobs.selectors import instance
 from jobs.states import QUARANTINED, JobState
 from liveness.api.access import RoleCall
 from liveness.conf import conf
@@ -101,10 +101,10 @@ def heartbeat_age_histogram() -> Metric:
 
 
 def instance_gauges() -> Iterator[Metric]:
-    figures = instance_selectors.instance_figures()
+    figures = instance.instance_figures()
     jobs = GaugeMetricFamily(
         "controlplane_jobs",
-        f"Jobs. Of those that ended, more than {instance_selectors.COUNT_LIMIT} of a state are an estimate.",
+        f"Jobs. Of those that ended, more than {instance.COUNT_LIMIT} of a state are an estimate.",
         labels=["state"],
     )
     for state in JobState:
@@ -112,8 +112,7 @@ def instance_gauges() -> Iterator[Metric]:
     yield jobs
     flagged = GaugeMetricFamily(
         "controlplane_flagged_jobs",
-        "Jobs that stand still until somebody sees to them; of one set of tags at most "
-        f"{instance_selectors.COUNT_LIMIT}.",
+        f"Jobs that stand still until somebody sees to them; of one set of tags at most {instance.COUNT_LIMIT}.",
         labels=["flag"],
     )
     for flag, count in figures["flags"].items():

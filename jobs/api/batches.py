@@ -10,7 +10,6 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
-from jobs import batch_selectors as selectors
 from jobs.api.serializers.batches import (
     EXAMPLES,
     BatchAnswer,
@@ -24,6 +23,7 @@ from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.views import KEY, idempotency_key
 from jobs.errors import BatchUnknown
 from jobs.models import Batch, BatchItem
+from jobs.selectors.batches import count_refusals, visible_batches
 from jobs.services import batches
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS
 from liveness.api.access import NamespaceQuery, RoleCall, request_credential
@@ -44,7 +44,7 @@ class BatchCall(RoleCall):
     @property
     def visible(self) -> QuerySet[Batch]:
         """All; of who does not reach the whole control plane his own."""
-        return selectors.visible_batches(self.namespaces, self.actor)
+        return visible_batches(self.namespaces, self.actor)
 
     def load_batch(self, batch: UUID) -> Batch:
         row = self.visible.filter(pk=batch).first()
@@ -117,7 +117,7 @@ class OneBatch(BatchCall):
         query = ItemFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         page = query.page(BatchItem.objects.filter(batch=batch))
-        refusals = selectors.count_refusals(batch, REASONS_NAMED) if row.refused else []
+        refusals = count_refusals(batch, REASONS_NAMED) if row.refused else []
         row.refusals = [{"reason": reason, "items": items} for reason, items in refusals]
         row.next = page["next"]
         # `items` of the model are all of them.

@@ -9,7 +9,6 @@ from rest_framework.response import Response
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from controlplane.core.rest import JSONLinesRenderer, JSONRenderer
-from jobs import execution_selectors as selectors
 from jobs.api.logs import JobLogs, LogFilter, LogPage
 from jobs.api.serializers.executions import (
     EventItem,
@@ -22,6 +21,7 @@ from jobs.api.serializers.executions import (
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.views import KEY, Intervention, JobCall, idempotency_key
 from jobs.errors import ExecutionUnknown
+from jobs.selectors.executions import execution_events, execution_with_steps, step_job_id, visible_executions
 from jobs.services import cancellation, executions, reruns
 from liveness.api.access import NamespaceQuery, request_credential
 
@@ -34,7 +34,7 @@ class Executions(JobCall):
         """Executions, latest first, a page at a time; a client's own."""
         query = ExecutionFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        visible = self.within_namespaces(selectors.visible_executions(self.owner))
+        visible = self.within_namespaces(visible_executions(self.owner))
         return Response(paged(ExecutionPage, query.page(visible.defer("inputs"))))
 
     @extend_schema(
@@ -51,7 +51,7 @@ class Executions(JobCall):
             self.add_idempotency_key(body.validated_data),
             namespace=self.namespace,
         )
-        return Response(ExecutionAnswer(selectors.execution_with_steps(id)).data, status=201 if is_new else 200)
+        return Response(ExecutionAnswer(execution_with_steps(id)).data, status=201 if is_new else 200)
 
 
 class Execution(JobCall):
@@ -60,7 +60,7 @@ class Execution(JobCall):
     @extend_schema(responses=ExecutionAnswer)
     def get(self, request: Request, execution: UUID) -> Response:
         """An execution with its steps and hooks."""
-        return Response(ExecutionAnswer(selectors.execution_with_steps(execution, self.owner)).data)
+        return Response(ExecutionAnswer(execution_with_steps(execution, self.owner)).data)
 
 
 class Cancel(Intervention):
@@ -70,7 +70,7 @@ class Cancel(Intervention):
     def post(self, request: Request, execution: UUID) -> Response:
         """Cancel what waits now, and ask the workers of what is live to; with all children."""
         cancellation.cancel_execution(execution, self.by, self.owner, **self.validated_body(request, NoteRequest))
-        return Response(ExecutionAnswer(selectors.execution_with_steps(execution)).data)
+        return Response(ExecutionAnswer(execution_with_steps(execution)).data)
 
 
 class Rerun(Intervention):
@@ -81,7 +81,7 @@ class Rerun(Intervention):
         """The same once more from its beginning, as a new execution."""
         body = self.validated_body(request, NoteRequest)
         begun, is_new = reruns.rerun_execution(execution, self.by, self.owner, idempotency_key(request), **body)
-        return Response(ExecutionAnswer(selectors.execution_with_steps(begun)).data, status=201 if is_new else 200)
+        return Response(ExecutionAnswer(execution_with_steps(begun)).data, status=201 if is_new else 200)
 
 
 class Restart(Intervention):
@@ -92,7 +92,7 @@ class Restart(Intervention):
         """The same once more from where it failed, as a new execution: what had completed is kept."""
         body = self.validated_body(request, NoteRequest)
         begun, is_new = reruns.restart_execution(execution, self.by, self.owner, idempotency_key(request), **body)
-        return Response(ExecutionAnswer(selectors.execution_with_steps(begun)).data, status=201 if is_new else 200)
+        return Response(ExecutionAnswer(execution_with_steps(begun)).data, status=201 if is_new else 200)
 
 
 class StepLogs(JobLogs):
@@ -101,7 +101,7 @@ class StepLogs(JobLogs):
     @extend_schema(parameters=[LogFilter], responses=LogPage)
     def get(self, request: Request, execution: UUID, step: str) -> Response:  # type: ignore[override]
         """What a step's code wrote, oldest first."""
-        return super().get(request, selectors.step_job_id(execution, step, self.owner))
+        return super().get(request, step_job_id(execution, step, self.owner))
 
 
 class EventFilter(LogFilter):
@@ -120,10 +120,10 @@ class ServerLogs(JobCall):
         """What the control plane itself did in an execution, oldest first."""
         query = EventFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        if not selectors.visible_executions(self.owner).filter(pk=execution).exists():
+        if not visible_executions(self.owner).filter(pk=execution).exists():
             raise ExecutionUnknown
         after, limit = query.validated_data["cursor"], query.validated_data["limit"]
-        rows = list(selectors.execution_events(execution, after, limit + 1))
+        rows = list(execution_events(execution, after, limit + 1))
         page = rows[:limit]
         last = str(page[-1].pk if page else after)
         cursor = last if len(rows) > len(page) else None

@@ -10,7 +10,7 @@ from controlplane.core.calls import extend_schema
 from controlplane.core.rest import StrictSerializer, TextField, TimeField
 from jobs.api.instance import InstanceFilter
 from jobs.history import DEFAULT_WINDOW, KEYS_KEPT, WINDOWS, Dimension, Window
-from jobs.history_selectors import read_history, read_history_by
+from jobs.selectors.history import read_history, read_history_by
 from liveness.api.access import RoleCall
 from liveness.models import Role
 

@@ -9,8 +9,10 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import StrictSerializer, TextField, TimeField
-from jobs import instance_selectors, server_selectors, verdict
+from jobs import verdict
 from jobs.api.serializers.jobs import ServerName
+from jobs.selectors.instance import instance_figures
+from jobs.selectors.servers import servers_needing_attention
 from jobs.states import JobState
 from liveness.api.access import RoleCall
 from liveness.api.serializers import Maintenance, NextTransition
@@ -144,8 +146,8 @@ class Instance(RoleCall):
     def get(self, request: Request) -> Response:
         """How many servers and jobs are in which state, whether the control plane watches, and what gets worse next."""
         cluster = InstanceFilter(data=request.query_params.dict()).read_cluster()
-        figures = instance_selectors.instance_figures(cluster=cluster)
-        attention = server_selectors.servers_needing_attention(cluster=cluster)
+        figures = instance_figures(cluster=cluster)
+        attention = servers_needing_attention(cluster=cluster)
         by_type = list(server_counts_by_type(cluster))
         counted = JobState if not cluster else (JobState.PENDING, JobState.CLAIMED, JobState.RUNNING)
         shown = {

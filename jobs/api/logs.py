@@ -9,10 +9,11 @@ from rest_framework.response import Response
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import within_limit
 from controlplane.core.rest import JSONLinesRenderer, JSONRenderer, StrictSerializer, TimeField
-from jobs import selectors
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
 from jobs.models import LogLine
+from jobs.selectors.jobs import jobs_visible_to
+from jobs.selectors.logs import job_log_page
 
 PAGE_LIMIT = 1000
 
@@ -52,10 +53,10 @@ class JobLogs(JobCall):
         """What a job's code wrote, oldest first; with `Accept: application/x-ndjson` a line of JSON for each line."""
         query = LogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        if not selectors.jobs_visible_to(self.owner).filter(pk=job).exists():
+        if not jobs_visible_to(self.owner).filter(pk=job).exists():
             raise JobUnknown
         filters = query.validated_data
-        rows = selectors.job_log_page(job, filters["cursor"], filters["limit"] + 1, filters.get("attempt"))
+        rows = job_log_page(job, filters["cursor"], filters["limit"] + 1, filters.get("attempt"))
         page = rows[: filters["limit"]]
         items = within_limit(
             {"at": row.at, "attempt": row.attempt, "stream": row.stream, "line": row.line} for row in page

@@ -8,12 +8,12 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
-from jobs import execution_selectors as selectors
 from jobs import models
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
 from jobs.api.views import KEY, idempotency_key
 from jobs.errors import TriggerUnknown
+from jobs.selectors.triggers import triggers_with_slots
 from jobs.services import triggers
 from liveness.api.access import NamespaceQuery, RoleCall
 from liveness.models import Role
@@ -29,7 +29,7 @@ class TriggerCall(RoleCall):
     }
 
     def load_trigger(self, trigger: UUID) -> models.Trigger:
-        row = selectors.triggers_with_slots().filter(pk=trigger).first()
+        row = triggers_with_slots().filter(pk=trigger).first()
         if row is None:
             raise TriggerUnknown
         return row
@@ -47,7 +47,7 @@ class Triggers(TriggerCall):
         """Triggers with their last slots, latest first, a page at a time."""
         query = TriggerFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        return Response(paged(TriggerPage, query.page(self.within_namespaces(selectors.triggers_with_slots()))))
+        return Response(paged(TriggerPage, query.page(self.within_namespaces(triggers_with_slots()))))
 
     @extend_schema(parameters=[NamespaceQuery], request=TriggerRequest, responses={201: TriggerAnswer})
     def post(self, request: Request) -> Response:

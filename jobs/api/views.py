@@ -15,7 +15,6 @@ from controlplane.agent.tracing import span_of_submission
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from controlplane.core.rest import StrictSerializer, validate_body
-from jobs import selectors
 from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
 from jobs.api.serializers.jobs import (
@@ -40,7 +39,9 @@ from jobs.api.serializers.workers import (
     describe_holders,
     to_reports,
 )
-from jobs.content_selectors import without_large
+from jobs.selectors.contents import without_large
+from jobs.selectors.jobs import jobs_visible_to, jobs_with_attempts, jobs_with_flags, submitted_jobs
+from jobs.selectors.placement import job_placement
 from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, submission
 from jobs.services.reports import Result
 from liveness.api.access import NamespaceQuery, RoleCall, ServerCall, request_credential
@@ -175,7 +176,7 @@ class Jobs(JobCall):
         """Jobs, latest first, a page at a time; a client's own."""
         query = JobFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        visible = self.within_namespaces(selectors.jobs_visible_to(self.owner))
+        visible = self.within_namespaces(jobs_visible_to(self.owner))
         return Response(paged(JobPage, query.page(without_large(visible))))
 
     @extend_schema(
@@ -191,7 +192,7 @@ class Jobs(JobCall):
         with span_of_submission(self.trace_of_caller) as trace:
             wanted = [{"traceparent": trace, **job} for job in wanted]
             submitted = submission.submit_jobs(request_credential(request).submitter, wanted, namespace=self.namespace)
-        stored = selectors.submitted_jobs([job for job, _ in submitted], are_whole=not many)
+        stored = submitted_jobs([job for job, _ in submitted], are_whole=not many)
         items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
         is_new = any(new for _, new in submitted)
         return Response({"items": items} if many else items[0], status=201 if is_new else 200)
@@ -203,7 +204,7 @@ class Placement(JobCall):
     @extend_schema(responses=PlacementAnswer)
     def get(self, request: Request, job: UUID) -> Response:
         """Who may have a waiting job, and what rules out every other server that is alive."""
-        return Response(PlacementAnswer(selectors.job_placement(job, self.owner)).data)
+        return Response(PlacementAnswer(job_placement(job, self.owner)).data)
 
 
 class Intervention(JobCall):
@@ -219,7 +220,7 @@ class Intervention(JobCall):
         return f"{self.token.role}:{self.token.name}"
 
     def job_response(self, job: UUID, status: int = 200) -> Response:
-        [row] = selectors.jobs_with_flags(selectors.jobs_with_attempts().filter(pk=job))
+        [row] = jobs_with_flags(jobs_with_attempts().filter(pk=job))
         return Response(JobAnswer(row).data, status=status)
 
 

@@ -18,11 +18,11 @@ from rest_framework.response import Response
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import within_limit
 from controlplane.core.rest import IdField, StrictSerializer
-from jobs import selectors
 from jobs.api.serializers.jobs import JobAnswer
 from jobs.api.views import JobCall
-from jobs.content_selectors import without_large
 from jobs.models import WorkerJob
+from jobs.selectors.contents import without_large
+from jobs.selectors.jobs import jobs_visible_to, jobs_with_flags
 from jobs.states import TERMINAL
 
 LONGEST_WAIT = 60
@@ -72,7 +72,7 @@ class Job(JobCall):
         wait = query.validated_data["wait"]
         if is_asked_again(request) and wait and not has_ended([job]):
             return not_yet(wait)
-        rows = selectors.jobs_with_flags(selectors.jobs_visible_to(self.owner).filter(pk=job))
+        rows = jobs_with_flags(jobs_visible_to(self.owner).filter(pk=job))
         if not rows:
             raise Http404("There is no job with this id, or it is not yours.")
         response = Response(JobAnswer(rows[0]).data)
@@ -90,9 +90,9 @@ class JobsWait(JobCall):
         ids, wait = query.validated_data["id"], query.validated_data["wait"]
         if is_asked_again(request) and wait and not has_ended(ids):
             return not_yet(wait)
-        visible = self.within_namespaces(selectors.jobs_visible_to(self.owner)).filter(pk__in=ids)
+        visible = self.within_namespaces(jobs_visible_to(self.owner)).filter(pk__in=ids)
         known = set(visible.values_list("pk", flat=True))
-        rows = selectors.jobs_with_flags(without_large(visible.filter(state__in=TERMINAL)).order_by("pk"))
+        rows = jobs_with_flags(without_large(visible.filter(state__in=TERMINAL)).order_by("pk"))
         items = within_limit(map(JobAnswer().to_representation, rows))
         response = Response({"items": items, "unknown": [id for id in ids if id not in known]})
         return response if items or known != set(ids) else mark_not_yet(response, wait)

@@ -17,9 +17,9 @@ import structlog
 
 from controlplane.core.durations import describe_duration
 from controlplane.core.transactions import retried_atomic
-from jobs import instance_selectors
 from jobs.conf import alerts_conf
 from jobs.models import AlertMessage
+from jobs.selectors.instance import instance_figures
 from jobs.services.alert_channels import NotSent, call_patiently, call_url, list_channels, send_message
 from jobs.sql import sql
 from jobs.sql.rows.alerts import LeasedMessage, NotedIncidents
@@ -48,7 +48,7 @@ def run_alerts() -> None:
     """Find, write, send; by one process at a time."""
     if not timetable.try_begin_task("send_alerts", liveness_conf().interval / 2):
         return
-    figures = instance_selectors.instance_figures()
+    figures = instance_figures()
     note_incidents(list(find_conditions(figures)))
     send_due_messages()
     if not is_check_late(figures["check_age"]):

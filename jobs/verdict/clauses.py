@@ -6,7 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from controlplane.core.durations import describe_duration
-from jobs import instance_selectors
+from jobs.selectors import instance
 
 
 class NamedServer(NamedTuple):
@@ -89,7 +89,7 @@ def count_jobs(count: int) -> str:
 
 def count_up_to_limit(jobs: int) -> str:
     """A number of jobs; of so many no more were counted."""
-    return f"{jobs:,}+ jobs" if jobs >= instance_selectors.COUNT_LIMIT else count_jobs(jobs)
+    return f"{jobs:,}+ jobs" if jobs >= instance.COUNT_LIMIT else count_jobs(jobs)
 
 
 SHOWN_OF_A_KIND = 3

@@ -180,7 +180,7 @@ def test_a_crash_after_the_sending_sends_the_same_id_again_and_one_before_it_los
 
 def test_of_two_who_send_at_once_one_sends(rules_committed, receiver, threads, committed):
     engage_brake()
-    alerts.note_incidents(list(alerts.find_conditions(alerts.instance_selectors.instance_figures())))
+    alerts.note_incidents(list(alerts.find_conditions(alerts.instance_figures())))
     sent = [threads(alerts.send_due_messages) for _ in range(3)]
     assert sorted(future.result(timeout=60) for future in sent) == [0, 0, 1]
     assert len(receiver.got) == 1
@@ -193,7 +193,7 @@ def rules_committed(committed, rules):
 
 def test_two_who_note_at_once_write_one_message(rules_committed, receiver, threads, committed):
     engage_brake()
-    conditions = list(alerts.find_conditions(alerts.instance_selectors.instance_figures()))
+    conditions = list(alerts.find_conditions(alerts.instance_figures()))
     noted = [threads(alerts.note_incidents, conditions) for _ in range(4)]
     assert sum(future.result(timeout=60).messages for future in noted) == 1
     assert (Incident.objects.count(), AlertMessage.objects.count()) == (1, 1)

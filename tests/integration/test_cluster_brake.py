@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs import instance_selectors as selectors
+from jobs.selectors.instance import instance_figures
 from jobs.services.alerts import find_conditions
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
@@ -112,7 +112,7 @@ def test_the_instance_and_the_alert_name_the_cluster(clock, fleets, api):
     silence(clock, *workers["us"])
     [shown] = api("viewer").get("/instance").json()["brakes"]
     assert (shown["type"], shown["cluster"], shown["silent"], shown["alive"]) == ("WORKER", "eu", 4, 4)
-    [alert] = [found for found in find_conditions(selectors.instance_figures()) if found["rule"] == "brake"]
+    [alert] = [found for found in find_conditions(instance_figures()) if found["rule"] == "brake"]
     assert alert["subject"] == "WORKER/eu"
     assert alert["summary"] == "The brake holds WORKER of cluster eu: 4 of 4 fell silent at once"
 

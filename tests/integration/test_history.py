@@ -8,8 +8,8 @@ import pytest
 from django.db import connection, transaction
 
 from jobs.history import WINDOWS, Dimension
-from jobs.history_selectors import read_history, read_history_by
 from jobs.models import Attempt, HistoryEntry, HistoryWatermark, WorkerJob
+from jobs.selectors.history import read_history, read_history_by
 from jobs.services import history, retention
 from jobs.services.history import count_history
 from liveness.models import Server, ServerEvent

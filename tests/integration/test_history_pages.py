@@ -8,8 +8,8 @@ from django.db import connection
 
 from controlplane.console.charts.history import build_table, draw_charts, format_seconds, round_up
 from jobs.history import WINDOWS, add_counts, percentile
-from jobs.history_selectors import read_history
 from jobs.models import HistoryEntry
+from jobs.selectors.history import read_history
 from jobs.services.history import count_history
 from tests.support.people import employ
 from tests.support.queries import CapturedQueries

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from jobs import server_selectors
 from jobs.models import Attempt
+from jobs.selectors.servers import servers_by_attention
 from jobs.services.liveness_check import check_liveness
 from tests.support.people import employ, viewing
 
@@ -46,7 +46,7 @@ def disconnected(api, *workers):
 
 
 def in_order():
-    return [server.name for server in server_selectors.servers_by_attention()]
+    return [server.name for server in servers_by_attention()]
 
 
 def test_lost_servers_are_listed_in_the_order_in_which_their_jobs_move_and_those_that_keep_them_last(holding, api):

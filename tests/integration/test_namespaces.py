@@ -6,8 +6,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from jobs import selectors
 from jobs.models import Execution, Trigger, WorkerJob
+from jobs.selectors.jobs import jobs_with_attempts, jobs_with_flags
 from jobs.services import hints, submission
 from jobs.sql import sql
 from liveness.models import ApiToken, Server
@@ -128,7 +128,7 @@ def test_a_job_that_only_workers_of_another_namespace_could_run_stands_still(wor
     submit_as(of("blue", "client"), unmatched="wait")
     viewer = of("red", "viewer")
     assert viewer.get(f"/jobs/{waiting['id']}").json()["flags"] == ["waits_for_tags"]
-    flagged = [str(job.pk) for job in selectors.jobs_with_flags(selectors.jobs_with_attempts()) if job.flags]
+    flagged = [str(job.pk) for job in jobs_with_flags(jobs_with_attempts()) if job.flags]
     assert flagged == [waiting["id"]]
 
 

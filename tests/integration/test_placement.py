@@ -9,7 +9,7 @@ from django.db import connection
 
 from controlplane.core.sql_book import compose_statement
 from jobs.models import Attempt, WorkerJob
-from jobs.selectors import job_placement
+from jobs.selectors.placement import job_placement
 from liveness.models import Instance, Server
 from tests.support.http import Worker
 from tests.support.queries import CapturedQueries

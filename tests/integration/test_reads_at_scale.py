@@ -5,8 +5,9 @@ from contextlib import contextmanager
 import pytest
 from django.db import connection
 
-from jobs import instance_selectors, scan_window
+from jobs import scan_window
 from jobs.models import Attempt, Execution
+from jobs.selectors import instance
 from jobs.services import seeding
 from liveness.models import Server
 from liveness.selectors.heartbeats import servers_with_beats
@@ -86,7 +87,7 @@ def test_no_page_and_no_list_call_walks_over_all_jobs(admin_client, api, seeded,
     operator = api("operator")
     reads = [(admin_client.get, f"/admin/instance/{page}") for page in PAGES]
     reads += [(operator.get, f"/{call}") for call in CALLS]
-    monkeypatch.setattr(instance_selectors, "COUNT_LIMIT", 100)
+    monkeypatch.setattr(instance, "COUNT_LIMIT", 100)
     costs = {path: walked(get, path.format(**ids)) for get, path in reads}
     assert not {path: cost for path, cost in costs.items() if cost > JOBS / 10}
 
@@ -154,15 +155,15 @@ def test_heartbeats_of_many_servers_are_one_query_by_the_index(seeded, django_as
 
 def test_what_lives_is_counted_and_of_what_has_ended_it_is_said_about(seeded, monkeypatch):
     seeded(20, 2000)
-    monkeypatch.setattr(instance_selectors, "COUNT_LIMIT", 2000)
-    exact = instance_selectors.instance_figures()
+    monkeypatch.setattr(instance, "COUNT_LIMIT", 2000)
+    exact = instance.instance_figures()
     assert exact["about"] == []
     assert exact["counts"] == {"PENDING": 40, "CLAIMED": 2, "RUNNING": 18} | {
         state: exact["counts"][state] for state in ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
     }
     assert sum(exact["counts"].values()) == 2000
-    monkeypatch.setattr(instance_selectors, "COUNT_LIMIT", 30)
-    rough = instance_selectors.instance_figures()
+    monkeypatch.setattr(instance, "COUNT_LIMIT", 30)
+    rough = instance.instance_figures()
     assert set(rough["about"]) == {"COMPLETED", "FAILED", "CANCELLED"}
     for state, number in exact["counts"].items():
         assert rough["counts"][state] == pytest.approx(number, rel=0.2), state

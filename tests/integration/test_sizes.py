@@ -7,8 +7,8 @@ from django.db.models import Model
 
 from controlplane.core import paging
 from controlplane.core.rest import size_of
-from jobs.content_selectors import LARGE
 from jobs.models import Execution, Trigger, WorkerJob
+from jobs.selectors.contents import LARGE
 from jobs.services import claiming
 from jobs.services.executions import PAYLOAD_BYTES_LIMIT
 from jobs.services.heartbeats import LISTED_LIMIT

@@ -11,9 +11,10 @@ from django.db import connection
 from django.db.models import F
 
 from controlplane.console.selectors import periods
-from jobs import scan_window, selectors
+from jobs import scan_window
 from jobs.models import Attempt, Execution, WorkerJob
-from jobs.selectors import jobs_page, jobs_without_content
+from jobs.selectors.job_lists import SORT_KEYS, jobs_page
+from jobs.selectors.jobs import jobs_without_content
 from liveness.models import ServerEvent
 from tests.support.executions import step
 
@@ -157,7 +158,7 @@ def test_what_is_sorted_is_one_window_whatever_there_is(submit, looked, order):
         cursor.execute("set local enable_seqscan = off")
     plan = jobs_page(window, None, 2, order).explain()
     assert "Seq Scan on jobs_workerjob" not in plan
-    assert set(selectors.SORT_KEYS) == {"longest", "priority"}
+    assert set(SORT_KEYS) == {"longest", "priority"}
 
 
 @pytest.mark.parametrize(("within", "seconds"), [("15m", 900), ("1h", 3600), ("24h", 86400), ("7d", 7 * 86400)])

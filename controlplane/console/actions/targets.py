@@ -18,10 +18,11 @@ from controlplane.console.selectors.filters import (
     ServerFilter,
     TriggerFilter,
 )
-from jobs import execution_selectors as selectors_of_executions
-from jobs import selectors, states
+from jobs import states
 from jobs.models import Attempt
-from jobs.selectors import DetailedJob
+from jobs.selectors.executions import visible_executions
+from jobs.selectors.jobs import DetailedJob, jobs_without_content, quarantined_jobs
+from jobs.selectors.triggers import triggers_with_guards
 from jobs.states import AttemptState
 from jobs.verdict.servers import describe_fate_of_jobs
 from liveness.selectors.servers import TimedServer, servers_with_timing
@@ -69,19 +70,19 @@ SERVERS = Target(
 )  # fmt: skip
 JOB_DECISIVE_COLUMNS = ("state", "kind", "is_step", "is_execution", "is_cancelling", "is_quarantined", "is_resubmitted")
 JOBS = Target(
-    "job", selectors.jobs_without_content, JobFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
+    "job", jobs_without_content, JobFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
     describe_job,
 )  # fmt: skip
 EXECUTIONS = Target(
-    "execution", selectors_of_executions.visible_executions, ExecutionFilter, ("state",), "instance:executions",
+    "execution", visible_executions, ExecutionFilter, ("state",), "instance:executions",
     "instance:execution", lambda execution: str(execution.name),
 )  # fmt: skip
 TRIGGERS = Target(
-    "trigger", selectors_of_executions.triggers_with_guards, TriggerFilter, ("enabled", "in_flight"),
+    "trigger", triggers_with_guards, TriggerFilter, ("enabled", "in_flight"),
     "instance:triggers", "instance:trigger", str,
 )  # fmt: skip
 QUARANTINED = Target(
-    "job", selectors.quarantined_jobs, QuarantineFilter, JOB_DECISIVE_COLUMNS, "instance:quarantine", "instance:job",
+    "job", quarantined_jobs, QuarantineFilter, JOB_DECISIVE_COLUMNS, "instance:quarantine", "instance:job",
     describe_job,
 )  # fmt: skip
 

@@ -22,8 +22,8 @@ from controlplane.console.views.page import reached_namespaces, within_reach
 from controlplane.core.problems import Problem
 from controlplane.core.rest import NOTE_LENGTH
 from jobs.api.serializers.triggers import MASKED, TriggerRequest, restore_fields
-from jobs.execution_selectors import SLOTS_SHOWN
 from jobs.models import Attempt, Execution, Trigger, TriggerSlot, WorkerJob
+from jobs.selectors.triggers import SLOTS_SHOWN
 from jobs.services import triggers
 from liveness.selectors.namespaces import namespace_of_new
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from controlplane.core.durations import describe_duration
-from jobs.history_selectors import History, Point
+from jobs.selectors.history import History, Point
 
 FLOOR = 100
 TICKS = 4

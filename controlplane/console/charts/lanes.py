@@ -8,7 +8,7 @@ from uuid import UUID
 from controlplane.console.charts.axis import AXIS, Axis, Mark, Span, beat_resolution, build_grid
 from controlplane.console.presenters.formatting import shorten
 from jobs.models import Attempt
-from jobs.selectors import DetailedJob
+from jobs.selectors.jobs import DetailedJob
 
 LANE, BAR, TICKS, OWN_TICKS = 88, 34, 52, 65
 """Pixels: of a lane, to the middle of its bar, to the heartbeats of its server and its own."""

@@ -8,7 +8,7 @@ from controlplane.console.charts.folds import Fold, Row
 from controlplane.console.presenters.formatting import shorten
 from controlplane.console.presenters.jobs import doubt_about
 from jobs import graph
-from jobs.execution_selectors import Step
+from jobs.selectors.executions import Step
 from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 

@@ -10,7 +10,7 @@ from controlplane.console.charts.folds import FAILURES, MEMBERS_SHOWN, Fold, Row
 from controlplane.console.charts.step_graph import KEY_LENGTH, doubt_about_step
 from controlplane.console.presenters.formatting import shorten
 from controlplane.core.durations import describe_duration
-from jobs.execution_selectors import Step
+from jobs.selectors.executions import Step
 from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 

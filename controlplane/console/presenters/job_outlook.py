@@ -8,7 +8,7 @@ from controlplane.console.presenters.formatting import link_to_server, seconds_s
 from controlplane.core.durations import describe_duration
 from jobs.conf import conf
 from jobs.models import Attempt
-from jobs.selectors import DetailedJob
+from jobs.selectors.jobs import DetailedJob
 from jobs.states import AttemptState, OnWorkerLost
 from jobs.verdict.servers import describe_loss
 from liveness import states

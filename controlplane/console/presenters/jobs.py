@@ -7,7 +7,7 @@ from controlplane.console.presenters.formatting import shorten, time_since
 from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.models import Attempt
-from jobs.selectors import DetailedJob
+from jobs.selectors.jobs import DetailedJob
 from jobs.states import JobState
 from liveness import states as server_states
 from liveness.states import ServerState

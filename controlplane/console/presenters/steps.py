@@ -11,9 +11,8 @@ from controlplane.console.presenters.formatting import shorten
 from controlplane.console.presenters.jobs import REASON_LENGTH, describe_action
 from controlplane.console.selectors.step_look import Look
 from controlplane.core.durations import describe_exactly
-from jobs import execution_selectors as selectors
 from jobs import states
-from jobs.execution_selectors import CountedExecution, Step
+from jobs.selectors.executions import CountedExecution, Step, steps_in_detail
 from jobs.sql.rows.executions import StepTimes
 from jobs.states import JobState
 
@@ -49,7 +48,7 @@ def present_steps(execution: CountedExecution, times: Sequence[StepTimes], look:
         for step in some
         if not isinstance(step, Fold)
     }
-    details: Any = selectors.steps_in_detail(execution.pk, needed)
+    details: Any = steps_in_detail(execution.pk, needed)
     chart = build_steps_chart(begun_at, axis, rows, details, now, len(times) - len(drawn))
     for lane in chart.lanes:
         lane.url = look.toggle(lane.fold.id) if lane.fold else ""

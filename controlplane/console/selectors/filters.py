@@ -14,8 +14,9 @@ from django.http import QueryDict
 
 from controlplane.console.selectors.failures import MESSAGE_PATTERN
 from controlplane.console.selectors.periods import MomentField, first_id_at, first_id_within, format_field
-from jobs import scan_window, selectors
+from jobs import scan_window
 from jobs.models import Attempt
+from jobs.selectors.jobs import IS_RESUBMITTED
 from jobs.services.alerts import RULES
 from jobs.states import ExecutionState, JobKind, JobState, SlotOutcome, TriggerState
 from liveness import states
@@ -219,7 +220,7 @@ class JobFilter(SearchFilter):
     def match_rows(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         values = self.chosen_values
         if "open" in values:
-            rows = rows.alias(again=selectors.IS_RESUBMITTED).filter(again=False)
+            rows = rows.alias(again=IS_RESUBMITTED).filter(again=False)
         if "code" in values:
             rows = rows.filter(error__code=values["code"])
         if "error" in values:

@@ -17,7 +17,8 @@ from controlplane.console.selectors.filters import PERIOD, ActivityFilter, Quara
 from controlplane.console.selectors.listing import build_list_page, format_at_least, link_to_older, present_list_page
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader, viewable, within_reach
-from jobs import selectors
+from jobs.selectors.job_lists import jobs_page
+from jobs.selectors.jobs import quarantined_jobs
 from jobs.states import QUARANTINED
 from liveness.selectors.clock import database_time
 
@@ -55,8 +56,8 @@ def show_activity(request: HttpRequest) -> HttpResponse:
 def show_quarantine(request: HttpRequest) -> HttpResponse:
     """Jobs that ended with their workers, again and again: for a look, and then resubmitted or dismissed."""
     chosen = QuarantineFilter(request.GET)
-    rows = within_reach(request, selectors.quarantined_jobs())
-    page = partial(selectors.jobs_page, order=chosen.order)
+    rows = within_reach(request, quarantined_jobs())
+    page = partial(jobs_page, order=chosen.order)
     listing = build_list_page(request, chosen, rows, page, JOBS_A_PAGE, "quarantined job")
     matching, floor = chosen.match_in_scan_window(rows, None)
     shown = {

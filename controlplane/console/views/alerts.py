@@ -19,8 +19,8 @@ from controlplane.console.selectors.filters import IncidentFilter, parse_uuid
 from controlplane.console.selectors.listing import link_to_older
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader, viewable
-from jobs import alert_selectors as selectors
 from jobs.conf import alerts_conf
+from jobs.selectors.alerts import incidents_page, latest_messages, mutes
 from jobs.services import alerts
 from jobs.services.alert_channels import list_channels
 from liveness.selectors.clock import database_time
@@ -47,11 +47,11 @@ def show_alerts(request: HttpRequest) -> HttpResponse:
     before = parse_uuid(request.GET.get("before"))
     now = database_time()
     known = [rule for rule, (what, _) in RULES.items() if what in viewable(request.user)]
-    muted = selectors.mutes(now)
+    muted = mutes(now)
     until = {rule: time_until(mute.until, now) for rule, mute in muted.items()}
-    found = list(selectors.incidents_page(chosen.condition & Q(rule__in=known), before, INCIDENTS_A_PAGE + 1))
+    found = list(incidents_page(chosen.condition & Q(rule__in=known), before, INCIDENTS_A_PAGE + 1))
     incidents = [present_incident(row, now) for row in found[:INCIDENTS_A_PAGE]]
-    outbox = selectors.latest_messages(Q(incident=None) | Q(incident__rule__in=known), MESSAGES_SHOWN)
+    outbox = latest_messages(Q(incident=None) | Q(incident__rule__in=known), MESSAGES_SHOWN)
     shown = {
         "title": "Alerts",
         "trail": [HOME],
@@ -121,7 +121,7 @@ def unmute_rule(request: HttpRequest) -> HttpResponse:
     """`?rule=`: what it finds is told again."""
     rule = read_rule(request)
     now = database_time()
-    is_muted = rule in selectors.mutes(now)
+    is_muted = rule in mutes(now)
     form = OptionalNoteForm(request.POST if request.method == "POST" else None)
     if not form.is_valid() or not is_muted:
         problem = f"{name_of(rule).capitalize()} is not muted." if form.is_bound and not is_muted else ""

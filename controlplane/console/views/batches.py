@@ -28,9 +28,9 @@ from controlplane.console.views.page import (
 )
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.problems import Problem
-from jobs import batch_selectors as selectors
 from jobs.models import Batch, BatchItem
 from jobs.permissions import VIEWS
+from jobs.selectors.batches import count_refusals, visible_batches
 from jobs.services import batches
 from jobs.states import BatchState, ItemOutcome
 from liveness.states import Subject
@@ -54,7 +54,7 @@ def show_batches(request: HttpRequest) -> HttpResponse:
     """The latest first, of what the reader may view; `?before=` an id goes on."""
     before = parse_uuid(request.GET.get("before"))
     rows = (
-        visible_batches(request)
+        batches_within_reach(request)
         .filter(subject_type__in=viewable(request.user))
         .annotate(now=ClockTimestamp())
         .order_by("-pk")
@@ -92,7 +92,7 @@ def show_batch(request: HttpRequest, batch: UUID) -> HttpResponse:
         "noun": target.noun,
         "outcomes": counts.items(),
         "outcome": outcome,
-        "reasons": selectors.count_refusals(batch, REASONS_SHOWN) if row.refused else [],
+        "reasons": count_refusals(batch, REASONS_SHOWN) if row.refused else [],
         "items": present_items(target, page[:ITEMS_A_PAGE]),
         "after": after,
         "more": len(page) > ITEMS_A_PAGE and f"?outcome={outcome}&after={page[ITEMS_A_PAGE - 1].pk}",
@@ -124,13 +124,13 @@ def show_stop(request: HttpRequest, batch: UUID) -> HttpResponse:
     )  # fmt: skip
 
 
-def visible_batches(request: HttpRequest) -> QuerySet[Batch]:
-    return selectors.visible_batches(reached_namespaces(request), request_actor(request))
+def batches_within_reach(request: HttpRequest) -> QuerySet[Batch]:
+    return visible_batches(reached_namespaces(request), request_actor(request))
 
 
 def find_batch(request: HttpRequest, batch: UUID) -> Batch | None:
     """A batch, for who may view what it is done to. Raises PermissionDenied."""
-    row = visible_batches(request).annotate(now=ClockTimestamp()).filter(pk=batch).first()
+    row = batches_within_reach(request).annotate(now=ClockTimestamp()).filter(pk=batch).first()
     if row is not None and row.subject_type not in viewable(request.user):
         raise PermissionDenied(f"This needs the permission {VIEWS[row.subject_type]}.")
     return row

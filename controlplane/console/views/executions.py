@@ -17,10 +17,9 @@ from controlplane.console.selectors.step_look import Look
 from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import render_page, require_reader, within_reach
-from jobs import execution_selectors as selectors
 from jobs import states
 from jobs.errors import ExecutionUnknown
-from jobs.execution_selectors import CountedExecution
+from jobs.selectors.executions import CountedExecution, execution_summary, executions_page, visible_executions
 from jobs.sql import sql
 from jobs.states import ExecutionState, JobState
 
@@ -38,8 +37,8 @@ def show_executions(request: HttpRequest) -> HttpResponse:
     listing = build_list_page(
         request,
         chosen,
-        within_reach(request, selectors.visible_executions()),
-        selectors.executions_page,
+        within_reach(request, visible_executions()),
+        executions_page,
         EXECUTIONS_A_PAGE,
         "execution",
     )
@@ -63,7 +62,7 @@ def show_executions(request: HttpRequest) -> HttpResponse:
 def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
     """One execution: its steps as a graph and as lanes, and what the control plane did in it."""
     try:
-        row: Any = selectors.execution_summary(execution, EVENTS_SHOWN)
+        row: Any = execution_summary(execution, EVENTS_SHOWN)
     except ExecutionUnknown:
         return show_not_found(request, "execution")
     inputs = mask(row.inputs)

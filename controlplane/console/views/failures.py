@@ -11,7 +11,8 @@ from controlplane.console.selectors.failures import errors_of_jobs
 from controlplane.console.selectors.filters import ErrorFilter
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader, within_reach
-from jobs import scan_window, selectors
+from jobs import scan_window
+from jobs.selectors.jobs import jobs_without_content
 from jobs.states import JobState
 from liveness.selectors.clock import database_time
 
@@ -24,7 +25,7 @@ def show_errors(request: HttpRequest) -> HttpResponse:
     sought = request.GET.copy()
     sought["state"] = JobState.FAILED.value
     chosen = ErrorFilter(sought)
-    matching, floor = chosen.match_in_scan_window(within_reach(request, selectors.jobs_without_content()), None)
+    matching, floor = chosen.match_in_scan_window(within_reach(request, jobs_without_content()), None)
     matching = matching.filter(state=JobState.FAILED)
     now = database_time()
     shown = {

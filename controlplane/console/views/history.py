@@ -10,7 +10,7 @@ from controlplane.console.charts.history import build_axis, build_table, draw_ch
 from controlplane.console.selectors.filters import ScopeFilter
 from controlplane.console.views.page import HOME, render_page, require_reader, show_not_found
 from jobs.history import DEFAULT_WINDOW, WINDOWS, Dimension, Window
-from jobs.history_selectors import History, KeyHistory, read_history, read_history_by
+from jobs.selectors.history import History, KeyHistory, read_history, read_history_by
 from liveness.selectors.clusters import is_known_cluster
 
 KEYS_SHOWN = 50

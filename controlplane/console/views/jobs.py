@@ -32,10 +32,15 @@ from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts
 from controlplane.console.views.page import reached_namespaces, render_page, require_reader, sees, within_reach
 from controlplane.core.durations import describe_duration, describe_exactly
-from jobs import instance_selectors, job_detail_selectors, selectors, server_selectors
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
-from jobs.selectors import DetailedJob
+from jobs.selectors.instance import instance_figures
+from jobs.selectors.job_details import job_details
+from jobs.selectors.job_lists import job_counts_by_state, jobs_page
+from jobs.selectors.jobs import DetailedJob, jobs_with_flags, jobs_without_content
+from jobs.selectors.placement import job_placement
+from jobs.selectors.servers import servers_with_held_attempts
+from jobs.selectors.timeline import job_timeline
 from jobs.states import AttemptState, Flag, JobState, Unmatched
 from liveness.selectors.heartbeats import signs_of_life
 
@@ -49,18 +54,18 @@ OF_ONE_JOB = JOB_ACTIONS | RESUBMIT_AGAIN_ACTION
 def show_jobs(request: HttpRequest) -> HttpResponse:
     """Jobs, latest first, a page at a time; `?before=` an id goes on."""
     chosen = JobFilter(request.GET)
-    rows = within_reach(request, selectors.jobs_without_content())
-    page = partial(selectors.jobs_page, order=chosen.order)
+    rows = within_reach(request, jobs_without_content())
+    page = partial(jobs_page, order=chosen.order)
     listing = build_list_page(request, chosen, rows, page, JOBS_A_PAGE)
     wider = chosen.without_state()
     figures: dict[str, Any]
     format_count: Callable[[int], str]
     if is_narrowed := bool(wider.chosen_values) or reached_namespaces(request) is not None:
         matching, floor = wider.match_in_scan_window(rows, None)
-        figures = {"counts": selectors.job_counts_by_state(matching), "about": []}
+        figures = {"counts": job_counts_by_state(matching), "about": []}
         format_count = partial(format_at_least, floor=floor)
     else:
-        figures = instance_selectors.instance_figures()
+        figures = instance_figures()
         format_count = format_estimate if figures["about"] else str
     counts = figures["counts"]
     total = sum(counts.values())
@@ -88,14 +93,14 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
 @require_reader("job")
 def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
     """One job: its attempts as lanes, the same as a table, why it waits, and what went in and came out."""
-    details: Any = job_detail_selectors.job_details(job, LINES_SHOWN)
+    details: Any = job_details(job, LINES_SHOWN)
     if details is None:
         return show_not_found(request, "job")
     placed = present_placement(details)
     if placed is None:
-        selectors.jobs_with_flags([details])
+        jobs_with_flags([details])
     holder = next((attempt for attempt in details.attempts.all() if attempt.finished_at is None), None)
-    servers = server_selectors.servers_with_held_attempts()
+    servers = servers_with_held_attempts()
     server = servers.filter(pk=holder.server_id).first() if holder else None
     server_state = None if server is None else "SILENT" if server.silent else server.state
     superseded = [
@@ -156,7 +161,7 @@ def present_timeline(job: DetailedJob) -> list[tuple[dict[str, Any], str, str | 
         if attempt.heartbeat_at
     }
     before: datetime | None = None
-    for entry in selectors.job_timeline(job):
+    for entry in job_timeline(job):
         after = None if before is None else describe_exactly((entry["at"] - before).total_seconds())
         beat = beats.get(entry["attempt"]) if entry["state"] == AttemptState.RUNNING else None
         rows.append((entry, format_moment(entry["at"], job.now), after, beat))
@@ -216,7 +221,7 @@ def present_placement(job: DetailedJob) -> dict[str, Any] | None:
     if job.state != JobState.PENDING:
         return None
     try:
-        candidates = selectors.job_placement(job.pk, None)
+        candidates = job_placement(job.pk, None)
     except JobNotWaiting:  # it was claimed meanwhile
         return None
     job.flags = candidates["flags"]

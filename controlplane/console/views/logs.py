@@ -18,8 +18,10 @@ from controlplane.console.selectors.filters import LogFilter
 from controlplane.console.selectors.log_lines import LOOKED_AT, find_lines_after, find_lines_before
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import is_poll, poll_interval, render_page, require_reader
-from jobs import selectors, states
+from jobs import states
 from jobs.models import Attempt
+from jobs.selectors.jobs import jobs_without_content
+from jobs.selectors.logs import job_log_page
 from jobs.sql.rows.selectors import FoundLine
 
 LINES_READ, LINE_LENGTH, ATTEMPTS_SHOWN = 1000, 4000, 30
@@ -29,7 +31,7 @@ STREAMS = {"STDOUT": "out", "STDERR": "err"}
 @require_reader("job")
 def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
     """The last lines; `?before=` a line goes back, and a poll with `?after=` a line gets what came since."""
-    row = selectors.jobs_without_content().filter(pk=job).first()
+    row = jobs_without_content().filter(pk=job).first()
     if row is None:
         return show_not_found(request, "job")
     chosen = LogFilter(request.GET)
@@ -123,7 +125,7 @@ def parse_line(text: str | None) -> int | None:
 @require_reader("job")
 def stream_job_logs(request: HttpRequest, job: UUID) -> Any:
     """All that a job's code wrote, or what a filter leaves of it, as a text; with `?download=1` as a file."""
-    if not selectors.jobs_without_content().filter(pk=job).exists():
+    if not jobs_without_content().filter(pk=job).exists():
         return show_not_found(request, "job")
     chosen = LogFilter(request.GET).chosen_values
     answer = StreamingHttpResponse(format_log_lines(job, chosen), content_type="text/plain; charset=utf-8")
@@ -136,7 +138,7 @@ def stream_job_logs(request: HttpRequest, job: UUID) -> Any:
 def format_log_lines(job: UUID, chosen: dict[str, Any]) -> Iterator[str]:
     """Every line of a job that a filter leaves: when, of which attempt, from which stream."""
     after, sought = 0, str(chosen.get("q", "")).lower()
-    while rows := selectors.job_log_page(job, after, LINES_READ, chosen.get("attempt")):
+    while rows := job_log_page(job, after, LINES_READ, chosen.get("attempt")):
         for row in rows:
             if chosen.get("stream", row.stream) == row.stream and sought in row.line.lower():
                 yield f"{row.at:%Y-%m-%dT%H:%M:%S.%fZ} #{row.attempt} {STREAMS[row.stream]} {row.line}\n"

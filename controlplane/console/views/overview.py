@@ -25,8 +25,10 @@ from controlplane.console.views.page import (
     show_not_found,
     viewable,
 )
-from jobs import instance_selectors, server_selectors, verdict
-from jobs.history_selectors import build_history
+from jobs import verdict
+from jobs.selectors.history import build_history
+from jobs.selectors.instance import instance_figures
+from jobs.selectors.servers import instance_servers
 from jobs.states import JobState
 from liveness import states
 from liveness.conf import conf
@@ -52,7 +54,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     cluster = chosen.cluster_name
     if cluster and not is_known_cluster(cluster):
         return show_not_found(request, "cluster", "overview")
-    figures = instance_selectors.instance_figures(window if "job" in sees else None, cluster)
+    figures = instance_figures(window if "job" in sees else None, cluster)
     if "job" not in sees:
         figures |= {"counts": {}, "flags": {}, "flagged_tags": None, "to_be_failed": None, "waiting": None}
     of_servers = read_servers(cluster) if "server" in sees else None
@@ -87,7 +89,7 @@ NOTHING_YET = {"tone": "empty", "sentences": ["No server has registered yet."]}
 
 def read_servers(cluster: str) -> tuple[list[dict[str, Any]], list[TimedServer]]:
     """How many servers there are of which type, and those that the first page shows; of one cluster or of all."""
-    some = server_selectors.instance_servers(SERVERS_SHOWN, ended=1, cluster=cluster)
+    some = instance_servers(SERVERS_SHOWN, ended=1, cluster=cluster)
     shown = servers_with_beats(some, BEATS_SHOWN)
     return list(server_counts_by_type(cluster)), list(shown)
 

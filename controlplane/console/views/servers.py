@@ -22,8 +22,13 @@ from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import present_check, present_listed_server
 from controlplane.console.views.page import reached_namespaces, render_page, require_reader, sees, within_reach
 from controlplane.core.model_fields import ClockTimestamp
-from jobs import server_selectors
 from jobs.models import Attempt, TaskTally
+from jobs.selectors.servers import (
+    attempts_of_server,
+    details_of_servers,
+    servers_by_attention,
+    servers_with_held_attempts,
+)
 from jobs.states import AttemptState
 from liveness import states
 from liveness.selectors.counts import server_facets
@@ -40,10 +45,10 @@ LOST_ATTEMPT_STATES = {AttemptState.RESUBMITTED, AttemptState.REQUEUED}
 def show_servers(request: HttpRequest) -> HttpResponse:
     """Servers, those that need attention first, a page at a time; those that ended fold under History."""
     chosen = ServerFilter(request.GET)
-    rows = within_reach(request, server_selectors.servers_by_attention())
+    rows = within_reach(request, servers_by_attention())
     at = Paginator(chosen.filter_rows(rows), SERVERS_A_PAGE).get_page(request.GET.get("page"))
     of_page: Any = at.object_list
-    present = servers_with_beats(server_selectors.details_of_servers(of_page), BEATS_SHOWN)
+    present = servers_with_beats(details_of_servers(of_page), BEATS_SHOWN)
     facets = server_facets(reached_namespaces(request))
     versions = orjson.loads(facets.versions)
     usual = usual_versions(versions)
@@ -116,12 +121,12 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
     """One server: what it is, what happens to it next and why, what it holds and what it did."""
     tallies = TaskTally.objects.filter(server_id=OuterRef("pk"))
     fields = JSONObject(**{field: field for field in ("name", *TALLIED, "seconds")})
-    known: Any = server_selectors.servers_with_held_attempts().select_related("token")
+    known: Any = servers_with_held_attempts().select_related("token")
     details = known.annotate(tallies=ArraySubquery(tallies.values(fields=fields))).filter(pk=server).first()
     if details is None:
         return show_not_found(request, "server")
     beats = list(beats_of_server(server)[:BEATS_SHOWN])
-    attempts = list(server_selectors.attempts_of_server(server)) if sees(request, "job") else []
+    attempts = list(attempts_of_server(server)) if sees(request, "job") else []
     events = list(reversed(events_of_server(server).order_by("-id")[:50]))
     shown = {
         "title": details.name,

@@ -41,9 +41,9 @@ from controlplane.console.views.page import (
 from controlplane.core.database import transaction
 from controlplane.core.durations import describe_duration
 from controlplane.core.problems import Problem
-from jobs import execution_selectors as selectors
 from jobs.errors import TriggerNameTaken
 from jobs.models import Trigger
+from jobs.selectors.triggers import slots_page, trigger_details, triggers_with_slots
 from jobs.services import evaluations, triggers
 from jobs.states import Missed
 from liveness.errors import ChangedSinceSeen
@@ -59,7 +59,7 @@ ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
 def show_triggers(request: HttpRequest) -> HttpResponse:
     """Triggers: when each is due next, and what came of its last slots."""
     chosen = TriggerFilter(request.GET)
-    rows = list(chosen.filter_rows(within_reach(request, selectors.triggers_with_slots()))[: TRIGGERS_SHOWN + 1])
+    rows = list(chosen.filter_rows(within_reach(request, triggers_with_slots()))[: TRIGGERS_SHOWN + 1])
     shown = {
         "title": "Triggers",
         "trail": [HOME],
@@ -90,12 +90,12 @@ def describe_due_time(at: datetime, now: datetime) -> SafeString:
 @require_reader("trigger")
 def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
     """One trigger: its next slots, and what came of those that have passed; `?before=` a moment goes on."""
-    row = selectors.trigger_details(trigger)
+    row = trigger_details(trigger)
     if row is None:
         return show_not_found(request, "trigger")
     chosen = SlotFilter(request.GET)
     before = parse_moment(request.GET.get("before"))
-    slots = list(selectors.slots_page(trigger, before, chosen.chosen_values.get("outcome"), SLOTS_A_PAGE + 1))
+    slots = list(slots_page(trigger, before, chosen.chosen_values.get("outcome"), SLOTS_A_PAGE + 1))
     older = slots[SLOTS_A_PAGE - 1].slot if len(slots) > SLOTS_A_PAGE else None
     shown = {
         "title": f"Trigger {row.name}",

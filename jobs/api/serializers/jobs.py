@@ -19,11 +19,13 @@ from controlplane.core.rest import (
     WholeField,
     YesNoField,
 )
-from jobs import scan_window, selectors
+from jobs import scan_window
 from jobs.api.serializers.actions import ActionField, PriorityField
 from jobs.api.serializers.secrets import MaskedField, MaskedObjectField, refuse_wrong_payload
-from jobs.content_selectors import LARGE
 from jobs.models import Attempt, LateReport, WorkerJob
+from jobs.selectors.contents import LARGE
+from jobs.selectors.jobs import jobs_with_flags
+from jobs.selectors.timeline import job_timeline
 from jobs.states import Flag, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
 from liveness.api.serializers import TagList
 
@@ -150,7 +152,7 @@ class JobAnswer(serializers.ModelSerializer):
 
     @extend_schema_field(TimelineEntry(many=True))
     def get_timeline(self, job: WorkerJob) -> list[dict[str, Any]]:
-        return selectors.job_timeline(job)
+        return job_timeline(job)
 
 
 class JobAnswers(serializers.Serializer):
@@ -198,7 +200,7 @@ class JobFilter(PageFilter):
         if "tag" in filters:
             jobs = jobs.filter(required_tags__contains=[filters["tag"]])
         page = super().page(jobs, floor)
-        return {**page, "items": selectors.jobs_with_flags(page["items"])}
+        return {**page, "items": jobs_with_flags(page["items"])}
 
 
 class NoteRequest(StrictSerializer):

@@ -1,4 +1,4 @@
-"""Reads of executions and triggers for the API and the pages."""
+"""Reads of executions and their steps for the API and the pages."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -9,7 +9,6 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import (
     BooleanField,
-    Exists,
     ExpressionWrapper,
     F,
     Func,
@@ -25,11 +24,10 @@ from django.db.models import (
 from django.db.models.functions import JSONObject
 
 from controlplane.core.model_fields import ClockTimestamp
-from jobs.content_selectors import MUCH, content, put_in_place
 from jobs.errors import ExecutionUnknown, JobUnknown
-from jobs.models import Attempt, Execution, ExecutionEvent, Trigger, TriggerSlot, WorkerJob
-from jobs.selectors import holder_of_job
-from jobs.states import SlotOutcome
+from jobs.models import Attempt, Execution, ExecutionEvent, WorkerJob
+from jobs.selectors.attempts import holder_of_job
+from jobs.selectors.contents import MUCH, content, put_in_place
 from liveness.models import Server
 from liveness.selectors.events import operator_events
 from liveness.states import Subject
@@ -46,9 +44,9 @@ DEPENDS_ON = """array(
      where d.step_id = %(expressions)s
      order by needed.position)"""
 
-
 MUCH_BEFORE = f"""sum(coalesce(octet_length(output::text), 0) + coalesce(octet_length(error::text), 0))
                    over (order by position) > {MUCH}"""
+
 CONTENTS = content("output", MUCH_BEFORE) | content("error", MUCH_BEFORE)
 """Outputs and errors of steps, the first of them, as many as one answer holds."""
 
@@ -171,36 +169,3 @@ def steps_in_detail(execution: UUID, jobs: Collection[UUID]) -> dict[UUID, Any]:
     has_output = ExpressionWrapper(Q(output__isnull=False), output_field=BooleanField())
     steps = execution_steps(execution).filter(pk__in=jobs).annotate(has_output=has_output)
     return steps.defer("output", "payload", "checkpoint", "fingerprint").prefetch_related(attempts).in_bulk()
-
-
-SLOTS_SHOWN = 20
-
-
-def triggers_with_slots() -> QuerySet[Trigger]:
-    """Triggers with their last slots, `last_slots`, latest first, and `now`."""
-    last = Prefetch("slots", TriggerSlot.objects.order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
-    return Trigger.objects.prefetch_related(last).annotate(now=ClockTimestamp()).order_by("name")
-
-
-def triggers_with_guards() -> QuerySet[Trigger]:
-    """Triggers with what decides what may be done to them, whether an evaluation is `in_flight`; and `now`."""
-    in_flight = TriggerSlot.objects.filter(trigger=OuterRef("pk"), outcome=SlotOutcome.EVALUATING)
-    return Trigger.objects.annotate(in_flight=Exists(in_flight), now=ClockTimestamp())
-
-
-def trigger_details(trigger: UUID) -> Any:
-    """A trigger as `triggers_with_guards()` has it, with what operators did to it, `operator_events`; None: there is
-    none."""
-    return triggers_with_guards().annotate(operator_events=operator_events(Subject.TRIGGER)).filter(pk=trigger).first()
-
-
-def slots_page(trigger: UUID, before: datetime | None, outcome: str | None, limit: int) -> QuerySet[TriggerSlot]:
-    """Slots of a trigger that have come, latest first, with the states of their jobs and executions, `job_state` and
-    `execution_state`; None: there is none, or not any more."""
-    slots = TriggerSlot.objects.filter(trigger=trigger)
-    slots = slots.filter(slot__lt=before) if before else slots
-    slots = slots.filter(outcome=outcome) if outcome else slots
-    return slots.annotate(
-        job_state=Subquery(WorkerJob.objects.filter(pk=OuterRef("job_id")).values("state")),
-        execution_state=Subquery(Execution.objects.filter(pk=OuterRef("execution_id")).values("state")),
-    ).order_by("-slot")[:limit]

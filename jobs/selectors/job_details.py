@@ -3,28 +3,14 @@
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Func, JSONField, Prefetch, QuerySet
+from django.db.models import F, Func, JSONField, Prefetch
 
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Attempt, WorkerJob
-from jobs.selectors import CHILD_EXECUTION, LAST_RESUBMISSION, DetailedJob, jobs_with_action_guards
+from jobs.selectors.jobs import CHILD_EXECUTION, LAST_RESUBMISSION, DetailedJob, jobs_with_action_guards
+from jobs.selectors.logs import jobs_with_log
 from liveness.selectors.events import operator_events
 from liveness.states import Subject
-
-LOG_TAIL = """(
-    select jsonb_agg(
-               jsonb_build_object(
-                   'id', last.id, 'attempt', last.number, 'stream', last.stream, 'line', last.line,
-                   'at', to_char(last.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'))
-               order by last.id)
-      from (select l.*
-              from (select id, number from jobs_attempt where job_id = %(expressions)s) a
-             cross join lateral (
-                   select l.id, a.number, l.stream, l.line, l.at from jobs_logline l
-                    where l.attempt_id = a.id order by l.id desc limit %(limit)s
-                   ) l
-             order by l.id desc limit %(limit)s) last)"""
-
 
 SUPERSEDED_REPORTS = """(
     select coalesce(jsonb_agg(jsonb_build_object(
@@ -51,8 +37,3 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
     )
     detailed: Any = jobs_with_log(details, lines).filter(pk=job).first()
     return detailed
-
-
-def jobs_with_log(jobs: QuerySet[WorkerJob], limit: int) -> QuerySet[WorkerJob]:
-    """Jobs with the last lines that their code wrote, oldest first, `log`; None where there are none."""
-    return jobs.annotate(log=Func(F("pk"), template=LOG_TAIL, limit=limit, output_field=JSONField()))

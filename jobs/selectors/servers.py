@@ -3,13 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from django.db.models import (
-    DateTimeField,
-    FloatField,
-    IntegerField,
-    Q,
-    QuerySet,
-)
+from django.db.models import DateTimeField, FloatField, IntegerField, Q, QuerySet
 
 from controlplane.core.statements import SqlExpression
 from jobs.models import Attempt

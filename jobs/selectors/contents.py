@@ -29,7 +29,7 @@ def content(field: str, is_left_out: str) -> dict[str, Func]:
 
 
 def without_large(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
-    """Jobs without what is large of them, as lists have them; for `with_flags()`, which says what is left out."""
+    """Jobs without what is large of them, as lists have them; for `jobs_with_flags()`, which says what is left out."""
     shown: dict[str, Any] = {}
     for field in LARGE_FIELDS:
         shown |= content(field, IS_LARGE)

@@ -1,0 +1,148 @@
+"""Reads of jobs for the API and the pages."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import (
+    BooleanField,
+    ExpressionWrapper,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    UUIDField,
+    Value,
+    prefetch_related_objects,
+)
+from django.db.models.functions import Coalesce
+
+from controlplane.core.model_fields import ClockTimestamp
+from jobs.conf import conf, unmatched_parameters
+from jobs.models import Attempt, Execution, LateReport, WorkerJob
+from jobs.models.jobs import IN_QUARANTINE
+from jobs.selectors.contents import LARGE_FIELDS, MUCH, content, put_in_place, without_large
+from jobs.sql import sql
+from jobs.states import JobState, Unmatched
+
+RESUBMISSIONS = WorkerJob.objects.filter(resubmission_of=OuterRef("pk"))
+
+# A scalar subquery: looked up by index, never hashed from the whole table.
+IS_RESUBMITTED = Coalesce(
+    Subquery(RESUBMISSIONS.values(yes=Value(True))[:1], output_field=BooleanField()), Value(False)
+)
+
+LAST_RESUBMISSION = Subquery(RESUBMISSIONS.order_by("-pk").values("pk")[:1], output_field=UUIDField())
+"""What an ended job was submitted again as, last."""
+
+CHILD_EXECUTION = Subquery(Execution.objects.filter(parent_step=OuterRef("pk")).values("pk"), output_field=UUIDField())
+
+
+class DetailedJob(WorkerJob):
+    """What the functions here know of a job, for whoever reads it; never stored."""
+
+    now: datetime
+    is_step: bool
+    is_cancelling: bool
+    is_quarantined: bool
+    is_resubmitted: bool
+    resubmitted_as: UUID | None
+    child_execution: UUID | None
+    superseded_reports: list[dict[str, Any]]
+    log: list[dict[str, Any]] | None
+    flags: list[str]
+    left_out: list[str]
+    operator_events: list[dict[str, Any]]
+    last_attempt: dict[str, Any] | None
+
+    class Meta:
+        abstract = True
+
+
+def jobs_with_attempts() -> QuerySet[WorkerJob]:
+    """Jobs with their attempts, these with their servers, the reports that came too late, the execution that each
+    is, `child_execution`, and what each was submitted again as, `resubmitted_as`."""
+    jobs = WorkerJob.objects.annotate(child_execution=CHILD_EXECUTION, resubmitted_as=LAST_RESUBMISSION)
+    return jobs.prefetch_related(*attempts_and_late_reports())
+
+
+def attempts_and_late_reports() -> tuple["Prefetch[Any]", ...]:
+    much = f"sum(octet_length({{0}}::text)) over (order by jobs_attempt.id desc) > {MUCH}"  # the last are whole
+    attempts = Attempt.objects.select_related("server").defer("error").annotate(**content("error", much))
+    return (
+        Prefetch("attempts", attempts.order_by("number")),
+        Prefetch("late_reports", LateReport.objects.order_by("id")),
+    )
+
+
+def submitted_jobs(ids: Iterable[UUID], *, are_whole: bool) -> dict[UUID, WorkerJob]:
+    """Jobs as `jobs_with_attempts()` has them, without what is large of them unless `are_whole`. Those that were never
+    claimed have no attempts, and are not asked for any: nearly all that were submitted just now."""
+    jobs = jobs_with_attempts().prefetch_related(None)
+    stored = (jobs if are_whole else without_large(jobs)).in_bulk(list(ids))
+    for job in stored.values():
+        if not job.attempt_count:
+            vars(job)["_prefetched_objects_cache"] = {"attempts": (), "late_reports": ()}
+    if claimed := [job for job in stored.values() if job.attempt_count]:
+        prefetch_related_objects(claimed, *attempts_and_late_reports())
+    jobs_with_flags(stored.values())
+    return stored
+
+
+def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:
+    """Jobs with why they stand still, `flags`: nearly always nothing; and what is `left_out` of them."""
+    rows: list[Any] = list(jobs)
+    put_in_place(rows, LARGE_FIELDS)
+    put_in_place((attempt for job in rows for attempt in job.attempts.all()), ["error"])
+    hanging = [job.pk for job in rows if may_stand_still(job)]
+    flags = (
+        {row.id: row.flag for row in sql.read_flags.fetch_rows(only=hanging, scan_limit=None, **unmatched_parameters())}
+        if hanging
+        else {}
+    )
+    for job in rows:
+        job.flags = [flags[job.pk]] if job.pk in flags else []
+    return rows
+
+
+def may_stand_still(job: WorkerJob) -> bool:
+    """Whether it is worth asking: not of what was submitted just now, which fails when nobody comes for it."""
+    if job.state == JobState.PENDING:
+        return job.attempt_count > 0 or job.unmatched == Unmatched.WAIT or conf().unmatched_after is None
+    return job.state == JobState.RUNNING
+
+
+def jobs_with_action_guards(jobs: QuerySet[WorkerJob]) -> QuerySet[WorkerJob]:
+    """Jobs with what decides what may be done to them: whether each `is_step`, `is_execution` (now), `is_cancelling`,
+    `is_quarantined`, `is_resubmitted`."""
+    return jobs.annotate(
+        is_step=boolean_expression(Q(execution__isnull=False)),
+        # What runs and is held by no worker: `job_held_while_live`.
+        is_execution=boolean_expression(Q(state=JobState.RUNNING, attempt_id__isnull=True)),
+        is_cancelling=boolean_expression(Q(cancel_requested_at__isnull=False)),
+        is_quarantined=Coalesce(boolean_expression(IN_QUARANTINE), Value(False)),
+        is_resubmitted=IS_RESUBMITTED,
+    )
+
+
+def boolean_expression(condition: Q) -> ExpressionWrapper:
+    return ExpressionWrapper(condition, output_field=BooleanField())
+
+
+def jobs_without_content() -> QuerySet[WorkerJob]:
+    """Jobs as `jobs_with_action_guards()` has them, without what went in and came out, with `now`."""
+    return jobs_with_action_guards(WorkerJob.objects.annotate(now=ClockTimestamp())).defer(
+        "payload", "output", "checkpoint", "fingerprint"
+    )
+
+
+def quarantined_jobs() -> QuerySet[WorkerJob]:
+    """Of these, those in quarantine."""
+    return jobs_without_content().filter(IN_QUARANTINE)
+
+
+def jobs_visible_to(owner: UUID | None) -> QuerySet[WorkerJob]:
+    """Jobs as `jobs_with_attempts()` has them, of one owner or (None) of all."""
+    return jobs_with_attempts() if owner is None else jobs_with_attempts().filter(owner=owner)

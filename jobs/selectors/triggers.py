@@ -1,0 +1,45 @@
+"""Reads of triggers and their slots for the API and the pages."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet, Subquery
+
+from controlplane.core.model_fields import ClockTimestamp
+from jobs.models import Execution, Trigger, TriggerSlot, WorkerJob
+from jobs.states import SlotOutcome
+from liveness.selectors.events import operator_events
+from liveness.states import Subject
+
+SLOTS_SHOWN = 20
+
+
+def triggers_with_slots() -> QuerySet[Trigger]:
+    """Triggers with their last slots, `last_slots`, latest first, and `now`."""
+    last = Prefetch("slots", TriggerSlot.objects.order_by("-slot")[:SLOTS_SHOWN], to_attr="last_slots")
+    return Trigger.objects.prefetch_related(last).annotate(now=ClockTimestamp()).order_by("name")
+
+
+def triggers_with_guards() -> QuerySet[Trigger]:
+    """Triggers with what decides what may be done to them, whether an evaluation is `in_flight`; and `now`."""
+    in_flight = TriggerSlot.objects.filter(trigger=OuterRef("pk"), outcome=SlotOutcome.EVALUATING)
+    return Trigger.objects.annotate(in_flight=Exists(in_flight), now=ClockTimestamp())
+
+
+def trigger_details(trigger: UUID) -> Any:
+    """A trigger as `triggers_with_guards()` has it, with what operators did to it, `operator_events`; None: there is
+    none."""
+    return triggers_with_guards().annotate(operator_events=operator_events(Subject.TRIGGER)).filter(pk=trigger).first()
+
+
+def slots_page(trigger: UUID, before: datetime | None, outcome: str | None, limit: int) -> QuerySet[TriggerSlot]:
+    """Slots of a trigger that have come, latest first, with the states of their jobs and executions, `job_state` and
+    `execution_state`; None: there is none, or not any more."""
+    slots = TriggerSlot.objects.filter(trigger=trigger)
+    slots = slots.filter(slot__lt=before) if before else slots
+    slots = slots.filter(outcome=outcome) if outcome else slots
+    return slots.annotate(
+        job_state=Subquery(WorkerJob.objects.filter(pk=OuterRef("job_id")).values("state")),
+        execution_state=Subquery(Execution.objects.filter(pk=OuterRef("execution_id")).values("state")),
+    ).order_by("-slot")[:limit]
