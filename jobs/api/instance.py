@@ -15,7 +15,8 @@ from jobs.selectors.instance import instance_figures
 from jobs.selectors.servers import servers_needing_attention
 from jobs.states import JobState
 from liveness.api.access import RoleCall
-from liveness.api.serializers import Maintenance, NextTransition
+from liveness.api.serializers.operations import Maintenance
+from liveness.api.serializers.servers import NextTransition
 from liveness.errors import NoSuchCluster
 from liveness.models import Brake, Role
 from liveness.selectors.clusters import is_known_cluster

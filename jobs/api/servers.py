@@ -7,13 +7,8 @@ from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from jobs.conf import conf
 from liveness.api.access import RoleCall, TokenFirst, request_credential
-from liveness.api.serializers import (
-    RegistrationAnswer,
-    RegistrationRequest,
-    ServerFilter,
-    ServerList,
-    describe_config,
-)
+from liveness.api.serializers.registration import RegistrationAnswer, RegistrationRequest, describe_config
+from liveness.api.serializers.servers import ServerFilter, ServerList
 from liveness.errors import WrongRole
 from liveness.models import Role
 from liveness.selectors.servers import servers_with_attempts

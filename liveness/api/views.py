@@ -11,22 +11,18 @@ from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged, within_limit
 from controlplane.core.rest import JSONLinesRenderer, JSONRenderer, StrictSerializer
 from liveness.api.access import RoleCall
-from liveness.api.serializers import (
+from liveness.api.serializers.events import EventFilter, EventList, EventLog, EventLogFilter, NumberedEvent
+from liveness.api.serializers.operations import (
     ActionRequest,
     CordonRequest,
     DrainRequest,
     EnterRequest,
-    EventFilter,
-    EventList,
-    EventLog,
-    EventLogFilter,
     MaintenanceAnswer,
     MaintenanceRequest,
-    NumberedEvent,
     ReleaseAnswer,
     ReleaseRequest,
-    ServerDetail,
 )
+from liveness.api.serializers.servers import ServerDetail
 from liveness.models import Role
 from liveness.selectors.clusters import list_maintenances
 from liveness.selectors.events import complete_events, events_of_server

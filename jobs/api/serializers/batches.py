@@ -16,7 +16,7 @@ from jobs.api.serializers.triggers import TriggerFilter
 from jobs.models import Batch, BatchItem
 from jobs.services.operator_actions import OPERATIONS
 from jobs.states import BatchState, ItemOutcome
-from liveness.api.serializers import ServerFilter
+from liveness.api.serializers.servers import ServerFilter
 from liveness.states import Subject
 
 FILTERS: dict[Subject, type[PageFilter]] = {

@@ -27,7 +27,7 @@ from jobs.selectors.contents import LARGE
 from jobs.selectors.jobs import jobs_with_flags
 from jobs.selectors.timeline import job_timeline
 from jobs.states import Flag, JobKind, JobState, OnWorkerLost, RetryBackoff, Unmatched
-from liveness.api.serializers import TagList
+from liveness.api.serializers.registration import TagList
 
 TRACEPARENT = r"\A00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
 """Version 00 of W3C's Trace Context."""

@@ -28,7 +28,7 @@ from jobs.api.serializers.secrets import InputsField, MaskedField, MaskedObjectF
 from jobs.models import Trigger, TriggerSlot
 from jobs.services.executions import count_payload_bytes
 from jobs.states import Missed, SlotOutcome
-from liveness.api.serializers import TagList
+from liveness.api.serializers.registration import TagList
 
 
 class CronField(TextField):

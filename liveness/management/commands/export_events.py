@@ -4,7 +4,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from controlplane.core.rest import JSONRenderer
-from liveness.api.serializers import NumberedEvent
+from liveness.api.serializers.events import NumberedEvent
 from liveness.selectors.events import complete_events
 
 PAGE = 1000

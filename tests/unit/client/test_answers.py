@@ -10,7 +10,7 @@ from controlplane.client import answers, requests
 from jobs import states
 from jobs.api.logs import LogItem
 from jobs.api.serializers import batches, executions, jobs, triggers
-from liveness.api.serializers import ServerDetail
+from liveness.api.serializers.servers import ServerDetail
 from tests.support.standin import ROOT
 
 

@@ -1,0 +1,81 @@
+"""What a process registers with, and what is answered."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from controlplane.core.rest import IdField, ObjectField, SecondsField, StrictSerializer, TextField, WholeField
+from liveness.conf import conf, timeout_problems, witness_window
+from liveness.services.registration import Registration
+from liveness.states import RestartStrategy, ServerType
+
+CAPABILITIES_SIZE_LIMIT = 16 * 1024
+
+
+def describe_config(server: Any) -> dict[str, Any]:
+    """What a server is judged by, as the API writes it."""
+    return {
+        "heartbeat_interval_seconds": server.heartbeat_interval,
+        "timeout_seconds": server.timeout,
+        "termination_grace_period_seconds": server.termination_grace_period,
+        "worker_task_restart_strategy": server.worker_task_restart_strategy,
+    }
+
+
+class Config(StrictSerializer):
+    """What a server asks to be judged by; what it leaves out is the setting's default."""
+
+    heartbeat_interval_seconds = SecondsField(required=False, min_value=0.01)
+    timeout_seconds = SecondsField(required=False)
+    termination_grace_period_seconds = SecondsField(required=False)
+    worker_task_restart_strategy = serializers.ChoiceField(RestartStrategy.choices(), required=False)
+
+    def validate(self, config: dict[str, Any]) -> dict[str, Any]:
+        problems = timeout_problems(
+            timeout=config.get("timeout_seconds", conf().timeout),
+            heartbeat_interval=config.get("heartbeat_interval_seconds", conf().heartbeat_interval),
+            interval=conf().interval,
+            window=witness_window(),
+        )
+        if problems:
+            raise serializers.ValidationError({"timeout_seconds": problems})
+        return config
+
+
+class TagList(serializers.ListField):
+    """Tags, sorted, each once."""
+
+    child = TextField(max_length=100)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": 200, **options})
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        return sorted(set(super().to_internal_value(data)))
+
+
+class RegistrationRequest(StrictSerializer):
+    type = serializers.ChoiceField(ServerType.choices())
+    name = TextField()
+    instance_id = IdField(help_text="Chosen by the process; the same again finds the same server.")
+    cluster = TextField(default="default")
+    hostname = TextField(default="", allow_blank=True)
+    pid = WholeField(required=False, allow_null=True, min_value=0)
+    version = TextField(default="", allow_blank=True)
+    tags = TagList(required=False)
+    max_concurrent = WholeField(default=1, min_value=0, max_value=100_000)
+    capabilities = ObjectField(max_bytes=CAPABILITIES_SIZE_LIMIT, required=False)
+    config = Config(required=False)
+
+    def to_registration(self) -> Registration:
+        fields = dict(self.validated_data)
+        config = fields.pop("config", {})
+        return Registration(**fields, **{key.removesuffix("_seconds"): value for key, value in config.items()})
+
+
+class RegistrationAnswer(serializers.Serializer):
+    id = serializers.UUIDField()
+    token = serializers.CharField(help_text="Good for this server's own calls only.")
+    state = serializers.CharField()
+    fence_after_seconds = serializers.FloatField(allow_null=True)
+    config = serializers.DictField()

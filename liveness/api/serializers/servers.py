@@ -1,0 +1,104 @@
+"""What servers are answered as, and which are asked for."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.db.models import TextField as TextColumn
+from django.db.models.functions import Cast
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from controlplane.core.paging import PageFilter
+from controlplane.core.rest import TextField, TimeField
+from liveness.api.serializers.registration import describe_config
+from liveness.models import Server
+from liveness.selectors.next_transition import next_transition
+from liveness.selectors.servers import TimedServer
+from liveness.states import ServerState, ServerType
+
+
+class Drain(serializers.Serializer):
+    """Until when a server may finish what it holds, and how much that was at the start."""
+
+    deadline = TimeField(source="drain_deadline")
+    held_at_start = serializers.IntegerField(source="drain_held", allow_null=True)
+
+
+class NextTransition(serializers.Serializer):
+    to = serializers.CharField()
+    at = TimeField(allow_null=True, help_text="At the earliest; the next check after it finds it.")
+    reason = serializers.CharField()
+
+
+class LiveAttempt(serializers.Serializer):
+    id = serializers.UUIDField()
+    number = serializers.IntegerField()
+    job = serializers.UUIDField(source="job_id")
+    state = serializers.CharField()
+    claimed_at = TimeField()
+    started_at = TimeField(allow_null=True)
+
+
+class ServerDetail(serializers.ModelSerializer):
+    fresh = serializers.BooleanField(help_text="Heard within its heartbeat interval × STALENESS_MULTIPLIER.")
+    own = serializers.BooleanField(help_text="A process of the control plane itself; others registered with a token.")
+    cordoned = serializers.SerializerMethodField()
+    cordon_until = TimeField(allow_null=True, help_text="When cordon and drain end by themselves. Null: somebody does.")
+    drain = serializers.SerializerMethodField()
+    config = serializers.SerializerMethodField()
+    next_transition = serializers.SerializerMethodField()
+    attempts = LiveAttempt(source="live", many=True, help_text="What it holds.")
+
+    class Meta:
+        model = Server
+        fields = (
+            "id", "type", "own", "name", "namespace", "cluster", "hostname", "pid", "version", "tags", "max_concurrent",
+            "state", "fresh", "cordoned", "cordon_until", "drain", "config", "metrics", "created_at",
+            "state_changed_at", "last_heartbeat_at", "next_transition", "attempts",
+        )  # fmt: skip
+
+    def get_cordoned(self, server: Server) -> bool:
+        return server.cordoned_by is not None
+
+    @extend_schema_field(Drain(allow_null=True))
+    def get_drain(self, server: Server) -> dict[str, Any] | None:
+        return None if server.drain_deadline is None else Drain(server).data
+
+    @extend_schema_field(NextTransition(allow_null=True))
+    def get_next_transition(self, server: TimedServer) -> dict[str, Any] | None:
+        return next_transition(server)
+
+    def get_config(self, server: Server) -> dict[str, Any]:
+        return describe_config(server)
+
+
+class ServerList(serializers.Serializer):
+    items = ServerDetail(many=True)
+    next = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null: there is none.")
+
+
+class ServerFilter(PageFilter):
+    """Which servers, and which page of them."""
+
+    cluster = TextField(required=False)
+    state = serializers.ChoiceField(ServerState.choices(), required=False)
+    type = serializers.ChoiceField(ServerType.choices(), required=False)
+    tag = TextField(required=False, max_length=100)
+    search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
+
+    def match_rows(self, rows: QuerySet[Server]) -> QuerySet[Server]:
+        filters = self.validated_data
+        chosen = {field: filters[field] for field in ("cluster", "state", "type") if field in filters}
+        if "tag" in filters:
+            chosen["tags__contains"] = [filters["tag"]]
+        servers = rows.filter(**chosen)
+        if "search" in filters:
+            text = filters["search"]
+            servers = servers.annotate(id_text=Cast("pk", TextColumn())).filter(
+                Q(name__icontains=text) | Q(hostname__icontains=text) | Q(id_text__startswith=text.lower())
+            )
+        return servers
+
+    def page(self, rows: QuerySet[Server], floor: UUID | None = None) -> dict[str, Any]:
+        return super().page(self.match_rows(rows), floor)
