@@ -20,7 +20,8 @@ from django.urls import reverse
 
 from controlplane.console.actions.log_entries import write_log_entry
 from controlplane.console.actions.servers import OperatorAction, request_actor
-from controlplane.console.selectors.filters import Filter, parse_uuid
+from controlplane.console.selectors.filters.base import Filter
+from controlplane.console.selectors.ids import parse_uuid
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import (
     FORM_METHODS,

@@ -11,13 +11,9 @@ from controlplane.console.actions.servers import SERVER_ACTIONS, OperatorAction
 from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.presenters.jobs import name_job, short_id
-from controlplane.console.selectors.filters import (
-    ExecutionFilter,
-    JobFilter,
-    QuarantineFilter,
-    ServerFilter,
-    TriggerFilter,
-)
+from controlplane.console.selectors.filters.executions import ExecutionFilter, TriggerFilter
+from controlplane.console.selectors.filters.jobs import JobFilter, QuarantineFilter
+from controlplane.console.selectors.filters.servers import ServerFilter
 from jobs import states
 from jobs.models import Attempt
 from jobs.selectors.executions import visible_executions

@@ -17,7 +17,7 @@ from controlplane.agent.secret_values import mask
 from controlplane.console.actions.servers import NoteField, request_actor
 from controlplane.console.admin.liveness import ReadOnlyAdmin, mask_fields
 from controlplane.console.presenters.jobs import describe_schedule
-from controlplane.console.selectors.filters import parse_uuid
+from controlplane.console.selectors.ids import parse_uuid
 from controlplane.console.views.page import reached_namespaces, within_reach
 from controlplane.core.problems import Problem
 from controlplane.core.rest import NOTE_LENGTH

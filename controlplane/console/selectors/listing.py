@@ -11,7 +11,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from controlplane.console.selectors.filters import INDEXED, ORDERS, Filter, SearchFilter, parse_uuid
+from controlplane.console.selectors.filters.base import INDEXED, ORDERS, Filter, SearchFilter
+from controlplane.console.selectors.ids import parse_uuid
 from jobs import scan_window
 
 OLDEST = "oldest"

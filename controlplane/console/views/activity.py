@@ -13,7 +13,9 @@ from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.presenters.jobs import present_job
 from controlplane.console.selectors import recent_activity
-from controlplane.console.selectors.filters import PERIOD, ActivityFilter, QuarantineFilter
+from controlplane.console.selectors.filters.activity import ActivityFilter
+from controlplane.console.selectors.filters.base import PERIOD
+from controlplane.console.selectors.filters.jobs import QuarantineFilter
 from controlplane.console.selectors.listing import build_list_page, format_at_least, link_to_older, present_list_page
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader, viewable, within_reach

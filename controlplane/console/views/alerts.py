@@ -15,7 +15,8 @@ from controlplane.console.actions.alerts import MUTE, PERMISSION, TEST, UNMUTE, 
 from controlplane.console.actions.bulk_actions import render_confirmation
 from controlplane.console.actions.servers import OptionalNoteForm, request_actor
 from controlplane.console.presenters.formatting import time_since, time_until
-from controlplane.console.selectors.filters import IncidentFilter, parse_uuid
+from controlplane.console.selectors.filters.activity import IncidentFilter
+from controlplane.console.selectors.ids import parse_uuid
 from controlplane.console.selectors.listing import link_to_older
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader, viewable

@@ -16,7 +16,7 @@ from controlplane.console.actions.servers import NoteForm, request_actor
 from controlplane.console.actions.targets import PERMISSIONS, TARGETS
 from controlplane.console.presenters.formatting import page_url, seconds_until, time_since
 from controlplane.console.presenters.jobs import short_id
-from controlplane.console.selectors.filters import parse_uuid
+from controlplane.console.selectors.ids import parse_uuid
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import (
     FORM_METHODS,

@@ -11,7 +11,7 @@ from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.presenters.formatting import format_moment, seconds_until, time_since
 from controlplane.console.presenters.steps import present_steps
-from controlplane.console.selectors.filters import ExecutionFilter
+from controlplane.console.selectors.filters.executions import ExecutionFilter
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.selectors.step_look import Look
 from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.selectors.failures import errors_of_jobs
-from controlplane.console.selectors.filters import ErrorFilter
+from controlplane.console.selectors.filters.jobs import ErrorFilter
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import render_page, require_reader, within_reach
 from jobs import scan_window

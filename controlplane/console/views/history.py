@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from controlplane.console.charts.history import build_axis, build_table, draw_charts, format_seconds
-from controlplane.console.selectors.filters import ScopeFilter
+from controlplane.console.selectors.filters.servers import ScopeFilter
 from controlplane.console.views.page import HOME, render_page, require_reader, show_not_found
 from jobs.history import DEFAULT_WINDOW, WINDOWS, Dimension, Window
 from jobs.selectors.history import History, KeyHistory, read_history, read_history_by

@@ -26,7 +26,7 @@ from controlplane.console.charts.lanes import (
 from controlplane.console.presenters.formatting import format_moment, time_since, time_until
 from controlplane.console.presenters.job_outlook import describe_job_outlook
 from controlplane.console.presenters.jobs import count_losses, describe_action, doubt_about, name_job, present_job
-from controlplane.console.selectors.filters import JobFilter
+from controlplane.console.selectors.filters.jobs import JobFilter
 from controlplane.console.selectors.listing import build_list_page, format_at_least, present_list_page
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import format_estimate, present_job_counts

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from controlplane.console.presenters.formatting import shorten
 from controlplane.console.presenters.jobs import name_job, short_id
-from controlplane.console.selectors.filters import LogFilter
+from controlplane.console.selectors.filters.jobs import LogFilter
 from controlplane.console.selectors.log_lines import LOOKED_AT, find_lines_after, find_lines_before
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import is_poll, poll_interval, render_page, require_reader

@@ -16,7 +16,7 @@ from controlplane.console.actions.maintenance import ENTER, EXIT, RELEASE, Insta
 from controlplane.console.actions.servers import request_actor
 from controlplane.console.presenters.formatting import time_since
 from controlplane.console.presenters.maintenance import present_brake, present_scopes
-from controlplane.console.selectors.filters import ScopeFilter
+from controlplane.console.selectors.filters.servers import ScopeFilter
 from controlplane.console.selectors.listing import link_to_older
 from controlplane.console.views.not_found import HOME
 from controlplane.console.views.page import FORM_METHODS, render_page, require_permission, require_reader

@@ -14,7 +14,8 @@ from controlplane.console.presenters.clauses import present_verdict
 from controlplane.console.presenters.formatting import seconds_since, time_since
 from controlplane.console.presenters.maintenance import present_maintenance
 from controlplane.console.presenters.outlook import present_server, type_words
-from controlplane.console.selectors.filters import JobFilter, ScopeFilter
+from controlplane.console.selectors.filters.jobs import JobFilter
+from controlplane.console.selectors.filters.servers import ScopeFilter
 from controlplane.console.selectors.recent_activity import list_activity
 from controlplane.console.views.history import chosen_window, present_charts
 from controlplane.console.views.page import (

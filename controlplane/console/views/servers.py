@@ -17,7 +17,7 @@ from controlplane.console.charts.machine import build_machine
 from controlplane.console.presenters.formatting import format_moment, link_to_server, time_since, time_until
 from controlplane.console.presenters.jobs import present_attempt
 from controlplane.console.presenters.outlook import describe_outlook, present_server, type_words
-from controlplane.console.selectors.filters import ServerFilter
+from controlplane.console.selectors.filters.servers import ServerFilter
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import present_check, present_listed_server
 from controlplane.console.views.page import reached_namespaces, render_page, require_reader, sees, within_reach

@@ -26,7 +26,7 @@ from controlplane.console.actions.trigger_form import (
 from controlplane.console.actions.triggers import DELETE_ACTION, TRIGGER_ACTIONS
 from controlplane.console.presenters.formatting import format_moment, time_since, time_until
 from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
-from controlplane.console.selectors.filters import SlotFilter, TriggerFilter
+from controlplane.console.selectors.filters.executions import SlotFilter, TriggerFilter
 from controlplane.console.views.activity import parse_moment
 from controlplane.console.views.jobs import present_operator_events
 from controlplane.console.views.not_found import HOME, show_not_found
