@@ -1,4 +1,4 @@
-"""Reads incidents, the messages that tell of them, and mutes."""
+"""Reads incidents, the messages about them, and mutes."""
 
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ MESSAGES = """(
 
 
 def incidents_page(matching: Q, before: UUID | None, limit: int) -> QuerySet[Incident]:
-    """Incidents, latest first, with the messages that tell of each, `messages`; the open ones before all others, and on
+    """Incidents, latest first, with the messages about each, `messages`; the open ones before all others, and on
     the first page alone."""
     messages = Func(F("pk"), template=MESSAGES, output_field=JSONField())
     incidents = Incident.objects.filter(matching).annotate(messages=messages)
@@ -28,7 +28,7 @@ def incidents_page(matching: Q, before: UUID | None, limit: int) -> QuerySet[Inc
 
 
 def latest_messages(matching: Q, limit: int) -> QuerySet[AlertMessage]:
-    """The outbox, what was written last first."""
+    """The outbox, latest first."""
     return AlertMessage.objects.filter(matching).select_related("incident").order_by("-pk")[:limit]
 
 

@@ -14,7 +14,7 @@ from jobs.states import Flag
 from liveness.selectors.clusters import parse_maintenances
 
 COUNT_LIMIT = 1_000
-"""So many jobs of a state that has ended are counted; of more it is said about how many."""
+"""So many jobs of a state that has ended are counted; of more the statistics have about how many."""
 
 
 def instance_figures(window: Window | None = None, cluster: str = "") -> dict[str, Any]:

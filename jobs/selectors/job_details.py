@@ -24,7 +24,7 @@ SUPERSEDED_REPORTS = """(
 
 
 def job_details(job: UUID, lines: int) -> DetailedJob | None:
-    """A job with its attempts as the page of one tells of it: with the last lines it wrote, `log`, the reports that
+    """A job with its attempts as its page shows it: with the last lines it wrote, `log`, the reports that
     were refused, `superseded_reports`, what operators did to it, `operator_events`, and `now`;
     None when there is none."""
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))

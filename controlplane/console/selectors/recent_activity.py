@@ -22,7 +22,7 @@ SUBJECTS_OF_VIEWS = {
     "execution": {Subject.EXECUTION},
     "trigger": {Subject.TRIGGER},
 }
-"""Of what is told to those who may view it, of `VIEWS`."""
+"""The subjects whose entries are shown to those who may view it, of `VIEWS`."""
 NO_NUMBER = Cast(Value(None), IntegerField())
 COLUMNS: dict[str, tuple[Any, ...]] = {
     "transitions": (
