@@ -82,6 +82,17 @@ def test_moments_are_told_by_the_readers_clock_with_utc_in_the_title(site):
     page.context.close()
 
 
+def test_the_state_machine_of_a_server_is_told_by_the_readers_clock(site):
+    page = site.open(timezone_id="Asia/Tokyo")
+    site.go(page, "servers/")
+    page.locator("table tbody th a").first.click()
+    moment = page.locator(".machine svg:visible [data-at]").first
+    at = datetime.fromisoformat(str(moment.get_attribute("data-at")))
+    expect(moment).to_have_text(re.compile(f"{at + timedelta(hours=9):%H:%M:%S}$"))
+    expect(page.locator(".machine figcaption .zone")).to_have_text("(GMT+9)")
+    page.context.close()
+
+
 def test_a_page_that_is_paused_stays_as_it_is_until_it_is_asked(site):
     page = site.open()
     site.go(page, "jobs/?tag=paused")

@@ -51,6 +51,7 @@ def test_the_first_page_draws_what_was_counted_with_a_title_a_description_and_a_
     assert "waiting <b>1</b>" in chart(page, "jobs")
     assert "used <b>0</b>" in chart(page, "slots")
     table = re.search(r'id="history-table".*?</details>', page, re.DOTALL)[0]
+    assert re.search(r'<time datetime="(\S+)T(\S+)\+00:00" title="\1 \2 UTC">', table)
     assert table.count('role="row"') == 13
 
 

@@ -53,7 +53,9 @@ class Chart:
 class Row:
     """Some points together, for the table."""
 
-    at: str
+    at: datetime
+    words: str
+    """When it begins, in UTC."""
     completed: int
     failed: int
     others: int
@@ -210,7 +212,8 @@ def build_table(history: History, rows: int = 12) -> list[Row]:
         waited = max((point.waited_p95 for point in part if point.waited_p95 is not None), default=None)
         table.append(
             Row(
-                at=f"{part[0].at:%b %d %H:%M}" if history.window.seconds > 3600 else f"{part[0].at:%H:%M}",
+                at=part[0].at,
+                words=f"{part[0].at:%b %d %H:%M}" if history.window.seconds > 3600 else f"{part[0].at:%H:%M}",
                 completed=sum(point.ended["completed"] for point in part),
                 failed=sum(point.ended["failed"] for point in part),
                 others=sum(map(count_others, part)),

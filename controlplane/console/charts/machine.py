@@ -21,6 +21,15 @@ NODE, LINE, LETTER = 44, 14, 7.4
 
 
 @dataclass(frozen=True)
+class Entry:
+    """When a state was last entered, and how often if not once."""
+
+    at: datetime
+    words: str
+    times: str
+
+
+@dataclass(frozen=True)
 class Node:
     state: ServerState
     x: int
@@ -28,15 +37,17 @@ class Node:
     width: int
     lit: str
     """Its colours, if it is the present one: those of the badge, so that a silent server is not drawn as running."""
-    entered: str
-    """When it was last entered, and how often if not once; empty: never."""
+    entered: Entry | None
 
     @property
     def lines(self) -> list[tuple[str, int]]:
         """What is written in it, and where: its name, in two lines where it is long, and when it was entered."""
         is_long = len(self.state) * LETTER > self.width
         first, _, rest = self.state.partition("_")
-        words = [*([f"{first}_", rest] if is_long and rest else [self.state]), *filter(None, [self.entered])]
+        words = [
+            *([f"{first}_", rest] if is_long and rest else [self.state]),
+            *([self.entered.words] if self.entered else []),
+        ]
         start = self.y + 4 - LINE * (len(words) - 1) // 2
         return [(word, start + LINE * place) for place, word in enumerate(words)]
 
@@ -90,7 +101,7 @@ def build_machine(server: TimedServer, events: Iterable[Any]) -> Machine:
         times[event.to_state] += 1
         way.append((event.to_state, event.at))
     when = {
-        state: format_time_of_day(at, server.now) + (f" ({times[state]}×)" if times[state] > 1 else "")
+        state: Entry(at, format_time_of_day(at, server.now), f" ({times[state]}×)" if times[state] > 1 else "")
         for state, at in entered.items()
     }
     lit = {server.state: "SILENT" if server.silent else server.state}
@@ -101,9 +112,9 @@ def build_machine(server: TimedServer, events: Iterable[Any]) -> Machine:
 
 
 def build_drawing(
-    layout: Layout, lit: dict[str, str], when: dict[str, str], passed: dict[Any, tuple[str, str]]
+    layout: Layout, lit: dict[str, str], when: dict[str, Entry], passed: dict[Any, tuple[str, str]]
 ) -> Drawing:
-    nodes = [Node(state, *place, lit.get(state, ""), when.get(state, "")) for state, place in layout.places.items()]
+    nodes = [Node(state, *place, lit.get(state, ""), when.get(state)) for state, place in layout.places.items()]
     ways = {**layout.ways, **{pair: way for pair, way in layout.back.items() if pair in passed}}
     edges = [
         Edge(path, label, x, y, anchor, pair in passed, title)

@@ -9,15 +9,17 @@
   // As presenters/formatting.py writes it, but for the zone. Of a moment within a chart only what stood there.
   function localMoment(at, shown) {
     if (/^[A-Z][a-z]{2} \d\d$/.test(shown)) return `${MONTHS[at.getMonth()]} ${two(at.getDate())}`;
-    if (/^\d\d:\d\d$/.test(shown)) return `${two(at.getHours())}:${two(at.getMinutes())}`;
-    const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+    const minutes = `${two(at.getHours())}:${two(at.getMinutes())}`;
+    if (/^\d\d:\d\d$/.test(shown)) return minutes;
+    if (/^[A-Z][a-z]{2} \d\d \d\d:\d\d$/.test(shown)) return `${MONTHS[at.getMonth()]} ${two(at.getDate())} ${minutes}`;
+    const time = `${minutes}:${two(at.getSeconds())}`;
     if (at.toDateString() !== new Date().toDateString()) return `${MONTHS[at.getMonth()]} ${two(at.getDate())} ${time}`;
     return /\.\d+$/.test(shown) ? `${time}.${String(at.getMilliseconds()).padStart(3, "0")}` : time;
   }
 
   function showLocalTimes() {
     if (new Date().getTimezoneOffset() === 0) return;
-    for (const it of document.querySelectorAll("time[datetime]:not([data-age], [data-left]), text[data-at]")) {
+    for (const it of document.querySelectorAll("time[datetime]:not([data-age], [data-left]), [data-at]")) {
       const at = new Date(it.getAttribute("datetime") || it.dataset.at);
       const shown = localMoment(at, it.textContent);
       if (it.textContent !== shown) it.textContent = shown;
