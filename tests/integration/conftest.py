@@ -43,6 +43,8 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
     pre_migrate.connect(install_clock)
     # The password of each test's reader: the hashers for people take a third of a second, on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # Each client has middleware of its own, which would look through all static files before its first request.
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 @pytest.fixture
