@@ -200,6 +200,7 @@ class AttemptTracker:
         for attempt in self._running():
             if attempt.times_out_at and now >= attempt.times_out_at:
                 log.warning("Job exceeded its timeout", **log_fields(attempt), timeout=attempt.timeout)
+                attempt.times_out_at = None  # once: it may have ended, and have its container removed
                 self._stop_attempt(attempt, timeout_report(attempt.timeout), KILL_PATIENCE)
 
     def watch_signs_of_life(self) -> None:

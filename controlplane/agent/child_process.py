@@ -20,7 +20,7 @@ CHUNK = 65536
 class ChildCommand:
     """What to start. `with_result`: a file descriptor for a result is the last argument, and `with_pulse` one for signs
     of life after it. `module`: of the function that `argv` calls, which may be called in a process that has imported it
-    already. `cleanup`: what is run, again until it succeeds, when it has not ended with 0."""
+    already. `cleanup`: what is run, again until it succeeds, when nothing is left of it."""
 
     argv: list[str]
     env: dict[str, str]
@@ -34,7 +34,8 @@ class ChildCommand:
 
 @dataclass(frozen=True)
 class ChildExit:
-    """How the code ended; `status` as in subprocess: negative for a signal. `problem`: why it could not be started."""
+    """How the code ended; `status` as in subprocess: negative for a signal. `problem`: why it could not be started.
+    `remains`: what its cleanup wrote."""
 
     key: str
     pid: int
@@ -43,6 +44,7 @@ class ChildExit:
     stderr: bytes
     result: bytes = b""
     problem: str = ""
+    remains: str = ""
 
 
 @dataclass
@@ -131,8 +133,15 @@ class ChildProcess:
         """Nothing of it is left but what is to clean up after it."""
         return b"~" in self.status.data
 
+    @property
+    def remains(self) -> str:
+        """What its cleanup wrote."""
+        return bytes(self.status.data).decode(errors="replace").partition("~\n")[2]
+
     def has_exited_by_itself(self) -> bool:
         """It has exited, and no signal did it. Leaves it to be reaped."""
+        if b"~\n" in self.status.data:
+            return True
         status = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return status is not None and status.si_code == os.CLD_EXITED
 
@@ -152,6 +161,8 @@ class ChildProcess:
             os.kill(self.process.pid, signal.SIGKILL)
 
     def terminate(self) -> None:
+        if self.is_cleaning:
+            return
         for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process takes no SIGTERM
             reaper.signal_tree(self.process.pid, number)
 

@@ -1,8 +1,8 @@
 """Actions that run in a container: through the command line of docker or podman, and as a pod through kubectl.
 
-The container is named for its attempt, and labelled with job, attempt and agent. Its reaper has it removed when the
-attempt has not ended by itself, also when its agent is dead or stopped: so it is gone before that is reported, and by
-the fence.
+The container is named for its attempt, and labelled with job, attempt and agent. Its reaper has it looked at and
+removed when the attempt has ended, also when its agent is dead or stopped: so it is gone before that is reported, and
+by the fence.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from controlplane.agent.child_process import ChildCommand, ChildExit
 from controlplane.agent.environment import with_modules
 from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT
 from controlplane.agent.logs import decode_text
+from controlplane.agent.memory import format_size
 from controlplane.agent.outcomes import failure_report
 from controlplane.agent.runners import Action, CannotStart, Runner, ScriptRunner, job_environment
 
@@ -36,8 +38,30 @@ OF_PROGRAM = ("DOCKER_", "CONTAINER", "HOME", "KUBE", "LD_", "PATH", "PYTHON", "
 FILES = "/run/controlplane"
 """Where the files of an attempt are in its container."""
 NOT_BEGUN = 125  # its exit status when there was no container
-REMOVE = 'ids=$("$0" ps --all --quiet --filter "$1") && { [ -z "$ids" ] || "$0" rm --force $ids; }'
+REMOVE = 'ids=$("$0" ps --all --quiet --filter "$1") && { [ -z "$ids" ] || "$0" rm --force --volumes $ids; }'
 """Fails when it is not known whether there is one; `rm` alone fails when there is none."""
+REMOVE_ENDED = (
+    'ids=$("$0" ps --all --filter "$1" --filter status=exited --format "{{.ID}} {{.Status}}" '
+    '| sed "/second/d; s/ .*//"); [ -z "$ids" ] || "$0" rm --force --volumes $ids'
+)
+"""What ended seconds ago is perhaps still looked at, by a reaper that lives."""
+LOOK = (
+    'seen=$("$0" container inspect --format "{{.State.OOMKilled}} {{.HostConfig.Memory}}" "$2"); '
+    '[ ! -e "$3" ] || seen="true ${seen#* }"; (echo "$seen"); exec >/dev/null; '
+)
+"""Nothing else is written, and this by another process: when the agent is dead it ends whoever writes."""
+LOOK_AT_POD = (
+    '{.status.containerStatuses[?(@.name=="job")].state.terminated.reason} '
+    '{.spec.containers[?(@.name=="job")].resources.limits.memory}{"\\n"}'
+)
+REMOVE_POD = (
+    '"$0" get pod "$1" --ignore-not-found --output="jsonpath=$2"; exec >/dev/null; '
+    '"$0" delete pod "$1" --now --ignore-not-found'
+)
+OUT_OF_MEMORY = re.compile(r"^(?:true|OOMKilled) (\S*)", re.MULTILINE)
+"""What a look says of a container when the kernel killed code of it, with the memory that it may have, if that is
+limited."""
+KILLED = 128 + signal.SIGKILL  # the exit status of a container that was killed
 PATIENCE = 60.0  # seconds to clear away what was left
 
 
@@ -82,7 +106,7 @@ class ContainerRunner(Runner):
         folder = self.share_files(files)
         inside = {variable: Path(FILES, path.name) for variable, path in files.items()} if folder else {}
         command = self.build_start(name, item, image, own | job_environment(item, inside), inherited, folder)
-        return ChildCommand(**{"stdin": b"", **command}, cleanup=self.build_removal(name))
+        return ChildCommand(**{"stdin": b"", **command}, cleanup=self.build_removal(name, folder))
 
     def share_files(self, files: Mapping[str, Path]) -> Path | None:
         """Their folder, ready to be mounted; None: such a container has none of this machine. Raises OSError."""
@@ -96,12 +120,12 @@ class ContainerRunner(Runner):
         """The fields of the ChildCommand that runs the container to its end. `folder`: it is mounted as FILES."""
 
     @abstractmethod
-    def build_removal(self, name: str) -> list[str]:
-        """What ends the container, and waits until it is gone."""
+    def build_removal(self, name: str, folder: Path | None) -> list[str]:
+        """What says how the container ended, ends it, and waits until it is gone."""
 
     @abstractmethod
-    def build_clearance(self) -> list[str]:
-        """What ends all containers of this agent."""
+    def build_clearances(self) -> list[list[str]]:
+        """What ends all containers of this agent, and removes what has ended of any whose reaper is dead."""
 
     def labels(self, item: dict[str, Any]) -> dict[str, str]:
         return {
@@ -114,6 +138,14 @@ class ContainerRunner(Runner):
     def build_report(self, child_exit: ChildExit) -> dict[str, Any]:
         if child_exit.status == NOT_BEGUN:
             return failure_report("CANNOT_START", decode_text(child_exit.stderr).strip() or "there was no container")
+        if child_exit.status == KILLED and (seen := OUT_OF_MEMORY.search(child_exit.remains)):
+            stderr = decode_text(child_exit.stderr)
+            if seen[1] in ("", "0"):  # the memory may have been another's
+                why = "its container was killed by the kernel, which had run out of memory"
+                return failure_report("WORKER_CRASHED", why, stderr)
+            limit = format_size(int(seen[1])) if seen[1].isdigit() else seen[1]
+            why = f"the kernel killed it: its container may have {limit} of memory"
+            return failure_report("OUT_OF_MEMORY", why, stderr)
         return ScriptRunner().build_report(child_exit)
 
 
@@ -121,6 +153,11 @@ class DockerRunner(ContainerRunner):
     """docker or podman."""
 
     programs = ("docker", "podman")
+
+    @property
+    def is_podman(self) -> bool:
+        """Also where it is called docker."""
+        return Path(self.program).resolve().name == "podman"
 
     def share_files(self, files: Mapping[str, Path]) -> Path | None:
         folders = {path.parent for path in files.values()}
@@ -138,7 +175,7 @@ class DockerRunner(ContainerRunner):
         folder: Path | None,
     ) -> dict[str, Any]:  # fmt: skip
         action = item["job"]["action"]
-        argv = [self.program, "run", "--rm", "--interactive", "--name", name]
+        argv = [self.program, "run", "--interactive", "--name", name]
         for label, value in self.labels(item).items():
             argv += ["--label", f"{label}={value}"]
         of_program = {variable: environment[variable] for variable in environment if variable.startswith(OF_PROGRAM)}
@@ -155,19 +192,25 @@ class DockerRunner(ContainerRunner):
         if self.is_script:
             argv += [f"--entrypoint={command.pop(0)}"]
         env = {**inherited, **{key: value for key, value in environment.items() if key not in of_program}}
-        return {"argv": [*argv, image, *command], "env": env, "stdin": json.dumps(item["job"].get("payload")).encode()}
+        stdin = json.dumps(item["job"].get("payload")).encode()
+        # Before its version 5 podman does not say that code was killed: it leaves a file where it was started.
+        cwd = str(folder) if folder and self.is_podman else None
+        return {"argv": [*argv, image, *command], "env": env, "stdin": stdin, "cwd": cwd}
 
     def _gpu_options(self, number: int) -> list[str]:
         """podman takes `--gpus` and does nothing: its are devices by CDI."""
-        if Path(self.program).name == "podman":
+        if self.is_podman:
             return [f"--device=nvidia.com/gpu={gpu}" for gpu in range(number)]
         return [f"--gpus={number}"] if number else []
 
-    def build_removal(self, name: str) -> list[str]:
-        return ["/bin/sh", "-c", REMOVE, self.program, f"name=^/?{name}$"]
+    def build_removal(self, name: str, folder: Path | None) -> list[str]:
+        killed = str(folder / "oom") if folder else ""
+        return ["/bin/sh", "-c", LOOK + REMOVE, self.program, f"name=^/?{name}$", name, killed]
 
-    def build_clearance(self) -> list[str]:
-        return ["/bin/sh", "-c", REMOVE, self.program, f"label=controlplane.agent={self.agent}"]
+    def build_clearances(self) -> list[list[str]]:
+        # An agent without a name has another each time it starts, and containers do not remove themselves.
+        ended = ["/bin/sh", "-c", REMOVE_ENDED, self.program, "label=controlplane.agent"]
+        return [["/bin/sh", "-c", REMOVE, self.program, f"label=controlplane.agent={self.agent}"], ended]
 
 
 class PodRunner(ContainerRunner):
@@ -212,12 +255,12 @@ class PodRunner(ContainerRunner):
         metadata = {"name": name, "labels": self.labels(item)}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
-    def build_removal(self, name: str) -> list[str]:
-        return [self.program, "delete", "pod", name, "--now", "--ignore-not-found"]
+    def build_removal(self, name: str, folder: Path | None) -> list[str]:
+        return ["/bin/sh", "-c", REMOVE_POD, self.program, name, LOOK_AT_POD]
 
-    def build_clearance(self) -> list[str]:
+    def build_clearances(self) -> list[list[str]]:
         selector = f"--selector=controlplane.agent={self.agent}"
-        return [self.program, "delete", "pods", selector, "--now", "--ignore-not-found"]
+        return [[self.program, "delete", "pods", selector, "--now", "--ignore-not-found"]]
 
 
 def find_program(runner: type[ContainerRunner]) -> str | None:
@@ -227,8 +270,8 @@ def find_program(runner: type[ContainerRunner]) -> str | None:
 
 def clear_containers(runners: Sequence[Runner], environment: Mapping[str, str]) -> None:
     """Remove what an agent of this name and host left behind that is dead."""
-    clearances = {tuple(runner.build_clearance()) for runner in runners if isinstance(runner, ContainerRunner)}
-    for argv in clearances:
+    of_containers = [runner for runner in runners if isinstance(runner, ContainerRunner)]
+    for argv in {tuple(argv) for runner in of_containers for argv in runner.build_clearances()}:
         try:
             done = subprocess.run(argv, env=dict(environment), capture_output=True, timeout=PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -40,9 +40,7 @@ def main() -> int:
             subprocess.run([kubectl, "logs", "--follow", *since, name])
             followed_from = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         time.sleep(LOOK_INTERVAL)
-    status = exit_status(pod)
-    subprocess.run([kubectl, "delete", "pod", name, "--now", "--ignore-not-found"], stdout=subprocess.DEVNULL)
-    return status
+    return exit_status(pod)
 
 
 def read_pod(kubectl: str, name: str) -> dict[str, Any] | None:

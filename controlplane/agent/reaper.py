@@ -4,11 +4,12 @@ Orphans of the code become children of this process (a subreaper), so neither `s
 leads out of its reach; whatever outlives the code's first process is killed. It ends as that process did.
 
 `python -I -S reaper.py COMMAND CONTROL STATUS`, three file descriptors. COMMAND holds argv, env, cwd, the descriptors
-that are for the code alone, and what is run when all was killed or the code has failed, marshalled.
+that are for the code alone, and what is run when nothing is left of it, marshalled.
 CONTROL is read by the line: `=UPTIME` or `=` (the fence: kill all at that reading of the uptime clock, never) and `!`
 (kill all now); its end, which a `kill -9` of the agent brings too, kills all. To STATUS goes the process id of the
-code, or after a `!` why it could not be started; and `~` when nothing is left of it and the last command is run. So a
-stopped agent (SIGSTOP, a debugger) keeps nothing running past its fence.
+code, or after a `!` why it could not be started; and when nothing is left of it and the last command is run a `~`, or
+`~!` if it was killed here, with what that command writes. So a stopped agent (SIGSTOP, a debugger) keeps nothing
+running past its fence.
 
 It imports next to nothing, for one is started with each attempt, and works alone: no path leads to the agent's modules.
 """
@@ -155,19 +156,20 @@ class Reaper:
         os.chdir("/")
         self.watch()
         self.clear()
-        if cleanup and (self.ending or self.status):
-            try_to(os.write, status, b"~\n")
-            self.clean_up(cleanup, env or {})
+        if cleanup:
+            try_to(os.write, status, b"~!\n" if self.ending else b"~\n")
+            self.clean_up(cleanup, env or {}, status)
         leave(None if self.ending else self.status)
 
-    def clean_up(self, argv: list[str], env: dict[str, str]) -> None:
-        """Run it, again until it succeeds; nobody waits for that for ever."""
+    def clean_up(self, argv: list[str], env: dict[str, str], status: int) -> None:
+        """Run it, again until it succeeds; nobody waits for that for ever. What it writes goes to STATUS."""
         until = time.monotonic() + CLEANUP_PATIENCE
         while time.monotonic() < until:
             pid = os.fork()
             if not pid:
                 try:
                     become_code(self.pid)
+                    os.dup2(status, 1)
                     os.execvpe(argv[0], argv, env)  # noqa: S606 (our own command)
                 finally:
                     os._exit(127)

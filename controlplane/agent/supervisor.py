@@ -228,7 +228,7 @@ class Supervisor:
                 child.result.seek(0)
                 result = child.result.read(RESULT_KEPT + 1)
         stdout, stderr = (bytes(tail.data) for tail in child.tails)
-        return ChildExit(child.key, child.pid, status, stdout, stderr, result, child.problem)
+        return ChildExit(child.key, child.pid, status, stdout, stderr, result, child.problem, child.remains)
 
     def _end_strays(self) -> None:
         reapers = {child.process.pid for child in self._children.values()}

@@ -70,6 +70,20 @@ def test_code_gets_its_payload_and_environment_and_hands_back_what_it_writes_and
     assert missing["code"] == "CANNOT_START" and "missing" in missing["message"]
 
 
+def test_code_that_takes_more_memory_than_its_container_may_have_was_out_of_memory(agent, submit, finish, podman):
+    limited = podman.call("run", "--rm", "--memory=16M", IMAGE, "/bin/true")
+    if limited.returncode:
+        pytest.skip(f"the memory of a container is not limited here: {limited.stderr.decode()[-300:]}")
+    take = "a=0123456789abcdef; while [ ${#a} -lt 67108864 ]; do a=$a$a; done"
+    resources = {"memory": "16M"}
+    error = finish(submit(in_container(take, resources=resources)))["error"]
+    assert error["code"] == "OUT_OF_MEMORY"
+    assert error["message"] == "the kernel killed it: its container may have 16 MiB of memory"
+    killed = finish(submit(in_container("sh -c 'kill -9 $$'; exit $?", resources=resources)))["error"]
+    assert killed["code"] == "EXIT_137", "it was not the kernel"
+    assert podman.names() == []
+
+
 def test_the_next_attempt_finds_what_the_one_before_kept(agent, submit, finish):
     count = (
         'cd /run/controlplane; [ -e checkpoint ] || { echo 7 > "$JOB_CHECKPOINT"; exit 3; }; cat checkpoint; echo 8 >'

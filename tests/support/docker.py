@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 CALLS, CONTAINERS = Path(os.environ["CALLS"]), Path(os.environ["CONTAINERS"])
@@ -29,15 +30,35 @@ def run(arguments: list[str]) -> int:
         given = {name: value.replace(inside, outside) for name, value in given.items()}
     argv = [*options.get("--entrypoint", []), *command] or ["echo", "by itself"]
     status = subprocess.run(argv, env={"PATH": "/bin:/usr/bin", **given}).returncode
-    (CONTAINERS / name).unlink(missing_ok=True)
+    ended = {"status": ["Exited 1 second ago"], "killed": ["true" if image == "hungry" else "false"]}
+    (CONTAINERS / name).write_text(json.dumps({**options, **ended}))
     return status
 
 
-def select_containers(condition: str) -> list[str]:
+def inspect(name: str) -> str:
+    """Whether the kernel killed code of it, and the bytes that it may have."""
+    options = json.loads((CONTAINERS / name).read_text())
+    megabytes = options.get("--memory", ["0M"])[0].removesuffix("M")
+    return f"{options.get('killed', ['false'])[0]} {int(megabytes) * 1024**2}\n"
+
+
+def list_containers(arguments: list[str]) -> str:
+    conditions = [arguments[index + 1] for index, word in enumerate(arguments) if word == "--filter"]
+    lines = []
+    for file in CONTAINERS.iterdir():
+        options = json.loads(file.read_text())
+        if all(agrees(file.name, options, condition) for condition in conditions):
+            lines.append(f"{file.name}\n" if "--quiet" in arguments else f"{file.name} {options['status'][0]}\n")
+    return "".join(lines)
+
+
+def agrees(name: str, options: dict[str, list[str]], condition: str) -> bool:
     what, _, value = condition.partition("=")
     if what == "name":
-        return [file.name for file in CONTAINERS.iterdir() if re.search(value, file.name)]
-    return [file.name for file in CONTAINERS.iterdir() if value in json.loads(file.read_text())["--label"]]
+        return re.search(value, name) is not None
+    if what == "status":
+        return options.get("status", ["Up"])[0].lower().startswith(value)
+    return any(value in (label, label.partition("=")[0]) for label in options.get("--label", []))
 
 
 def main() -> int:
@@ -47,9 +68,13 @@ def main() -> int:
     if call == "run":
         return run(arguments)
     if call == "ps":
-        sys.stdout.write("".join(f"{name}\n" for name in select_containers(arguments[-1])))
+        sys.stdout.write(list_containers(arguments))
+    if call == "container":
+        sys.stdout.write(inspect(arguments[-1]))
     if call == "rm":
-        for name in arguments[1:]:
+        while (CONTAINERS.parent / "busy").exists():
+            time.sleep(0.05)
+        for name in (argument for argument in arguments if not argument.startswith("--")):
             (CONTAINERS / name).unlink()
             sys.stdout.write(f"{name}\n")
     return 0

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 CALLS, CONTAINERS = Path(os.environ["CALLS"]), Path(os.environ["CONTAINERS"])
 
@@ -21,6 +22,13 @@ def selected(selector: str) -> list[str]:
     return [name for name, metadata in pods.items() if metadata["labels"].get(label) == value]
 
 
+def look(pod: dict[str, Any]) -> str:
+    """Why its code ended, and the memory that it may have."""
+    (container,) = pod["status"].get("containerStatuses") or [{"state": {"terminated": {"reason": ""}}}]
+    limits = pod["spec"]["containers"][0]["resources"]["limits"]
+    return f"{container['state']['terminated']['reason']} {limits.get('memory', '')}\n"
+
+
 def main() -> int:
     call, *arguments = sys.argv[1:]
     with CALLS.open("a") as calls:
@@ -33,9 +41,10 @@ def main() -> int:
         pod_at(pod["metadata"]["name"]).write_text(json.dumps({**pod, "status": {"phase": "Pending"}}))
     if call == "get":
         file = pod_at(arguments[1])
-        text = file.read_text()
-        sys.stdout.write(text)
-        pod = json.loads(text)
+        if not file.exists():
+            return 0
+        pod = json.loads(file.read_text())
+        sys.stdout.write(look(pod) if arguments[-1].startswith("--output=jsonpath=") else json.dumps(pod))
         if pod["status"]["phase"] == "Pending":
             file.write_text(json.dumps({**pod, "status": {"phase": "Running"}}))
     if call == "logs":
@@ -46,7 +55,8 @@ def main() -> int:
         sys.stdout.flush()
         status = subprocess.run(container.get("command") or container["args"], env=env).returncode
         ended = {"phase": "Failed" if status else "Succeeded"}
-        ended["containerStatuses"] = [{"state": {"terminated": {"exitCode": status, "reason": "Error"}}}]
+        reason = "OOMKilled" if container["image"] == "hungry" else "Error"
+        ended["containerStatuses"] = [{"state": {"terminated": {"exitCode": status, "reason": reason}}}]
         file.write_text(json.dumps({**pod, "status": ended}))
     if call == "delete":
         time.sleep(0.05)
@@ -54,6 +64,7 @@ def main() -> int:
         names = selected(*selectors) if selectors else [arguments[1]]
         for name in names:
             pod_at(name).unlink(missing_ok=True)
+            sys.stdout.write(f'pod "{name}" deleted\n')
     return 0
 
 

@@ -87,6 +87,30 @@ def test_what_ended_by_itself_is_not_said_to_be_killed(supervisor):
     assert end(supervisor).status == 0
 
 
+def test_what_ended_by_itself_is_not_said_to_be_killed_while_it_is_cleaned_up_after(supervisor, tmp_path):
+    wait = f"echo looked; touch {tmp_path}/on; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    start(supervisor, "exit 3", cleanup=["/bin/sh", "-c", wait])
+    eventually(lambda: not turn(supervisor) and (tmp_path / "on").exists())
+    turn(supervisor)
+    assert supervisor.kill_child("key") is supervisor.kill_child("key", patience=1.0) is False
+    (tmp_path / "go").touch()
+    ended = end(supervisor)
+    assert (ended.status, ended.remains) == (3, "looked\n")
+
+
+def test_what_is_killed_is_cleaned_up_after_whatever_is_asked_of_it_then(supervisor, tmp_path):
+    wait = f"echo >>{tmp_path}/on; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    start(supervisor, f"touch {tmp_path}/begun; sleep 100", cleanup=["/bin/sh", "-c", wait])
+    eventually((tmp_path / "begun").exists)
+    assert supervisor.kill_child("key")
+    eventually(lambda: not turn(supervisor) and (tmp_path / "on").exists())
+    turn(supervisor)
+    assert supervisor.kill_child("key", patience=1.0) and supervisor.kill_child("key")
+    (tmp_path / "go").touch()
+    assert end(supervisor).status == -signal.SIGKILL
+    assert (tmp_path / "on").read_text() == "\n", "it is run to its end, once"
+
+
 def test_processes_left_behind_in_the_group_die_with_their_leader(supervisor):
     start(supervisor, "sleep 100 >/dev/null 2>&1 & echo $!")
     left = int(end(supervisor).stdout)

@@ -59,14 +59,12 @@ def test_a_script_runs_in_a_container_that_is_named_and_labelled_for_its_attempt
     job = next(item["job"] for items in plane.claims.values() for item in items)
     assert arguments[arguments.index("--name") + 1] == f"controlplane-{attempt}"
     assert {f"controlplane.job={job['id']}", f"controlplane.attempt={attempt}"} <= set(arguments)
-    assert {"--rm", "--cpus=1.5", "--memory=512M", "--gpus=1", "--workdir=/srv", "--entrypoint=/bin/sh"} <= set(
-        arguments
-    )
+    assert {"--cpus=1.5", "--memory=512M", "--gpus=1", "--workdir=/srv", "--entrypoint=/bin/sh"} <= set(arguments)
     assert arguments[-3:] == ["alpine:3", "-c", action["command"]]
     assert "GREETING" in arguments and not any("secret words" in part for part in arguments), (
         "who lists processes reads no values"
     )
-    assert containers() == [] and not calls("rm"), "it has ended by itself"
+    assert containers() == []
     assert {"docker", "kubernetes", "script"} <= set(plane.calls[0][1]["tags"])
 
 
@@ -117,6 +115,27 @@ def test_an_image_runs_by_itself_or_with_a_command(plane, agent):
     assert "no name of an image" in eventually(lambda: plane.final(no_name))["error"]["message"]
 
 
+@pytest.mark.parametrize(("runner", "most"), [("docker", "64 MiB"), ("pod", "64Mi")])
+def test_code_that_the_kernel_killed_within_the_limit_of_its_container_was_out_of_memory(
+    plane, agent, containers, runner, most
+):
+    kill = {**SCRIPT, "runner": runner, "image": "hungry", "command": "exit 137"}
+    limited = plane.submit({**kill, "resources": {"memory": "64M"}})
+    unlimited = plane.submit(kill)
+    by_somebody = plane.submit({**kill, "image": "alpine"})
+    goes_on = plane.submit({**kill, "command": "exit 3"})
+    start(agent)
+    error = eventually(lambda: plane.final(limited))["error"]
+    assert error["code"] == "OUT_OF_MEMORY"
+    assert error["message"] == f"the kernel killed it: its container may have {most} of memory"
+    error = eventually(lambda: plane.final(unlimited))["error"]
+    assert error["code"] == "WORKER_CRASHED", "the memory may have been another's"
+    assert error["message"] == "its container was killed by the kernel, which had run out of memory"
+    assert eventually(lambda: plane.final(by_somebody))["error"]["code"] == "EXIT_137"
+    assert eventually(lambda: plane.final(goes_on))["error"]["code"] == "EXIT_3", "only a part of it was killed"
+    assert containers() == []
+
+
 @pytest.mark.parametrize("runner", ["docker", "pod"])
 def test_what_is_cancelled_has_its_container_removed_before_that_is_reported(plane, agent, containers, runner):
     attempt = plane.submit({**SCRIPT, "runner": runner, "command": "trap '' TERM; while :; do sleep 0.1; done"})
@@ -131,6 +150,31 @@ def test_what_is_cancelled_has_its_container_removed_before_that_is_reported(pla
     assert containers() == [] and not any(ends)
 
 
+def test_what_has_ended_keeps_its_result_while_its_container_is_removed(plane, agent, containers, calls, tmp_path):
+    (tmp_path / "busy").touch()
+    attempt = plane.submit({**SCRIPT, "command": "echo well"})
+    worker = start(agent)
+    eventually(lambda: calls("rm"))
+    plane.heartbeat["cancel"] = [attempt]
+    eventually(lambda: "Job cancelled" in worker.log)
+    assert plane.final(attempt) is None
+    (tmp_path / "busy").unlink()
+    assert eventually(lambda: plane.final(attempt))["output"]["stdout"] == "well\n"
+    assert containers() == []
+
+
+@pytest.mark.parametrize(("program", "folder"), [("docker", None), ("podman", "attempt"), ("called/docker", "attempt")])
+def test_podman_is_started_in_the_folder_of_the_attempt_where_it_notes_that_code_was_killed(tmp_path, program, folder):
+    (tmp_path / "called").mkdir()
+    (tmp_path / "called" / "docker").symlink_to(tmp_path / "podman")
+    (tmp_path / "attempt").mkdir()
+    item = {"id": "attempt", "number": 1, "job": {"id": "job", "action": {**SCRIPT, "command": "true"}, "payload": 1}}
+    files = {"JOB_PROGRESS": tmp_path / "attempt" / "progress"}
+    command = DockerRunner("script", [], str(tmp_path / program), "a").build_command(item, files, {})
+    assert command.cwd == (folder and str(tmp_path / folder))
+    assert command.cleanup[-1] == str(tmp_path / "attempt" / "oom")
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_an_agent_that_is_dead_or_stopped_keeps_no_container_past_its_fence(plane, agent, containers, number):
     plane.fence_after = 2.0 if number == signal.SIGSTOP else 60.0
@@ -142,17 +186,25 @@ def test_an_agent_that_is_dead_or_stopped_keeps_no_container_past_its_fence(plan
 
 
 def test_an_agent_that_starts_removes_what_a_dead_one_of_its_name_left(plane, agent, containers, calls, tmp_path):
-    for kind, name in (("docker", "a/1"), ("pod", "a/1"), ("docker", "b")):
+    def leave(container, kind, name, status="Up 2 hours"):
         runner = {"docker": DockerRunner, "pod": PodRunner}[kind](kind, [], kind, name)
-        label = f"controlplane.agent={runner.agent}"
-        text = {"--label": [label], "metadata": {"labels": {"controlplane.agent": runner.agent}}}
-        Path(tmp_path, "containers", f"{kind}-of-{name[0]}").write_text(json.dumps(text))
+        labels = {"controlplane.agent": runner.agent}
+        text = {"--label": [f"{key}={value}" for key, value in labels.items()], "status": [status],
+                "metadata": {"labels": labels}}  # fmt: skip
+        Path(tmp_path, "containers", container).write_text(json.dumps(text))
+
+    leave("docker-of-a", "docker", "a/1")
+    leave("pod-of-a", "pod", "a/1")
+    leave("docker-of-b", "docker", "b")
+    leave("ended-of-b", "docker", "b", "Exited (137) 2 hours ago")
+    leave("just-ended-of-b", "docker", "b", "Exited (0) Less than a second ago")
     start(agent)
     eventually(lambda: plane.registrations)
-    assert containers() == ["docker-of-b"]
+    assert containers() == ["docker-of-b", "just-ended-of-b"], "what b lives with or looks at is its own"
+    begun = calls("ps"), calls("delete")
     start(agent)  # of the same name, beside it
     eventually(lambda: len(plane.registrations) == 2)
-    assert len(calls("ps")) == len(calls("delete")) == 1, "what a living agent has is its own"
+    assert (calls("ps"), calls("delete")) == begun and all(begun), "what a living agent has is its own"
 
 
 def test_a_pod_is_followed_to_its_end_and_deleted(plane, agent, calls, containers):
