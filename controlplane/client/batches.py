@@ -9,7 +9,7 @@ from controlplane.client.answers import Batch, BatchDetails, BatchItem
 from controlplane.client.jobs import new_key
 from controlplane.client.requests import BatchOptions, Reference, id_of
 from controlplane.client.servers import ServerCalls
-from controlplane.client.session import Polls, Refused, StillRunning
+from controlplane.client.session import Polls, StillRunning
 
 
 class BatchCalls(ServerCalls):
@@ -52,13 +52,4 @@ class BatchCalls(ServerCalls):
 
     def stop_batch(self, batch: Reference, note: str = "") -> Batch:
         """Begin no other item of a batch: what is done stays done."""
-        id = id_of(batch)
-        try:
-            return cast(Batch, self.call("POST", f"/batches/{id}/stop", {"note": note}))
-        except Refused as refused:
-            if not (refused.retried and refused.code == "batch_ended"):
-                raise
-            current = self.batch(id)  # perhaps a try that had no answer has done it
-            if current["state"] != "STOPPED":
-                raise
-            return current
+        return cast(Batch, self._end(f"/batches/{id_of(batch)}", "stop", {"note": note}, "batch_ended", "STOPPED"))

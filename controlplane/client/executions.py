@@ -9,7 +9,7 @@ from urllib.parse import quote
 from controlplane.client.answers import Execution, ExecutionEvent, ExecutionSummary, LogLine, Trigger
 from controlplane.client.jobs import JobCalls, new_key
 from controlplane.client.requests import ExecutionOptions, Reference, id_of
-from controlplane.client.session import Polls, Refused, StillRunning
+from controlplane.client.session import Polls, StillRunning
 
 
 class ExecutionCalls(JobCalls):
@@ -44,16 +44,8 @@ class ExecutionCalls(JobCalls):
 
     def cancel_execution(self, execution: Reference, note: str = "") -> Execution:
         """Cancel what waits now, and ask the workers of what is live to."""
-        id = id_of(execution)
-        try:
-            return cast(Execution, self.call("POST", f"/executions/{id}/cancel", {"note": note}))
-        except Refused as refused:
-            if not (refused.retried and refused.code == "execution_ended"):
-                raise
-            current = self.execution(id)  # perhaps a try that had no answer has done it
-            if current["state"] != "CANCELLED":
-                raise
-            return current
+        path = f"/executions/{id_of(execution)}"
+        return cast(Execution, self._end(path, "cancel", {"note": note}, "execution_ended", "CANCELLED"))
 
     def rerun_execution(self, execution: Reference, note: str = "") -> Execution:
         """The same once more from its beginning, as a new execution."""

@@ -96,22 +96,17 @@ class JobCalls(Session):
 
     def cancel(self, job: Reference, note: str = "") -> Job:
         """Cancel a waiting job now, and ask the worker of a live one to: wait for it to see."""
-        try:
-            return self._act(job, "cancel", {"note": note})
-        except Refused as refused:
-            return self._done_before(refused, job, "CANCELLED")
+        return cast(Job, self._end(f"/jobs/{id_of(job)}", "cancel", {"note": note}, "job_ended", "CANCELLED"))
 
     def resubmit(self, job: Reference, note: str = "", *, force: bool = False) -> Job:
         """Take a live job from its worker, or submit one that ended without success anew: the job to look at now."""
         body = {"note": note} | ({"force": True} if force else {})
-        return self._act(job, "resubmit", body, key=new_key())
+        return cast(Job, self.call("POST", f"/jobs/{id_of(job)}/resubmit", body, key=new_key()))
 
     def fail(self, job: Reference, reason: str = "", note: str = "") -> Job:
         """Fail a job that waits or is live, for good."""
-        try:
-            return self._act(job, "fail", {"reason": reason, "note": note})
-        except Refused as refused:
-            return self._done_before(refused, job, "FAILED")
+        body = {"reason": reason, "note": note}
+        return cast(Job, self._end(f"/jobs/{id_of(job)}", "fail", body, "job_ended", "FAILED"))
 
     def placement(self, job: Reference) -> dict[str, Any]:
         """Who may have a waiting job, and what rules out every other worker."""
@@ -138,15 +133,6 @@ class JobCalls(Session):
             page = self.call("GET", path, query={"cursor": cursor, "attempt": attempt})
             yield page
             cursor = page["next"]
-
-    def _act(self, job: Reference, action: str, body: dict[str, Any], key: str | None = None) -> Job:
-        return cast(Job, self.call("POST", f"/jobs/{id_of(job)}/{action}", body, key=key))
-
-    def _done_before(self, refused: Refused, job: Reference, state: str) -> Job:
-        """The job, where a try that had no answer has done it; raises the refusal where not."""
-        if refused.retried and refused.code == "job_ended" and (current := self.job(job))["state"] == state:
-            return current
-        raise refused
 
 
 def new_key() -> str:

@@ -109,6 +109,16 @@ class Session:
                 log.warning(f"No answer from {self._http.base} ({error}): trying again in {pause:.1f} s")
             pause_for(pause)
 
+    def _end(self, path: str, action: str, body: Any, code: str, state: str) -> dict[str, Any]:
+        """The answer to an action that ends what is at `path`; where that is refused with `code`, for a try that had no
+        answer has done it: what is there now, in that `state`."""
+        try:
+            return self.call("POST", f"{path}/{action}", body)
+        except Refused as refused:
+            if refused.retried and refused.code == code and (current := self.call("GET", path))["state"] == state:
+                return current
+            raise
+
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[Any]:
         """The items of a list, page after page as they are asked for."""
         cursor: str | None = None
