@@ -205,24 +205,13 @@ def test_a_new_job_is_left_for_a_fraction_of_a_second_to_who_is_clearly_less_loa
     play(story)
 
 
-def test_nothing_is_left_to_who_is_a_little_less_loaded_elsewhere(monkeypatch):
+@pytest.mark.parametrize(("load", "tag"), [((1, 4), "script"), ((3, 4), "python")], ids=["little", "tag"])
+def test_nothing_is_left_to_who_is_only_a_little_less_loaded_or_lacks_a_tag_elsewhere(monkeypatch, load, tag):
     monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
 
     async def story(work, jobs, waits):
-        waits.loads[ONE] = (1, 4)
-        waits.loads.elsewhere = [(TWO, ["script"])]
-        jobs.add("script")
-        assert await waits(ONE, "script") is True
-
-    play(story)
-
-
-def test_nothing_is_left_to_who_lacks_a_tag_elsewhere(monkeypatch):
-    monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
-
-    async def story(work, jobs, waits):
-        waits.loads[ONE] = (3, 4)
-        waits.loads.elsewhere = [(TWO, ["python"])]
+        waits.loads[ONE] = load
+        waits.loads.elsewhere = [(TWO, [tag])]
         jobs.add("script")
         assert await waits(ONE, "script") is True
 
