@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
+from controlplane.agent.attempts import AttemptTracker
+from controlplane.agent.child_process import ChildExit
 from controlplane.agent.containers import DockerRunner, PodRunner
+from controlplane.agent.fence import Fence
 from controlplane.agent.folder import Folder
+from controlplane.agent.outbox import Outbox
 from controlplane.agent.policy import ActionPolicy
+from controlplane.agent.supervisor import Supervisor
 from tests.support.standin import ROOT, eventually
 
 SCRIPT = {"type": "script", "runner": "docker", "image": "alpine:3"}
@@ -161,6 +167,31 @@ def test_what_has_ended_keeps_its_result_while_its_container_is_removed(plane, a
     (tmp_path / "busy").unlink()
     assert eventually(lambda: plane.final(attempt))["output"]["stdout"] == "well\n"
     assert containers() == []
+
+
+def test_a_timeout_that_passes_while_a_container_is_removed_is_looked_at_once(tmp_path, calls):
+    (tmp_path / "busy").touch()
+    job = {"id": "job", "action": {**SCRIPT, "command": "echo well"}, "payload": 1, "timeout_seconds": 0.001}
+    outbox, ended = Outbox(), list[ChildExit]()
+    with selectors.DefaultSelector() as selector:
+        supervisor = Supervisor(selector)
+
+        def turn() -> bool:
+            supervisor.transfer_ready(selector.select(0.02))
+            ended.extend(supervisor.reap_children())
+            return True
+
+        policy = ActionPolicy.parse_options("script,docker")
+        attempts = AttemptTracker(supervisor, outbox, policy, Fence(), tmp_path, dict(os.environ))
+        attempts.accept_claims([{"id": "attempt", "number": 1, "job": job}])
+        attempts.record_answer({"attempt": "attempt", "event": "STARTED"}, {"accepted": True})
+        eventually(lambda: turn() and calls("rm"))
+        attempts.enforce_timeouts()
+        assert attempts.next_timeout_at() is None, "the agent does not turn in circles"
+        (tmp_path / "busy").unlink()
+        attempts.record_exit(eventually(lambda: turn() and ended)[0])
+        supervisor.close()
+    assert outbox.unanswered_reports()[-1]["event"] == "COMPLETED"
 
 
 @pytest.mark.parametrize(("program", "folder"), [("docker", None), ("podman", "attempt"), ("called/docker", "attempt")])
