@@ -1,4 +1,4 @@
-"""Actions that run in a container: through the command line of docker or podman, and as a pod through kubectl.
+"""Actions that run in a container, through the command line of docker or podman.
 
 The container is named for its attempt, and labelled with job, attempt and agent. Its reaper has it looked at and
 removed when the attempt has ended, also when its agent is dead or stopped: so it is gone before that is reported, and
@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,8 +22,6 @@ from typing import Any, ClassVar
 import structlog
 
 from controlplane.agent.child_process import ChildCommand, ChildExit
-from controlplane.agent.environment import with_modules
-from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT
 from controlplane.agent.logs import decode_text
 from controlplane.agent.memory import format_size
 from controlplane.agent.outcomes import failure_report
@@ -49,15 +46,7 @@ LOOK = (
     'seen=$("$0" container inspect --format "{{.State.OOMKilled}} {{.HostConfig.Memory}}" "$2"); '
     '[ ! -e "$3" ] || seen="true ${seen#* }"; (echo "$seen"); exec >/dev/null; '
 )
-"""Nothing else is written, and this by another process: when the agent is dead it ends whoever writes."""
-LOOK_AT_POD = (
-    '{.status.containerStatuses[?(@.name=="job")].state.terminated.reason} '
-    '{.spec.containers[?(@.name=="job")].resources.limits.memory}{"\\n"}'
-)
-REMOVE_POD = (
-    '"$0" get pod "$1" --ignore-not-found --output="jsonpath=$2"; exec >/dev/null; '
-    '"$0" delete pod "$1" --now --ignore-not-found'
-)
+"""Only a process of its own writes: nobody reads when the agent is dead, and that ends whoever writes."""
 OUT_OF_MEMORY = re.compile(r"^(?:true|OOMKilled) (\S*)", re.MULTILINE)
 """What a look says of a container when the kernel killed code of it, with the memory that it may have, if that is
 limited."""
@@ -213,56 +202,6 @@ class DockerRunner(ContainerRunner):
         return [["/bin/sh", "-c", REMOVE, self.program, f"label=controlplane.agent={self.agent}"], ended]
 
 
-class PodRunner(ContainerRunner):
-    """A pod that kubectl makes (pod_child.py); its payload is in JOB_PAYLOAD. It runs on another machine, so it has no
-    files of its attempt."""
-
-    programs = ("kubectl",)
-
-    def build_start(
-        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str],
-        folder: Path | None,
-    ) -> dict[str, Any]:  # fmt: skip
-        if "JOB_PAYLOAD" not in environment:
-            raise CannotStart(f"the payload of a pod has less than {PAYLOAD_IN_ENVIRONMENT} bytes")
-        manifest = self.build_manifest(name, item, image, environment)
-        argv = [sys.executable, "-m", "controlplane.agent.pod_child", self.program, name]
-        return {"argv": argv, "env": with_modules(dict(inherited)), "stdin": json.dumps(manifest).encode()}
-
-    def build_manifest(
-        self, name: str, item: dict[str, Any], image: str, environment: Mapping[str, str]
-    ) -> dict[str, Any]:
-        action, command = item["job"]["action"], self.command_line(item["job"]["action"])
-        resources = action.get("resources") or {}
-        limits = {"cpu": resources.get("cpus"), "memory": _kubernetes_size(resources.get("memory"))}
-        limits["nvidia.com/gpu"] = resources.get("gpus")
-        is_text = isinstance(action.get("command"), str)
-        container: dict[str, Any] = {
-            "name": "job",
-            "image": image,
-            "env": [{"name": key, "value": value.replace("$(", "$$(")} for key, value in environment.items()],
-            "resources": {"limits": {key: str(value) for key, value in limits.items() if value}},
-        }
-        if command:
-            container["command" if self.is_script or is_text else "args"] = [
-                part.replace("$(", "$$(") for part in command
-            ]
-        if action.get("cwd"):
-            container["workingDir"] = action["cwd"]
-        spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
-        if timeout := item["job"].get("timeout_seconds"):
-            spec["activeDeadlineSeconds"] = max(1, round(timeout) + 60)  # the agent is sooner, if there still is one
-        metadata = {"name": name, "labels": self.labels(item)}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-    def build_removal(self, name: str, folder: Path | None) -> list[str]:
-        return ["/bin/sh", "-c", REMOVE_POD, self.program, name, LOOK_AT_POD]
-
-    def build_clearances(self) -> list[list[str]]:
-        selector = f"--selector=controlplane.agent={self.agent}"
-        return [[self.program, "delete", "pods", selector, "--now", "--ignore-not-found"]]
-
-
 def find_program(runner: type[ContainerRunner]) -> str | None:
     """The first of its programs that is there."""
     return next(filter(None, map(shutil.which, runner.programs)), None)
@@ -282,8 +221,3 @@ def clear_containers(runners: Sequence[Runner], environment: Mapping[str, str]) 
             log.warning("Containers that were left could not be removed", why=output[-1000:])
         elif output and "No resources found" not in output:
             log.warning("Containers that were left are removed", containers=output[-1000:])
-
-
-def _kubernetes_size(size: str | None) -> str | None:
-    """What is 512M elsewhere is 512Mi there."""
-    return f"{size}i" if size else None

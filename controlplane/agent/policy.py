@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.agent.containers import ContainerRunner, DockerRunner, PodRunner, find_program
+from controlplane.agent.containers import ContainerRunner, DockerRunner, find_program
 from controlplane.agent.handlers import FUNCTION
+from controlplane.agent.pods import PodRunner
 from controlplane.agent.runners import ActionNotAllowed, CallableRunner, HandlerRunner, Runner, ScriptRunner
 
 DJANGO_HANDLER = "django-task"

@@ -13,10 +13,11 @@ import pytest
 
 from controlplane.agent.attempts import AttemptTracker
 from controlplane.agent.child_process import ChildExit
-from controlplane.agent.containers import DockerRunner, PodRunner
+from controlplane.agent.containers import DockerRunner
 from controlplane.agent.fence import Fence
 from controlplane.agent.folder import Folder
 from controlplane.agent.outbox import Outbox
+from controlplane.agent.pods import PodRunner
 from controlplane.agent.policy import ActionPolicy
 from controlplane.agent.supervisor import Supervisor
 from tests.support.standin import ROOT, eventually

@@ -1,0 +1,78 @@
+"""Actions that run as a pod, through kubectl."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from controlplane.agent.containers import ContainerRunner
+from controlplane.agent.environment import with_modules
+from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT
+from controlplane.agent.runners import CannotStart
+
+LOOK_AT_POD = (
+    '{.status.containerStatuses[?(@.name=="job")].state.terminated.reason} '
+    '{.spec.containers[?(@.name=="job")].resources.limits.memory}{"\\n"}'
+)
+REMOVE_POD = (
+    '"$0" get pod "$1" --ignore-not-found --output="jsonpath=$2"; exec >/dev/null; '
+    '"$0" delete pod "$1" --now --ignore-not-found'
+)
+
+
+class PodRunner(ContainerRunner):
+    """A pod that kubectl makes (pod_child.py); its payload is in JOB_PAYLOAD. It runs on another machine, so it has no
+    files of its attempt."""
+
+    programs = ("kubectl",)
+
+    def build_start(
+        self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str],
+        folder: Path | None,
+    ) -> dict[str, Any]:  # fmt: skip
+        if "JOB_PAYLOAD" not in environment:
+            raise CannotStart(f"the payload of a pod has less than {PAYLOAD_IN_ENVIRONMENT} bytes")
+        manifest = self.build_manifest(name, item, image, environment)
+        argv = [sys.executable, "-m", "controlplane.agent.pod_child", self.program, name]
+        return {"argv": argv, "env": with_modules(dict(inherited)), "stdin": json.dumps(manifest).encode()}
+
+    def build_manifest(
+        self, name: str, item: dict[str, Any], image: str, environment: Mapping[str, str]
+    ) -> dict[str, Any]:
+        action, command = item["job"]["action"], self.command_line(item["job"]["action"])
+        resources = action.get("resources") or {}
+        limits = {"cpu": resources.get("cpus"), "memory": _kubernetes_size(resources.get("memory"))}
+        limits["nvidia.com/gpu"] = resources.get("gpus")
+        is_text = isinstance(action.get("command"), str)
+        container: dict[str, Any] = {
+            "name": "job",
+            "image": image,
+            "env": [{"name": key, "value": value.replace("$(", "$$(")} for key, value in environment.items()],
+            "resources": {"limits": {key: str(value) for key, value in limits.items() if value}},
+        }
+        if command:
+            container["command" if self.is_script or is_text else "args"] = [
+                part.replace("$(", "$$(") for part in command
+            ]
+        if action.get("cwd"):
+            container["workingDir"] = action["cwd"]
+        spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+        if timeout := item["job"].get("timeout_seconds"):
+            spec["activeDeadlineSeconds"] = max(1, round(timeout) + 60)  # the agent is sooner, if there still is one
+        metadata = {"name": name, "labels": self.labels(item)}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def build_removal(self, name: str, folder: Path | None) -> list[str]:
+        return ["/bin/sh", "-c", REMOVE_POD, self.program, name, LOOK_AT_POD]
+
+    def build_clearances(self) -> list[list[str]]:
+        selector = f"--selector=controlplane.agent={self.agent}"
+        return [[self.program, "delete", "pods", selector, "--now", "--ignore-not-found"]]
+
+
+def _kubernetes_size(size: str | None) -> str | None:
+    """What is 512M elsewhere is 512Mi there."""
+    return f"{size}i" if size else None
