@@ -18,7 +18,13 @@ from django.dispatch import Signal
 
 from controlplane.core.database import transaction
 from controlplane.core.problems import Problem
-from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_from_start
+from controlplane.core.transactions import (
+    is_transient_error,
+    isolate_row,
+    record_left_out,
+    retried_atomic,
+    retry_from_start,
+)
 from jobs.errors import BatchEnded, KeyTaken, TryAgain
 from jobs.models import Batch, BatchItem
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS, perform_operation
@@ -122,7 +128,7 @@ def store_batch(plan: BatchPlan, items: list[tuple[UUID, str]]) -> UUID | None:
 
 
 def run_batches() -> int:
-    """Go on with what there is to do, until all is done or the budget is spent; how many items got an outcome."""
+    """Go on with what there is to do, until all is done or the budget is spent; how many items were taken on."""
     began, done = time.monotonic(), 0
     while time.monotonic() - began < BUDGET and (number := run_items(None, TAKEN_AT_ONCE)):
         done += number
@@ -130,7 +136,7 @@ def run_batches() -> int:
 
 
 def run_batch(batch: UUID, limit: int) -> int:
-    """Go on with one batch, with so many of its items; how many got an outcome."""
+    """Go on with one batch, with so many of its items; how many were taken on."""
     done = 0
     while done < limit and (number := run_items(batch, min(TAKEN_AT_ONCE, limit - done))):
         done += number
@@ -138,12 +144,24 @@ def run_batch(batch: UUID, limit: int) -> int:
 
 
 def run_items(batch: UUID | None, number: int) -> int:
-    """Take on so many items, and act on each; how many got an outcome."""
-    items = sorted(sql.lease_items.fetch_rows(batch=batch, number=number, seconds=float(LEASE)))
+    """Take on so many items, and act on each; how many were taken on, to the one at which its batch was stopped."""
+    items = sorted(lease_items(batch, number))
     for place, item in enumerate(items, 1):
-        if run_item(item) == BatchState.STOPPED:
-            return place
+        # Of an item whose outcome cannot be kept the lease stays: it is taken on again when that is over.
+        with isolate_row("batch", item.id):
+            if run_item(item) == BatchState.STOPPED:
+                return place
     return len(items)
+
+
+def lease_items(batch: UUID | None, number: int) -> list[LeasedItem]:
+    """Take on the next items, of this batch or (None) of the one that was worked on longest ago, so that a large batch
+    keeps no other waiting; nor does one that cannot be written."""
+    for each in [row.id for row in sql.list_due_batches.fetch_rows()] if batch is None else [batch]:
+        with isolate_row("lease_items", each):
+            if items := sql.lease_items.fetch_rows(batch=each, number=number, seconds=float(LEASE)):
+                return items
+    return []
 
 
 def run_item(item: LeasedItem) -> str | None:

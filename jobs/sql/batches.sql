@@ -23,29 +23,32 @@ new_items as (
 )
 select id from new_batch
 
+-- statement: list_due_batches
+-- The batches that have items to take on, those first that were worked on longest ago.
+-- returns: id uuid
+select b.id from jobs_batch b
+ where b.state = 'RUNNING' and exists (select from jobs_batchitem i where i.batch_id = b.id and {{item_is_due(i)}})
+ order by b.worked_on_at, b.id
+
 -- statement: lease_items
--- The next items, of one batch or (null) of the one that was worked on longest ago, so that a large batch keeps no other
--- waiting. They are the caller's for so many seconds: should he die, somebody else takes them on then.
+-- The next items of a batch. They are the caller's for so many seconds: should he die, somebody else takes them on then.
 -- takes: batch uuid, number bigint, seconds float8
 -- returns: id bigint, batch uuid, subject_id uuid, seen text, tries int, operation text, label text, actor text,
 --   user_key text|null, note text, parameters jsonb, begun_at timestamptz
 -- row: LeasedItem
-with next_batch as (
-    select b.id from jobs_batch b
-     where b.state = 'RUNNING' and (%(batch)s::uuid is null or b.id = %(batch)s)
-       and exists (select from jobs_batchitem i where i.batch_id = b.id and {{item_is_due(i)}})
-     order by b.worked_on_at, b.id
-     limit 1
+with running_batch as (
+    select b.id from jobs_batch b where b.id = %(batch)s and b.state = 'RUNNING'
 ),
 due as materialized (
     select i.id from jobs_batchitem i
-     where i.batch_id = any(array(select id from next_batch)) and {{item_is_due(i)}}
+     where i.batch_id = any(array(select id from running_batch)) and {{item_is_due(i)}}
      order by i.id
      limit %(number)s
        for no key update skip locked
 ),
 worked_on as (
-    update jobs_batch b set worked_on_at = clock_timestamp() where b.id = any(array(select id from next_batch))
+    update jobs_batch b set worked_on_at = clock_timestamp()
+     where b.id = any(array(select id from running_batch)) and exists (select from due)
 )
 update jobs_batchitem i
    set tries = i.tries + 1, leased_until = clock_timestamp() + make_interval(secs => %(seconds)s)

@@ -38,6 +38,7 @@ class JobsStatements(Statements):
     delete_old_alerts: Statement[IdRow]
     mute_alerts: Statement[alerts.MutedAlerts]
     begin_batch: Statement[IdRow]
+    list_due_batches: Statement[IdRow]
     lease_items: Statement[batches.LeasedItem]
     record_item: Statement[batches.RecordItemRow]
     stop_batch: Statement[IdRow]

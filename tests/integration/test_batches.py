@@ -80,7 +80,7 @@ def test_items_are_logged_for_the_user_who_began_it_and_not_for_one_who_is_gone_
 
 def test_what_a_process_that_died_had_taken_on_is_taken_on_again_when_its_lease_is_over(begin_on, jobs, clock):
     batch = begin_on("cancel_job", jobs(3))
-    assert len(batches.sql.lease_items.fetch_rows(batch=None, number=2, seconds=60.0)) == 2
+    assert len(batches.sql.lease_items.fetch_rows(batch=batch, number=2, seconds=60.0)) == 2
     assert batches.run_batches() == 1
     assert outcomes(batch) == ["PENDING", "PENDING", "DONE"]
     clock.advance(59)

@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection, transaction
 from django.test import Client
 
-from jobs.models import Attempt, Execution, TakenAttempt, WorkerJob
-from jobs.services import cancellation, execution_repair, recovery, retention, sweep, taken_attempts
+from jobs.models import Attempt, Batch, BatchItem, Execution, TakenAttempt, WorkerJob
+from jobs.services import batches, cancellation, execution_repair, recovery, retention, sweep, taken_attempts
 from jobs.services.liveness_check import check_liveness, retire_servers
 from liveness.models import LeftOut, Server
 from liveness.services import detection, tokens
@@ -175,6 +175,26 @@ def test_executions_are_ended_and_mended_each_for_itself(committed, begin, what)
     else:
         assert [str(it.pk) for it in open_ones] == [bad]
     assert LeftOut.objects.get().row == bad
+
+
+@pytest.mark.parametrize("bad", ["item", "batch"])
+def test_an_outcome_that_cannot_be_kept_delays_no_other_item_of_a_batch(committed, bad):
+    first, second = (
+        batches.begin_batch("cancel_job", "operator:ann", "x", {}, [(id, "") for id in submit_many(number)], chosen="")
+        for number in (3, 2)
+    )
+    if bad == "item":
+        break_row("jobs_batchitem", BatchItem.objects.filter(batch=first).earliest("id").pk, when="update of outcome")
+    else:
+        break_row("jobs_batch", first)
+    batches.run_batches()
+    assert list(BatchItem.objects.filter(batch=second).values_list("outcome", flat=True)) == ["DONE"] * 2
+    outcomes = list(BatchItem.objects.filter(batch=first).order_by("id").values_list("outcome", flat=True))
+    assert outcomes == ["PENDING", *(["DONE"] * 2 if bad == "item" else ["PENDING"] * 2)]
+    mend_rows()
+    Clock().advance(batches.LEASE)
+    batches.run_batches()
+    assert set(Batch.objects.values_list("state", "done", "refused")) == {("COMPLETED", 3, 0), ("COMPLETED", 2, 0)}
 
 
 def test_one_bad_job_stops_no_claim(committed):
