@@ -17,6 +17,9 @@ from controlplane.core.sql_book import BookError, check_books, compose_statement
 
 log = structlog.get_logger()
 
+RowKey = UUID | int | str
+"""By what a sweep names its rows."""
+
 Row = TypeVar("Row", bound=tuple[Any, ...])
 Other = TypeVar("Other", bound=tuple[Any, ...])
 
@@ -82,7 +85,7 @@ class Statement(Generic[Row]):
         return row
 
     def sweep_rows(
-        self, then: Callable[[list[Row]], object] = len, left_out: list[UUID | int] | None = None, **params: Any
+        self, then: Callable[[list[Row]], object] = len, left_out: list[RowKey] | None = None, **params: Any
     ) -> list[Row]:
         """The rows of a sweeping statement. When one of its rows makes it fail, those that can be written without it.
 
@@ -90,15 +93,15 @@ class Statement(Generic[Row]):
         only lists the ids it is about to touch, and both obey `only` (ids, or null for all). The ids of those that
         could not be written are added to `left_out`; of a sweep in batches the next one passes them by.
         """
-        bad: list[UUID | int] = [] if left_out is None else left_out
+        bad: list[RowKey] = [] if left_out is None else left_out
 
-        def run_statement(only: Sequence[UUID | int] | None) -> list[Row]:
+        def run_statement(only: Sequence[RowKey] | None) -> list[Row]:
             with prefer_key_lookups():
                 rows = self.fetch_rows(only=None if only is None else list(only), **params)
                 then(rows)
             return rows
 
-        def leave_out(id: UUID | int, error: DatabaseError) -> list[Row]:
+        def leave_out(id: RowKey, error: DatabaseError) -> list[Row]:
             transactions.record_left_out(self.name, id, error)
             bad.append(id)
             return []
@@ -126,7 +129,7 @@ class IdRow(NamedTuple):
 class DueRow(NamedTuple):
     """What a sweeping statement is about to touch."""
 
-    id: UUID | int
+    id: RowKey
 
 
 @overload

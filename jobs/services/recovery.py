@@ -11,7 +11,7 @@ from uuid import UUID
 
 import structlog
 
-from controlplane.core.statements import Statement
+from controlplane.core.statements import RowKey, Statement
 from jobs.conf import conf
 from jobs.services import propagation
 from jobs.services.hints import announce_work
@@ -47,7 +47,7 @@ def sweep_in_batches(
 ) -> dict[str, int]:
     """Sweep, each time in a transaction of its own, until a batch is not full; how many ended how."""
     ended: Counter[str] = Counter()
-    left_out: list[UUID | int] = []
+    left_out: list[RowKey] = []
     while True:
         known = len(left_out)
         counts = statement.sweep_rows(

@@ -43,7 +43,7 @@ def judge_brake() -> None:
 
 def end_expired_maintenance() -> int:
     """End the maintenance whose time is over; how many."""
-    ended = sql.end_expired_maintenance.fetch_rows()
+    ended = sql.end_expired_maintenance.sweep_rows()
     for row in ended:
         log.info("Maintenance has ended: its time was over", cluster=row.cluster)
     return len(ended)

@@ -201,15 +201,25 @@ returning s.id, s.name, s.state_reason as reason
 
 -- statement: end_expired_maintenance
 -- Maintenance that was to last until now ends. The cluster is empty where it was that of the whole control plane.
+-- takes: only text[]
 -- returns: cluster text
-with ended_of_all as (
+with expired as (
+    select due.cluster
+      from (select '' as cluster, maintenance_until as until from liveness_instance
+             union all
+            select cluster, until from liveness_clustermaintenance) due
+     where due.until <= clock_timestamp() and (%(only)s::text[] is null or due.cluster = any(%(only)s))
+),
+-- due: select cluster as id from expired
+ended_of_all as (
     update liveness_instance
        set maintenance_since = null, maintenance_until = null, maintenance_by = '', maintenance_note = ''
-     where maintenance_until <= clock_timestamp()
+     where '' in (select cluster from expired) and maintenance_until <= clock_timestamp()
  returning '' as cluster
 ),
 ended_of_clusters as (
-    delete from liveness_clustermaintenance where until <= clock_timestamp() returning cluster
+    delete from liveness_clustermaintenance
+     where cluster in (select cluster from expired) and until <= clock_timestamp() returning cluster
 ),
 ended as (
     select cluster from ended_of_all union all select cluster from ended_of_clusters

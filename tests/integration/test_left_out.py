@@ -11,7 +11,8 @@ from jobs.models import Attempt, Batch, BatchItem, Execution, TakenAttempt, Work
 from jobs.services import batches, cancellation, execution_repair, recovery, retention, sweep, taken_attempts
 from jobs.services.liveness_check import check_liveness, retire_servers
 from liveness.models import LeftOut, Server
-from liveness.services import detection, tokens
+from liveness.selectors.clusters import list_maintenances
+from liveness.services import detection, maintenance, tokens
 from tests.integration.test_hot_paths import IMMEDIATELY, run, submit_many
 from tests.support.clock import Clock
 from tests.support.executions import SCRIPT, Run, step
@@ -150,6 +151,27 @@ def test_the_steps_of_a_check_go_on_past_a_server_that_cannot_be_written(committ
     assert Server.objects.get(pk=bad.id).state == "RUNNING"
     assert LeftOut.objects.get().times == 3 and len(good) == 7
     assert (retire_servers(), detection.deactivate_servers()) == (0, 0)
+
+
+@pytest.mark.parametrize("bad", ["one", ""])
+def test_maintenance_that_cannot_be_ended_keeps_no_other_from_ending(committed, bad):
+    for cluster in ("one", "two"):
+        committed(name=cluster, cluster=cluster)
+        maintenance.enter_maintenance("operator:ann", "x", seconds=60, cluster=cluster)
+    maintenance.enter_maintenance("operator:ann", "x", seconds=60)
+    if bad:
+        run("create function broken() returns trigger language plpgsql as $$ begin raise 'a bad row'; end $$")
+        run("create trigger broken before delete on liveness_clustermaintenance for each row when (old.cluster = 'one')"
+            " execute function broken()")  # fmt: skip
+    else:
+        break_row("liveness_instance", 1)
+    Clock().advance(61)
+    check_liveness()
+    assert [row["cluster"] or "" for row in list_maintenances()] == [bad]
+    assert list(LeftOut.objects.values_list("step", "row")) == [("end_expired_maintenance", bad)]
+    mend_rows()
+    check_liveness()
+    assert list_maintenances() == []
 
 
 @pytest.mark.parametrize("what", ["timeouts", "halts", "repairs"])
