@@ -1,7 +1,8 @@
 -- statement: submit_executions
 -- Store executions with their steps: those that depend on nothing are PENDING at once. One whose key is known, or whose
 -- parent step has its child, is left out. The steps that are executions themselves are for the caller to start. A step
--- that a restart keeps begins as it ended before, and nobody waits for it.
+-- that a restart keeps begins as it ended before, and nobody waits for it. One of what runs again waits for what of the
+-- first still runs somewhere, as the first itself would.
 -- takes: executions jsonb, steps jsonb, edges jsonb, staleness_multiplier float8, waiting_limit int, owner uuid
 -- returns: place int, execution uuid, child_of uuid|null, missing_worker jsonb|null, waiting bigint
 -- row: SubmittedExecution
@@ -46,6 +47,14 @@ new_dependencies as (
       from jsonb_to_recordset(%(edges)s::jsonb) as e(place int, step text, depends_on text)
       join submitted step on step.place = e.place and step.step = e.step
       join submitted dependency on dependency.place = e.place and dependency.step = e.depends_on
+),
+inherited_taken_attempts as (
+    insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)
+    select t.attempt_id, step.id, t.server_id, t.had_begun, t.told_observed
+      from jobs_takenattempt t
+      join jobs_workerjob before on before.id = t.job_id
+      join planned on planned.rerun_of = before.execution_id
+      join submitted step on step.execution = planned.id and step.step = before.step and not step.is_kept
 ),
 {{tags_without_worker}}
 select planned.place, new_executions.id as execution, step.id as child_of,

@@ -18,6 +18,7 @@ from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from liveness.services import detection, operations
 from tests.support.clock import Clock
+from tests.support.executions import Run, step
 
 AFTER, AT_ONCE, NEVER = "AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER"
 RUNNING_STALE, CANCEL, TIMEOUT, GRACE = 300, 60, 45, 100
@@ -143,6 +144,18 @@ def test_every_job_that_repeats_a_taken_one_waits_for_it(worker, submit, api):
     assert heir.claim() == []
     one.obey()
     assert {attempt["job"]["id"] for attempt in heir.claim()} == {second, third}
+
+
+@pytest.mark.parametrize("again", ["restart", "rerun"])
+def test_a_step_of_an_execution_that_runs_again_waits_for_what_was_taken_of_the_first(worker, begin, api, again):
+    run, one = begin(step("a"), step("b", "a")), worker(name="one")
+    one.hold()
+    assert api("operator").post(f"/jobs/{run.step('a')['job']}/fail", {}).status_code == 200
+    second = Run(run.client, run.client.post(f"/executions/{run.id}/{again}", {}).json()["id"])
+    heir = worker(name="heir")
+    assert heir.claim() == []
+    one.obey()
+    assert [claimed["job"]["id"] for claimed in heir.claim()] == [second.step("a")["job"]]
 
 
 def test_code_does_not_begin_while_the_attempt_before_may_run_though_a_slow_claim_did_not_see_that(taken):
