@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from django.db import DatabaseError
+from django.db import DatabaseError, OperationalError
 
 from controlplane.core import transactions
 from controlplane.core.database import connection
@@ -46,6 +46,7 @@ def fetch_prepared_sets(*statements: Statement[Any], **params: Any) -> tuple[lis
     if connection.connection.prepare_threshold is None:
         return fetch_result_sets(*statements, **params)
     names = PREPARED.setdefault(connection.connection, {})
+    had_prepared = bool(names)
     texts = [BEGIN, *executions(statements, names), END]
     try:
         with connection.cursor() as cursor:
@@ -53,9 +54,11 @@ def fetch_prepared_sets(*statements: Statement[Any], **params: Any) -> tuple[lis
             cursor.nextset()
             return read_result_sets(cursor, statements)
     except DatabaseError as error:
-        if isinstance(error.__cause__, transactions.PREPARED_FOR_NOTHING):
-            names.clear()
-        raise
+        if not (had_prepared and isinstance(error.__cause__, transactions.PREPARED_FOR_NOTHING)):
+            raise
+        names.clear()
+        # No fault of a row, whatever else is in the transaction: it is begun anew, and prepares anew.
+        raise OperationalError(*error.args) from error.__cause__
 
 
 def fetch_prepared_rows(statement: Statement[Row], **params: Any) -> list[Row]:

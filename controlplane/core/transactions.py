@@ -27,9 +27,9 @@ TRIES = 4
 """Of a transaction that is begun anew."""
 PREPARED_FOR_NOTHING = (InvalidSqlStatementName, FeatureNotSupported)
 """A prepared statement is not there, as after DISCARD ALL; or a migration changed the type of what it answers."""
-TRANSIENT_SQLSTATES = ("08", "53", "57", "25P03", "40", "55P03")
+TRANSIENT_SQLSTATES = ("08", "53", "57", "25P03", "40", "55P03", "26", "0A")
 """Of the connection, resources, a shutdown or a limit on statements, a suspended transaction, a ring that stays,
-a lock that somebody keeps for too long, as who builds an index does."""
+a lock that somebody keeps for too long, as who builds an index does, what was prepared for nothing (prepared.py)."""
 
 
 def is_database_down(error: Exception) -> bool:
@@ -41,7 +41,7 @@ def is_transient_error(error: Exception) -> bool:
     """Whether this is no word of the database on what was asked, but on the moment: with each row for itself it would
     fare no better, and wait as long again for each.
 
-    See OF_THE_MOMENT; the driver itself has no code.
+    See TRANSIENT_SQLSTATES; the driver itself has no code.
     """
     code = getattr(error.__cause__, "sqlstate", None)
     return isinstance(error, OperationalError) and (code is None or code.startswith(TRANSIENT_SQLSTATES))

@@ -185,7 +185,7 @@ def run_item(item: LeasedItem) -> str | None:
             raise
         record_left_out("batch", item.id, error)
         return record_outcome(item, ItemOutcome.REFUSED, "The database refuses it: the log has why.")
-    return states[0]
+    return states[-1]
 
 
 @retry_from_start

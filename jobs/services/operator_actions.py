@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Model, Q
 
-from controlplane.core.database import transaction
+from controlplane.core.transactions import retried_atomic
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.services import cancellation, interventions, quarantine, reruns, triggers
 from liveness.errors import ChangedSinceSeen
@@ -117,10 +117,13 @@ def perform_operation(
         then(row, result)
         return result
 
-    with transaction.atomic():
-        if row := rows.filter(lockable).select_for_update(no_key=True).first():
-            return act_on(row)
-    return act_on(rows.first())
+    @retried_atomic
+    def act_on_locked() -> tuple[bool, Any]:
+        row = rows.filter(lockable).select_for_update(no_key=True).first()
+        return row is not None, act_on(row) if row else None
+
+    is_locked, result = act_on_locked()
+    return result if is_locked else act_on(rows.first())
 
 
 def ensure_is_as_seen(row: Any, seen: str) -> None:

@@ -3,8 +3,14 @@
 import pytest
 from django.db import connection
 
-from jobs.models import WorkerJob
+from jobs.models import BatchItem, WorkerJob
+from jobs.services import batches, evaluations
+from liveness.models import LeftOut
+from liveness.services import tokens
 from tests.integration.test_hot_paths import BROKEN, run, submit_many
+from tests.support.clock import Clock
+from tests.support.executions import SCRIPT, step
+from tests.support.http import Caller
 
 PLANS = """
     select coalesce(sum(generic_plans), 0), coalesce(sum(custom_plans), 0)
@@ -86,16 +92,38 @@ def rows_read_whole():
     )
 
 
+def forget_prepared(command):
+    path = run("show search_path")
+    run(command)
+    run("select set_config('search_path', %s, false)", [path])  # as it was: the tests' clock stands there
+
+
 @pytest.mark.parametrize("gone", ["deallocate all", "discard all"])
 def test_a_connection_that_lost_what_it_had_prepared_answers_and_prepares_anew(committed, gone):
     submit_many(1)
-    path = run("show search_path")
-    run(gone)
-    run("select set_config('search_path', %s, false)", [path])  # as it was: the tests' clock stands there
+    forget_prepared(gone)
     for _ in range(2):
         submit_many(1)
     assert WorkerJob.objects.count() == 3
     assert plans("new_jobs") == (2, 0)
+
+
+@pytest.mark.parametrize("by", ["a batch", "the timetable"])
+def test_what_a_connection_lost_is_no_fault_of_the_rows_of_a_transaction_that_has_more_in_it(committed, by):
+    operator = Caller(tokens.create_token("an operator", "operator"))
+    body = {"name": "n", "action": SCRIPT, "interval_seconds": 60, "execution": {"name": "n", "steps": [step("a")]}}
+    trigger = operator.post("/triggers", body).json()["id"]
+    submit_many(1)
+    forget_prepared("deallocate all")
+    if by == "a batch":
+        batches.begin_batch("evaluate_trigger", "operator:ann", "x", {"key": ""}, [(trigger, "")], chosen="")
+        batches.run_batches()
+        assert BatchItem.objects.get().outcome == "DONE"
+    else:
+        Clock().advance(60)
+        assert evaluations.evaluate_due_triggers() == 1
+    assert WorkerJob.objects.filter(kind="TRIGGER").count() == 1
+    assert not LeftOut.objects.exists()
 
 
 def test_a_statement_that_fails_leaves_what_its_connection_has_prepared(committed):
