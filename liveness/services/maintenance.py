@@ -23,7 +23,7 @@ def enter_maintenance(by: str, note: str, seconds: float | None = None, cluster:
     next liveness check ends it; None: somebody does. Raises NoSuchCluster."""
     if cluster and not is_known_cluster(cluster):
         raise NoSuchCluster(f"No server of the cluster {cluster} has ever registered.")
-    lock_maintenance()
+    lock_maintenance(cluster)
     ensure_may_enter_maintenance(cluster)
     until = None if seconds is None else ClockTimestamp() + timedelta(seconds=seconds)
     if cluster:
@@ -38,7 +38,7 @@ def enter_maintenance(by: str, note: str, seconds: float | None = None, cluster:
 @retried_atomic
 def exit_maintenance(by: str, note: str, cluster: str = "") -> None:
     """Work is given out again; to a cluster, unless the whole control plane is in maintenance too."""
-    lock_maintenance()
+    lock_maintenance(cluster)
     ensure_may_exit_maintenance(cluster)
     if cluster:
         ClusterMaintenance.objects.filter(cluster=cluster).delete()
@@ -47,9 +47,11 @@ def exit_maintenance(by: str, note: str, cluster: str = "") -> None:
     record_operator_event("maintenance_exit", by, note, subject_of(cluster))
 
 
-def lock_maintenance() -> None:
-    """Who else begins or ends some, of whatever scope, waits for this transaction."""
+def lock_maintenance(cluster: str) -> None:
+    """Who else begins or ends some, of whatever scope, waits for this transaction; and the check that ends this one, as
+    its time is over."""
     Instance.objects.select_for_update().get()
+    ClusterMaintenance.objects.select_for_update().filter(cluster=cluster).first()
 
 
 def read_maintenance(cluster: str) -> datetime | None:

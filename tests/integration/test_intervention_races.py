@@ -5,9 +5,12 @@ from django.db import transaction
 
 from jobs.models import Attempt, WorkerJob
 from jobs.services import interventions, recovery
-from liveness.models import ApiToken
+from liveness.errors import NotInMaintenance
+from liveness.models import ApiToken, ServerEvent
+from liveness.services import detection, maintenance
 from tests.integration import test_hot_paths as hot
 from tests.integration.test_interventions import AT_ONCE, CALLS
+from tests.support.clock import Clock
 
 
 def refused(call, job):
@@ -102,3 +105,17 @@ def test_of_ten_at_once_that_move_a_job_one_does(committed, threads):
     answers = [future.result(20) for future in [threads(refused, "resubmit", job) for _ in range(10)]]
     assert sorted(answers, key=str) == [("job_waiting", "PENDING")] * 9 + [None]
     assert ApiToken.objects.filter(role="client").count() == 1
+
+
+@pytest.mark.parametrize("cluster", ["", "eu"])
+def test_maintenance_that_is_ended_as_its_time_is_over_ends_once(committed, threads, cluster):
+    committed(cluster="eu")
+    maintenance.enter_maintenance("operator:ann", "x", seconds=60, cluster=cluster)
+    Clock().advance(60)
+    with transaction.atomic():
+        assert detection.end_expired_maintenance() == 1
+        later = threads(maintenance.exit_maintenance, "operator:ann", "x", cluster)
+        assert hot.someone_waits()
+    with pytest.raises(NotInMaintenance):
+        later.result(10)
+    assert ServerEvent.objects.get(action="maintenance_exit").actor == "liveness"
