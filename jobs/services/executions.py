@@ -120,7 +120,7 @@ def plan_children(steps: list[UUID]) -> list[ExecutionPlan]:
             row.owner,
             orjson.loads(row.payload) if row.payload else {},
             row.namespace,
-            rerun_of=row.restarts,
+            rerun_of=row.repeats,
             parent_step=row.step,
             root=row.root,
             restarts=restarts[row.restarts] if row.restarts else {},

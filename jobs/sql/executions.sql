@@ -51,9 +51,10 @@ new_dependencies as (
 inherited_taken_attempts as (
     insert into jobs_takenattempt (attempt_id, job_id, server_id, had_begun, told_observed)
     select t.attempt_id, step.id, t.server_id, t.had_begun, t.told_observed
-      from jobs_takenattempt t
-      join jobs_workerjob before on before.id = t.job_id
-      join planned on planned.rerun_of = before.execution_id
+      from planned
+     -- Each by its key, whatever the statistics say.
+     cross join lateral (select * from jobs_workerjob j where j.execution_id = planned.rerun_of offset 0) before
+     cross join lateral (select * from jobs_takenattempt t where t.job_id = before.id offset 0) t
       join submitted step on step.execution = planned.id and step.step = before.step and not step.is_kept
 ),
 {{tags_without_worker}}
@@ -92,9 +93,11 @@ select j.execution_id as execution, j.step, j.id as job, j.state = 'COMPLETED' a
 
 -- statement: list_children_to_begin
 -- Steps, and jobs, that are executions themselves begin: what the child of each is to be. That of a job is a root; that of
--- a step that goes on from another restarts the other's child, if that did not complete.
+-- a step that goes on from another restarts the other's child, if that did not complete. Any that runs again repeats the
+-- child that there was.
 -- takes: steps uuid[]
--- returns: step uuid, action jsonb, payload jsonb, owner uuid|null, namespace text, root uuid, restarts uuid|null
+-- returns: step uuid, action jsonb, payload jsonb, owner uuid|null, namespace text, root uuid, restarts uuid|null,
+--   repeats uuid|null
 -- row: ChildToBegin
 update jobs_workerjob p
    set state = 'RUNNING'
@@ -102,7 +105,12 @@ update jobs_workerjob p
 returning p.id as step, p.action, p.payload, p.owner_id as owner, p.namespace,
           (select e.root_id from jobs_execution e where e.id = p.execution_id) as root,
           (select c.id from jobs_execution c
-            where c.parent_step_id = p.restart_of_id and c.state in {{EXECUTION_TERMINAL}} and c.state <> 'COMPLETED') as restarts
+            where c.parent_step_id = p.restart_of_id and c.state in {{EXECUTION_TERMINAL}} and c.state <> 'COMPLETED') as restarts,
+          (select c.id from jobs_execution c
+            where c.parent_step_id = coalesce(p.resubmission_of_id, (
+                  select before.id from jobs_execution e
+                    join jobs_workerjob before on before.execution_id = e.rerun_of_id and before.step = p.step
+                   where e.id = p.execution_id))) as repeats
 
 -- statement: list_step_times
 -- When the steps of an execution could begin, began and ended, by their last attempts; and the state of the server that

@@ -18,7 +18,7 @@ from jobs.services.liveness_check import check_liveness
 from liveness.models import Brake, Server, ServerEvent
 from liveness.services import detection, operations
 from tests.support.clock import Clock
-from tests.support.executions import Run, step
+from tests.support.executions import step
 
 AFTER, AT_ONCE, NEVER = "AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER"
 RUNNING_STALE, CANCEL, TIMEOUT, GRACE = 300, 60, 45, 100
@@ -147,15 +147,30 @@ def test_every_job_that_repeats_a_taken_one_waits_for_it(worker, submit, api):
 
 
 @pytest.mark.parametrize("again", ["restart", "rerun"])
-def test_a_step_of_an_execution_that_runs_again_waits_for_what_was_taken_of_the_first(worker, begin, api, again):
-    run, one = begin(step("a"), step("b", "a")), worker(name="one")
-    one.hold()
-    assert api("operator").post(f"/jobs/{run.step('a')['job']}/fail", {}).status_code == 200
-    second = Run(run.client, run.client.post(f"/executions/{run.id}/{again}", {}).json()["id"])
+@pytest.mark.parametrize("is_of_child", [False, True])
+def test_a_step_of_an_execution_that_runs_again_waits_for_what_was_taken_of_the_first(
+    worker, begin, api, again, is_of_child
+):
+    child = {"type": "execution", "name": "inner", "steps": [step("a")]}
+    run, one = begin(step("outer", action=child) if is_of_child else step("a")), worker(name="one")
+    attempt = one.hold()
+    assert api("operator").post(f"/jobs/{attempt['job']['id']}/fail", {}).status_code == 200
+    assert run.client.post(f"/executions/{run.id}/{again}", {}).status_code == 201
     heir = worker(name="heir")
     assert heir.claim() == []
     one.obey()
-    assert [claimed["job"]["id"] for claimed in heir.claim()] == [second.step("a")["job"]]
+    assert [claimed["job"]["step"] for claimed in heir.claim()] == ["a"]
+
+
+def test_a_job_that_is_an_execution_and_is_resubmitted_waits_for_what_was_taken_of_the_first(worker, submit, api):
+    job, one = submit(action={"type": "execution", "name": "inner", "steps": [step("a")]}), worker(name="one")
+    attempt, operator = one.hold(), api("operator")
+    assert operator.post(f"/jobs/{attempt['job']['id']}/fail", {}).status_code == 200
+    assert operator.post(f"/jobs/{job['id']}/resubmit", {}).status_code == 201
+    heir = worker(name="heir")
+    assert heir.claim() == []
+    one.obey()
+    assert [claimed["job"]["step"] for claimed in heir.claim()] == ["a"]
 
 
 def test_code_does_not_begin_while_the_attempt_before_may_run_though_a_slow_claim_did_not_see_that(taken):

@@ -28,6 +28,7 @@ class ChildToBegin(NamedTuple):
     namespace: str
     root: UUID
     restarts: UUID | None
+    repeats: UUID | None
 
 
 class StepTimes(NamedTuple):
