@@ -168,8 +168,8 @@ tag_sets (namespace, required_tags) as (
 -- step: jobs_without_worker(tag_sets) -> unmatched_jobs
 -- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
 -- A worker that is stale, cordoned, draining or full counts, for it may come back; of a cluster in maintenance also one
--- that has ended. Judged once per set of tags, of which
--- `scan_limit` jobs are looked at (null: all), and one by one where a job was refused, which few are.
+-- that has ended. Judged once per set of tags, of which `scan_limit` jobs are looked at (null: all), and one by one where
+-- a job was refused, which few are.
 tag_sets_without_worker as materialized (
     select tag_sets.namespace, tag_sets.required_tags from tag_sets
      -- What has the empty tag is dispatched by the control plane itself.
@@ -203,6 +203,9 @@ unmatched_jobs as (
            select from liveness_server s
             where s.type = 'WORKER' and s.state in {{ALIVE}} and {{is_suited(s, j)}}
               and not {{has_refused(s, j)}})
+       and not exists (
+           select from liveness_clustermaintenance m join liveness_server s using (cluster)
+            where s.type = 'WORKER' and {{is_suited(s, j)}} and not {{has_refused(s, j)}})
 )
 
 -- step: jobs_to_be_failed(unmatched_jobs) -> to_be_failed

@@ -125,6 +125,20 @@ def test_no_job_fails_for_want_of_a_worker_that_its_cluster_is_to_bring_back(ope
     assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
 
 
+def test_a_job_that_all_others_gave_back_waits_for_a_worker_that_its_cluster_is_to_bring_back(
+    operator, submit, in_eu, in_us, clock
+):
+    operator("maintenance_enter", **EU)
+    in_eu.beat(state="TERMINATED_GRACEFULLY")
+    submit()
+    (attempt,) = in_us.claim()
+    in_us.report({"attempt": attempt["id"], "event": "RELEASED", "reason": "not_allowed"})
+    clock.advance(100)
+    assert sweep.run_sweep()["unmatched"] == {}
+    operator("maintenance_exit", **EU)
+    assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
+
+
 def test_the_placement_of_a_job_names_the_cluster(operator, submit, api, in_eu):
     operator("maintenance_enter", **EU)
     job = submit()
