@@ -15,6 +15,7 @@ import structlog
 from controlplane.agent import memory
 from controlplane.agent.checkpoint_file import CheckpointFile
 from controlplane.agent.child_process import ChildExit
+from controlplane.agent.folder import make_private
 from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.logs import AttemptLog
 from controlplane.agent.outcomes import failure_report
@@ -116,6 +117,7 @@ class Attempt:
 
     def open_files(self) -> dict[str, Path]:
         """By the variables that name them. Raises OSError."""
+        make_private(self.folder.parent)  # who clears the temporary directory may have removed it
         self.folder.mkdir()
         self.checkpoint_file.write_previous(self.item["job"].get("checkpoint"))
         return {"JOB_PROGRESS": self.progress_file.path, "JOB_CHECKPOINT": self.checkpoint_file.path}

@@ -40,6 +40,16 @@ def clear() -> None:
             os.close(lock)
 
 
+def make_private(folder: Path) -> None:
+    """A folder that is this user's alone, where there is none yet. Raises OSError."""
+    for made in (folder.parent, folder):
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise PermissionError(f"{folder} is not a directory of ours")
+    folder.chmod(0o700)
+
+
 def _locked(path: Path) -> int | None:
     """A file descriptor that holds the folder; None: it is not ours, somebody holds it, or it has gone."""
     try:

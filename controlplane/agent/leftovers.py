@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import stat
 import tempfile
 import urllib.parse
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from controlplane.agent.client import Client
+from controlplane.agent.folder import make_private
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.registration import RegisteredServer, ServerConfig
 from controlplane.agent.transport import ClaimResult, ReportResult, TransportThread
@@ -45,7 +45,7 @@ def save_reports(folder: Path, server: RegisteredServer, reports: list[Report]) 
     if not reports:
         target.unlink(missing_ok=True)
         return
-    _make_private_folder(folder)
+    make_private(folder)
     left = {
         "url": server.client.base,
         "server": server.id,
@@ -67,15 +67,6 @@ def save_reports(folder: Path, server: RegisteredServer, reports: list[Report]) 
         os.fsync(entry)
     finally:
         os.close(entry)
-
-
-def _make_private_folder(folder: Path) -> None:
-    for made in (folder.parent, folder):
-        made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise PermissionError(f"{folder} is not a directory of ours")
-    folder.chmod(0o700)
 
 
 def load_leftovers(folder: Path, client: Client) -> list[Leftover]:

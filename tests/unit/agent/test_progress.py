@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -164,3 +166,14 @@ def test_nothing_is_left_behind(plane, agent, tmp_path):
     worker.process.terminate()
     worker.exits()
     assert not os.path.exists(folder)
+
+
+def test_a_worker_whose_folder_somebody_removed_runs_jobs(plane, agent):
+    agent("--concurrency", "1")
+    first = plane.submit('cd "$(dirname "$JOB_PROGRESS")/.." && pwd')
+    folder = Path(eventually(lambda: plane.final(first))["output"]["stdout"].strip())
+    shutil.rmtree(folder)
+    again = plane.submit('echo "0.5" > "$JOB_PROGRESS"')
+    assert eventually(lambda: plane.final(again))["event"] == "COMPLETED"
+    assert reported_progress(plane, again)
+    assert folder.stat().st_mode & 0o077 == 0
