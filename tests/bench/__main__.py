@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +24,7 @@ BENCHES = {
     "heartbeats": "over_http",
     "throughput": "over_http",
     "submission": "over_http",
+    "single_submission": "over_http",
     "dead_server": "in_database",
     "claim": "in_database",
     "check_none_due": "in_database",
@@ -81,11 +82,18 @@ def database() -> Iterator[Path]:
 
 
 def table(rows: list[Row]) -> Table:
-    shown = Table("benchmark", "value", "reference", "ratio", "goal", "the reference is")
+    shown = Table("benchmark", "value", "reference", "ratio", "goal", "CPU", "p50 / p99", "the reference is")
     for row in rows:
         figures = [f"{figure:,.4g} {row.unit}" for figure in (row.value, row.reference)]
-        shown.add_row(row.bench, *figures, f"{row.ratio:.2f}", row.goal, row.against)
+        shown.add_row(row.bench, *figures, f"{row.ratio:.2f}", row.goal, *describe_more(row.more), row.against)
     return shown
+
+
+def describe_more(more: Mapping[str, float]) -> tuple[str, str]:
+    """CPU per unit, with that of the reference, and how long answers took."""
+    cpu = " / ".join(f"{more[name]:,.0f}" for name in ("cpu_us", "reference_cpu_us") if name in more)
+    delays = " / ".join(f"{more[name]:,.1f}" for name in ("p50_ms", "p99_ms") if name in more)
+    return cpu and f"{cpu} µs", delays and f"{delays} ms"
 
 
 if __name__ == "__main__":

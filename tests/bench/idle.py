@@ -1,21 +1,20 @@
 """What idle workers cost, and how soon one of them has a job: over HTTP, with the waiting calls of a thousand."""
 
-import os
 import selectors
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import orjson
-import psutil
 
 from jobs.models import WorkerJob
 from liveness.services import tokens
 from tests.bench import web
+from tests.bench.cost import quantile, read_spent
 from tests.bench.database import begin, settle_down
 from tests.bench.load import Connection, Talk, request
 from tests.bench.over_http import API, JOB
@@ -85,10 +84,6 @@ def workers(number: int) -> list[Server]:
 def plane(data_dir: Path) -> Iterator[int]:
     with web.processes(data_dir) as processes:
         yield web.serve(processes, "controlplane.web:application", "/livez", *web.OURS, "--backpressure", "8192")
-
-
-def quantile(values: list[float], at: float) -> float:
-    return sorted(values)[int(at * (len(values) - 1))]
 
 
 def hint(server: Server, seconds: float) -> bytes:
@@ -175,17 +170,8 @@ def watch(port: int, talks: list[Talk]) -> float:
 
 def spent(port: int) -> float:
     """Seconds of CPU of the web server on that port, and of PostgreSQL."""
-    (home,) = {Path(os.environ["CONTROLPLANE_DATA_DIR"])}
-    total = 0.0
-    for process in psutil.process_iter(["cmdline", "name"]):
-        with suppress(psutil.Error):
-            words = process.info["cmdline"] or []
-            is_web = "granian" in words and str(port) in words
-            if is_web or (process.info["name"] == "postgres" and any(str(home) in word for word in words)):
-                for one in [process, *process.children(recursive=True)]:
-                    times = one.cpu_times()
-                    total += times.user + times.system
-    return total
+    read = read_spent(port)
+    return read["web"] + read["postgresql"]
 
 
 class Caller:

@@ -26,6 +26,7 @@ class Connection:
     socket: socket.socket
     talk: Talk
     received: bytearray = field(default_factory=bytearray)
+    asked_at: float = 0.0
 
     def answer(self) -> Any | None:
         """The answer once it is whole, as bytes. Raises AssertionError for anything but a success."""
@@ -42,8 +43,8 @@ class Connection:
         return body
 
 
-def drive(port: int, talks: Iterable[Talk]) -> float:
-    """Let all talk at once until each has ended; the seconds it took."""
+def drive(port: int, talks: Iterable[Talk], delays: list[float] | None = None) -> float:
+    """Let all talk at once until each has ended; the seconds it took. To `delays` those until each answer are added."""
     with selectors.DefaultSelector() as selector:
         for talk in talks:
             connection = Connection(socket.create_connection(("127.0.0.1", port)), talk)
@@ -58,13 +59,17 @@ def drive(port: int, talks: Iterable[Talk]) -> float:
                 assert data, "the server hung up"
                 key.data.received += data
                 if (answer := key.data.answer()) is not None:
+                    if delays is not None:
+                        delays.append(time.perf_counter() - key.data.asked_at)
                     say(selector, key.data, answer)
         return time.perf_counter() - began
 
 
 def say(selector: selectors.BaseSelector, connection: Connection, answer: bytes | None) -> None:
     try:
-        connection.socket.sendall(connection.talk.send(answer))
+        message = connection.talk.send(answer)
+        connection.asked_at = time.perf_counter()
+        connection.socket.sendall(message)
     except StopIteration:
         selector.unregister(connection.socket)
         connection.socket.close()

@@ -10,6 +10,7 @@ from django.db import connection
 from jobs.models import WorkerJob
 from liveness.services import tokens
 from tests.bench import web
+from tests.bench.cost import Cost
 from tests.bench.database import add_jobs, bare_copy, begin, run, settle_down
 from tests.bench.load import Talk, drive, request
 from tests.bench.rows import Row, Step, alternate
@@ -56,12 +57,15 @@ def heartbeats(data_dir: Path, step: Step) -> Row:
     with web.control_plane(data_dir) as own, web.plain_view(data_dir) as plain:
         beats = [request(f"{API}/servers/{server.pk}/heartbeat", token, body) for server, token in servers]
         updates = [request(f"/{server.pk}", token, body) for server, token in servers]
-        value, reference = alternate(step, lambda: rate(own, beats), lambda: rate(plain, updates))
-    return Row("heartbeats", value, "/s", reference, "a plain DRF view: one UPDATE by key", "≥ 1.5")
+        ours, theirs = Cost(own), Cost(plain)
+        value, reference = alternate(step, lambda: rate(ours, beats), lambda: rate(theirs, updates))
+    more = {**ours.as_dict(), **theirs.as_dict("reference_")}
+    return Row("heartbeats", value, "/s", reference, "a plain DRF view: one UPDATE by key", "≥ 1.5", more)
 
 
-def rate(port: int, requests: list[bytes]) -> float:
+def rate(cost: Cost, requests: list[bytes]) -> float:
     """Answers per second when each connection says its request over and over."""
+    assert cost.port is not None
     until = time.perf_counter() + SECONDS
     answered = 0
 
@@ -71,7 +75,9 @@ def rate(port: int, requests: list[bytes]) -> float:
             yield message
             answered += 1
 
-    took = drive(port, map(over_and_over, requests))
+    with cost.measured():
+        took = drive(cost.port, map(over_and_over, requests), cost.delays)
+    cost.units += answered
     return answered / took
 
 
@@ -87,7 +93,9 @@ def throughput(data_dir: Path, step: Step) -> Row:
     def over_http() -> float:
         servers = prepared(8)
         settle_down()
-        took = drive(port, [work(server, token) for server, token in servers])
+        with ours.measured():
+            took = drive(port, [work(server, token) for server, token in servers], ours.delays)
+        ours.units += number
         assert WorkerJob.objects.filter(state="COMPLETED").count() == number
         return number / took
 
@@ -96,8 +104,9 @@ def throughput(data_dir: Path, step: Step) -> Row:
         bare_copy("jobs_workerjob", "bare_job")
         bare_copy("jobs_attempt", "bare_attempt")
         settle_down()
+        theirs.units += number
         began = time.perf_counter()
-        with connection.cursor() as cursor:
+        with theirs.measured(), connection.cursor() as cursor:
             for _ in range(number // BATCH):
                 cursor.execute(CLAIM, [BATCH, server])
                 ids = [id for (id,) in cursor.fetchall()]
@@ -106,8 +115,10 @@ def throughput(data_dir: Path, step: Step) -> Row:
         return number / (time.perf_counter() - began)
 
     with web.control_plane(data_dir) as port:
+        ours, theirs = Cost(port), Cost()
         value, reference = alternate(step, over_http, bare)
-    return Row("throughput", value, "jobs/s", reference, "the same writes bare, one connection", "≥ PgQueuer")
+    more = {**ours.as_dict(), **theirs.as_dict("reference_")}
+    return Row("throughput", value, "jobs/s", reference, "the same writes bare, one connection", "≥ PgQueuer", more)
 
 
 def work(server: UUID, token: str) -> Talk:
@@ -126,32 +137,48 @@ def work(server: UUID, token: str) -> Talk:
 
 def submission(data_dir: Path, step: Step) -> Row:
     """Jobs that two clients submit in lists of a thousand."""
-    lists = 10
+    return measure_submission(data_dir, step, "submission", clients=2, calls=10, size=1000, goal="≥ 20,000/s, ≤ 100 µs")
+
+
+def single_submission(data_dir: Path, step: Step) -> Row:
+    """Jobs that eight clients submit one by one."""
+    return measure_submission(data_dir, step, "single_submission", clients=8, calls=2000, size=1, goal="")
+
+
+def measure_submission(data_dir: Path, step: Step, name: str, *, clients: int, calls: int, size: int, goal: str) -> Row:
+    """`calls` of `size` jobs each."""
+    number = calls * size
 
     def over_http() -> float:
         begin()
-        clients = [tokens.create_token(f"client {number}", "client") for number in range(2)]
-        requests = [request(f"{API}/jobs", client, [JOB] * 1000) for client in clients]
+        callers = [tokens.create_token(f"client {number}", "client") for number in range(clients)]
+        requests = [request(f"{API}/jobs", caller, [JOB] * size if size > 1 else JOB) for caller in callers]
         settle_down()
 
         def submits(body: bytes) -> Talk:
-            for _ in range(lists // len(requests)):
+            for _ in range(calls // clients):
                 yield body
 
-        took = drive(port, map(submits, requests))
-        assert WorkerJob.objects.count() == lists * 1000
-        return lists * 1000 / took
+        with ours.measured():
+            took = drive(port, map(submits, requests), ours.delays)
+        ours.units += number
+        assert WorkerJob.objects.count() == number
+        return number / took
 
     def bare() -> float:
         begin()
         bare_copy("jobs_workerjob", "bare_job")
         settle_down()
-        owner, body = run("select id from liveness_apitoken limit 1"), orjson.dumps([JOB] * 1000).decode()
+        owner, body = run("select id from liveness_apitoken limit 1"), orjson.dumps([JOB] * size).decode()
+        theirs.units += number
         began = time.perf_counter()
-        for _ in range(lists):
-            run(SUBMIT, [owner, body])
-        return lists * 1000 / (time.perf_counter() - began)
+        with theirs.measured():
+            for _ in range(calls):
+                run(SUBMIT, [owner, body])
+        return number / (time.perf_counter() - began)
 
     with web.control_plane(data_dir) as port:
+        ours, theirs = Cost(port), Cost()
         value, reference = alternate(step, over_http, bare)
-    return Row("submission", value, "jobs/s", reference, "INSERT … SELECT of a thousand, one connection", "≥ 20,000/s")
+    more = {**ours.as_dict(), **theirs.as_dict("reference_")}
+    return Row(name, value, "jobs/s", reference, "INSERT … SELECT of as many, one connection", goal, more)

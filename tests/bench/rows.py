@@ -20,7 +20,7 @@ class Row:
     """What the reference is."""
     goal: str
     more: Mapping[str, float] = field(default_factory=dict)
-    """What else was measured: `cpu_ms`, milliseconds of CPU per unit, of web servers and PostgreSQL."""
+    """What else was measured: `Cost.as_dict()`; or `cpu_ms` of web servers and PostgreSQL per unit."""
 
     @property
     def ratio(self) -> float:

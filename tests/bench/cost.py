@@ -1,0 +1,58 @@
+"""What calls cost: CPU of the web servers, of PostgreSQL and of the client, and how long their answers took."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import psutil
+
+
+@dataclass
+class Cost:
+    """Of all rounds together: on a machine that does other work as well, it is sturdier than a rate."""
+
+    port: int | None = None
+    """Of the web server, if there is one."""
+    units: int = 0
+    spent: dict[str, float] = field(default_factory=dict)
+    delays: list[float] = field(default_factory=list)
+    """Seconds until each answer."""
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        before = read_spent(self.port)
+        yield
+        for who, seconds in read_spent(self.port).items():
+            self.spent[who] = self.spent.get(who, 0.0) + seconds - before[who]
+
+    def as_dict(self, prefix: str = "") -> dict[str, float]:
+        """Microseconds of CPU per unit, together and of each; and milliseconds."""
+        per_unit = {who: 1e6 * seconds / self.units for who, seconds in self.spent.items()}
+        shown = {"cpu_us": sum(per_unit.values()), **{f"{who}_us": took for who, took in per_unit.items()}}
+        if self.delays:
+            shown |= {f"{name}_ms": 1000 * quantile(self.delays, at) for name, at in (("p50", 0.5), ("p99", 0.99))}
+        return {f"{prefix}{name}": value for name, value in shown.items()}
+
+
+def quantile(values: list[float], at: float) -> float:
+    return sorted(values)[int(at * (len(values) - 1))]
+
+
+def read_spent(port: int | None) -> dict[str, float]:
+    """Seconds of CPU of the web server on that port, of PostgreSQL, and of this process."""
+    home = os.environ["CONTROLPLANE_DATA_DIR"]
+    spent = {"web": 0.0, "postgresql": 0.0, "client": time.process_time()}
+    for process in psutil.process_iter(["cmdline", "name"]):
+        with suppress(psutil.Error):
+            words = process.info["cmdline"] or []
+            is_web = "granian" in words and str(port) in words
+            if is_web or (process.info["name"] == "postgres" and any(home in word for word in words)):
+                who = "web" if is_web else "postgresql"
+                times = process.cpu_times()
+                spent[who] += times.user + times.system + times.children_user + times.children_system
+                for child in process.children(recursive=True):
+                    times = child.cpu_times()
+                    spent[who] += times.user + times.system
+    return spent
