@@ -13,7 +13,7 @@ pytestmark = pytest.mark.acceptance
 # A graph may be wider than a phone; a table or a state machine may not.
 HIDDEN_AT_THE_SIDE = """[...document.querySelectorAll('.scroll, .machine, .lanes')]
     .filter(it => !it.closest('.graph') && it.scrollWidth > it.clientWidth + 1).map(it => it.outerHTML.slice(0, 200))"""
-HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>'\"{{ 7*7 }}"
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>'\"{{ 1234567*7 }}"
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
@@ -272,7 +272,7 @@ def test_hostile_words_are_shown_as_text(site):
         site.go(page, path)
         shown = page.text_content("main")
         assert "<script>alert(2)</script>" in shown, path
-        assert "49" not in page.locator("h1").inner_text()
+        assert "8641969" not in page.locator("h1").inner_text()
         assert page.locator("main img, main script").count() == 0, path
     site.go(page, f"servers/{made['id']}/")
     with page.expect_response(lambda answer: answer.request.headers.get("hx-request") == "true"):
