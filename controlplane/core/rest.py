@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import IO, Any
 from uuid import UUID
@@ -224,6 +224,11 @@ class TimeField(serializers.DateTimeField):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"format": ISO_8601, "input_formats": [ISO_8601], "default_timezone": UTC, **options})
+
+    def to_representation(self, value: Any) -> Any:
+        if isinstance(value, datetime) and value.tzinfo is UTC:
+            return f"{value.replace(tzinfo=None).isoformat()}Z"
+        return super().to_representation(value)
 
 
 class SecondsField(NumberField):

@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
+from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter, PageSizeField
 from controlplane.core.rest import AnyField, IdField, NoteField, SecondsField, StrictSerializer, TimeField, YesNoField
 from jobs.api.serializers.executions import ExecutionFilter
@@ -118,7 +119,7 @@ class BatchRequest(StrictSerializer):
         return ", ".join(words) or "all there are"
 
 
-class BatchSummary(serializers.ModelSerializer):
+class BatchSummary(ModelAnswer):
     operation = serializers.CharField(help_text="What is done to each.")
     subject = serializers.ChoiceField(list(Subject), source="subject_type", help_text="What the items are.")
     state = serializers.ChoiceField(BatchState.choices())
@@ -139,7 +140,7 @@ class BatchSummary(serializers.ModelSerializer):
         return batch.total - batch.done - batch.refused
 
 
-class ItemAnswer(serializers.ModelSerializer):
+class ItemAnswer(ModelAnswer):
     subject = serializers.UUIDField(source="subject_id", help_text="What it is done to.")
     outcome = serializers.ChoiceField(ItemOutcome.choices())
     reason = serializers.CharField(help_text="Why it was refused.")

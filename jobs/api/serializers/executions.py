@@ -10,6 +10,7 @@ from rest_framework import serializers
 from rest_framework.settings import api_settings
 
 from controlplane.agent.secret_values import is_secret
+from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, scan_window
@@ -179,7 +180,7 @@ class JobList(serializers.ListSerializer):
 SUBMISSION = one_or_many_schema("Submission", SubmissionRequest, SubmissionRequest(many=True))
 
 
-class StepAnswer(serializers.ModelSerializer):
+class StepAnswer(ModelAnswer):
     key = serializers.CharField(source="step")
     job = serializers.UUIDField(source="id")
     action = MaskedObjectField()
@@ -215,7 +216,7 @@ class Parent(serializers.Serializer):
     step = serializers.CharField(allow_null=True)
 
 
-class ExecutionSummary(serializers.ModelSerializer):
+class ExecutionSummary(ModelAnswer):
     error = AnyField()
     steps = serializers.DictField(source="counts", child=serializers.IntegerField(), help_text="How many, by state.")
     parent = Parent(allow_null=True)
@@ -265,7 +266,7 @@ class ExecutionFilter(PageFilter):
         return super().page(self.match_rows(rows), floor)
 
 
-class EventItem(serializers.ModelSerializer):
+class EventItem(ModelAnswer):
     code = serializers.ChoiceField(EventCode.choices())
     server = serializers.UUIDField(source="server_id", allow_null=True)
 

@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
+from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
@@ -83,7 +84,7 @@ class TimelineEntry(serializers.Serializer):
     reason = serializers.CharField()
 
 
-class AttemptAnswer(serializers.ModelSerializer):
+class AttemptAnswer(ModelAnswer):
     error = AnyField()
     left_out = serializers.ListField(
         child=serializers.CharField(),
@@ -103,7 +104,7 @@ class AttemptAnswer(serializers.ModelSerializer):
         return {"id": attempt.server_id, "name": attempt.server.name}
 
 
-class LateReportAnswer(serializers.ModelSerializer):
+class LateReportAnswer(ModelAnswer):
     attempt = serializers.SerializerMethodField()
 
     class Meta:
@@ -114,7 +115,7 @@ class LateReportAnswer(serializers.ModelSerializer):
         return str(report.attempt_id)
 
 
-class JobAnswer(serializers.ModelSerializer):
+class JobAnswer(ModelAnswer):
     action = MaskedObjectField()
     payload = MaskedField()
     output = AnyField()

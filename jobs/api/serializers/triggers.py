@@ -11,6 +11,7 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 
 from controlplane.agent.secret_values import restore
+from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
@@ -123,7 +124,7 @@ class TriggerRequest(StrictSerializer):
         return fields
 
 
-class SlotAnswer(serializers.ModelSerializer):
+class SlotAnswer(ModelAnswer):
     outcome = serializers.ChoiceField(SlotOutcome.choices())
     job = serializers.UUIDField(source="job_id", allow_null=True)
     execution = serializers.UUIDField(source="execution_id", allow_null=True)
@@ -133,7 +134,7 @@ class SlotAnswer(serializers.ModelSerializer):
         fields = ("slot", "outcome", "by", "note", "job", "execution")
 
 
-class TriggerAnswer(serializers.ModelSerializer):
+class TriggerAnswer(ModelAnswer):
     action = MaskedObjectField()
     payload = MaskedField()
     execution = MaskedObjectField()

@@ -9,6 +9,7 @@ from django.db.models.functions import Cast
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import TextField, TimeField
 from liveness.api.serializers.registration import describe_config
@@ -40,7 +41,7 @@ class LiveAttempt(serializers.Serializer):
     started_at = TimeField(allow_null=True)
 
 
-class ServerDetail(serializers.ModelSerializer):
+class ServerDetail(ModelAnswer):
     fresh = serializers.BooleanField(help_text="Heard within its heartbeat interval × STALENESS_MULTIPLIER.")
     own = serializers.BooleanField(help_text="A process of the control plane itself; others registered with a token.")
     cordoned = serializers.SerializerMethodField()
