@@ -1,7 +1,7 @@
 """Rows as the API answers them."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -23,25 +23,28 @@ class ModelAnswer(serializers.ModelSerializer):
     def to_representation(self, instance: Any) -> dict[str, Any]:
         return {
             name: None if (value := read(instance)) is None else represent(value)
-            for name, read, represent in self.readers
+            for name, read, represent in list_readers(type(self))
         }
 
-    @cached_property
-    def readers(self) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]:
-        """Each field that is shown: its name, how it is read of a row, and how it is written."""
-        return [
-            (name, self.reader_of(field), field.to_representation)
-            for name, field in self.fields.items()
-            if not field.write_only
-        ]
 
-    def reader_of(self, field: Any) -> Callable[[Any], Any]:
-        is_usual = type(field).get_attribute is serializers.Field.get_attribute
-        if is_usual and len(field.source_attrs) == 1 and not callable(getattr(self.Meta.model, field.source, None)):
-            return attrgetter(field.source)
+@cache
+def list_readers(answer: type[ModelAnswer]) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]:
+    """Each field that is shown: its name, how it is read of a row, and how it is written. Making fields takes longer
+    than answering a row, and reading leaves nothing in them."""
+    return [
+        (name, build_reader(field, answer), field.to_representation)
+        for name, field in answer().fields.items()
+        if not field.write_only
+    ]
 
-        def read(row: Any) -> Any:
-            value = field.get_attribute(row)
-            return None if isinstance(value, PKOnlyObject) and value.pk is None else value
 
-        return read
+def build_reader(field: Any, answer: type[ModelAnswer]) -> Callable[[Any], Any]:
+    is_usual = type(field).get_attribute is serializers.Field.get_attribute
+    if is_usual and len(field.source_attrs) == 1 and not callable(getattr(answer.Meta.model, field.source, None)):
+        return attrgetter(field.source)
+
+    def read(row: Any) -> Any:
+        value = field.get_attribute(row)
+        return None if isinstance(value, PKOnlyObject) and value.pk is None else value
+
+    return read

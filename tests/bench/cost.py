@@ -1,12 +1,13 @@
 """What calls cost: CPU of the web servers, of PostgreSQL and of the client, and how long their answers took."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import psutil
+
+from tests.bench.database import run
 
 
 @dataclass
@@ -42,17 +43,26 @@ def quantile(values: list[float], at: float) -> float:
 
 def read_spent(port: int | None) -> dict[str, float]:
     """Seconds of CPU of the web server on that port, of PostgreSQL, and of this process."""
-    home = os.environ["CONTROLPLANE_DATA_DIR"]
-    spent = {"web": 0.0, "postgresql": 0.0, "client": time.process_time()}
-    for process in psutil.process_iter(["cmdline", "name"]):
+    web = [process for process in psutil.process_iter(["cmdline"]) if is_web_server(process, port)]
+    postmaster = psutil.Process(run("select pg_backend_pid()")).parent()
+    assert postmaster is not None
+    spent = {"web": sum(map(seconds_of_family, web)), "postgresql": seconds_of_family(postmaster)}
+    return {**spent, "client": time.process_time()}
+
+
+def is_web_server(process: psutil.Process, port: int | None) -> bool:
+    """Whether it is the first process of it."""
+    words, parent = process.info["cmdline"] or [], process.parent()
+    with suppress(psutil.Error):
+        return "granian" in words and str(port) in words and parent is not None and parent.cmdline() != words
+    return False
+
+
+def seconds_of_family(process: psutil.Process) -> float:
+    """Of a process, of those that it has begun, and of those of them that have ended."""
+    total = 0.0
+    for one in [process, *process.children(recursive=True)]:
         with suppress(psutil.Error):
-            words = process.info["cmdline"] or []
-            is_web = "granian" in words and str(port) in words
-            if is_web or (process.info["name"] == "postgres" and any(home in word for word in words)):
-                who = "web" if is_web else "postgresql"
-                times = process.cpu_times()
-                spent[who] += times.user + times.system + times.children_user + times.children_system
-                for child in process.children(recursive=True):
-                    times = child.cpu_times()
-                    spent[who] += times.user + times.system
-    return spent
+            times = one.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
