@@ -56,9 +56,7 @@ def pickup(data_dir: Path, step: Step) -> list[Row]:
     with plane(data_dir) as port:
         bare = claimed_by_hand(port, servers.pop(), client)
         step()
-        before = spent(port)
-        hinted = delays(port, servers, client)
-        cpu = 1000 * (spent(port) - before) / PICKED_UP
+        hinted, cpu = delays(port, servers, client)
         step()
     assert not WorkerJob.objects.filter(state="PENDING").exists()
     against = "a claim as soon as the submission is answered"
@@ -206,8 +204,8 @@ def claimed_by_hand(port: int, server: Server, client: str) -> list[float]:
     return took
 
 
-def delays(port: int, servers: list[Server], client: str) -> list[float]:
-    """Seconds from each submission to its claim, by those who wait."""
+def delays(port: int, servers: list[Server], client: str) -> tuple[list[float], float]:
+    """Seconds from each submission to its claim, by those who wait; and milliseconds of CPU of one."""
     began_at: list[float] = []
     took: list[float] = []
     has_claim = threading.Event()
@@ -228,8 +226,10 @@ def delays(port: int, servers: list[Server], client: str) -> list[float]:
 
     crowd = Crowd(port, [waits(server, WAIT, claimed) for server in servers])
     submitting = threading.Thread(target=submit)
+    before = spent(port)
     submitting.start()
     crowd.run(lambda: not submitting.is_alive())
+    cpu = spent(port) - before
     crowd.close()
     assert len(took) == PICKED_UP, "a job was not claimed"
-    return took
+    return took, 1000 * cpu / PICKED_UP
