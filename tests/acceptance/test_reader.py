@@ -90,6 +90,9 @@ def test_the_state_machine_of_a_server_is_told_by_the_readers_clock(site):
     at = datetime.fromisoformat(str(moment.get_attribute("data-at")))
     expect(moment).to_have_text(re.compile(f"{at + timedelta(hours=9):%H:%M:%S}$"))
     expect(page.locator(".machine figcaption .zone")).to_have_text("(GMT+9)")
+    regular = page.locator("dt", has_text="median").locator("+ dd").locator("time")
+    at = datetime.fromisoformat(str(regular.get_attribute("datetime")))
+    expect(regular).to_have_text(re.compile(f"^{at + timedelta(hours=9):%H:%M:%S}"))
     page.context.close()
 
 

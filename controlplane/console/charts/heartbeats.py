@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
-from controlplane.console.presenters.formatting import format_time_of_day
+from controlplane.console.presenters.formatting import format_moment
 from controlplane.core.durations import describe_duration
 from liveness import states
 from liveness.selectors.servers import TimedServer
@@ -105,14 +105,12 @@ def summarize_intervals(
     longest, after = max(between)
     silence = (now - beats[0]).total_seconds()
     present_gap = describe_duration(silence) if is_expected and silence > 2 * expected else None
-    gaps = [
-        (describe_duration(seconds), format_time_of_day(at, now)) for seconds, at in between if seconds > 2 * expected
-    ]
+    gaps = [(describe_duration(seconds), format_moment(at, now)) for seconds, at in between if seconds > 2 * expected]
     return {
         "count": len(between),
         "median": f"{median(seconds for seconds, _ in between):.1f}",
         "longest": f"{longest:.1f}",
-        "after": format_time_of_day(after, now),
+        "after": format_moment(after, now),
         "gaps": gaps[:10],
         "present_gap": present_gap,
     }
