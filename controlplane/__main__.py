@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from controlplane.client.__main__ import main as run_client
 from controlplane.client.parser import is_client_command
+from controlplane.core.garbage_collection import collect_seldom
 
 NOT_INSTALLED = (
     "{words} is a command of a control plane, and this is an agent's installation, without Django: "
@@ -26,6 +27,7 @@ def main() -> None:
 def manage(argv: Sequence[str] | None = None) -> None:
     """A command of Django's management."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+    collect_seldom()
     argv = sys.argv if argv is None else argv
     try:
         from django.core.management import execute_from_command_line

@@ -22,12 +22,14 @@ from django.core.exceptions import ImproperlyConfigured
 
 from controlplane import beat
 from controlplane.core import database_limits
+from controlplane.core.garbage_collection import collect_seldom
 from controlplane.embedded import folder_broker, private_files
 from controlplane.startup import refuse_wrong_settings
 from liveness.states import ServerType
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 database_limits.role = database_limits.EXECUTOR
+collect_seldom()
 
 
 class OwnLogging(Logging):

@@ -7,6 +7,7 @@ import os
 import socket
 
 import controlplane.wsgi  # before all else: it sets Django up
+from controlplane.core.garbage_collection import keep_what_is_imported
 from controlplane.observability import presence
 from controlplane.observability.address import build_own_client
 from controlplane.serving.front import Front
@@ -18,3 +19,4 @@ raise_limit_of_sockets()
 hints.announcer.enabled = True
 application = Front(controlplane.wsgi.application, threads())
 presence.register_process(ServerType.WEBSERVER, f"web@{socket.gethostname()}-{os.getpid()}", build_own_client)
+keep_what_is_imported()

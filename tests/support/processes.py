@@ -1,6 +1,7 @@
 """Real processes for acceptance tests: started, watched, killed, and stopped at the end of the test."""
 
 import atexit
+import json
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 import urllib3
@@ -26,7 +27,16 @@ SHORT = {
     "LIVENESS_TERMINATION_GRACE_PERIOD": "1",
     "JOBS_SWEEP_INTERVAL": "2",
 }
-
+# A process of its own for each token would cost a start of Django each.
+MIGRATE = """
+import django, json, sys
+django.setup()
+from django.core.management import call_command
+from liveness.models import Role
+from liveness.services import tokens
+call_command("migrate", verbosity=0)
+print(json.dumps({role: tokens.create_token(f"acceptance {role}", role) for role in Role.values}))
+"""
 NUMBERS = count(1)
 T = TypeVar("T")
 
@@ -48,21 +58,30 @@ def eventually(what: Callable[[], T], *, within: float = 120, why: str = "") -> 
         time.sleep(0.05)
 
 
+class Migrated(NamedTuple):
+    """A database that is migrated once and copied for each fleet."""
+
+    name: str
+    tokens: dict[str, str]
+    """An API token for each role."""
+
+
 @cache
-def migrated() -> str:
-    """The name of a database that is migrated once and copied for each fleet."""
+def migrated() -> Migrated:
     name = f"migrated_{os.getpid()}"
     server(f"create database {name}")
     atexit.register(drop, beside(name))
-    environment = {**os.environ, "DATABASE_URL": beside(name)}
-    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
-    return name
+    environment = {**os.environ, "DATABASE_URL": beside(name), "DJANGO_SETTINGS_MODULE": "controlplane.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", MIGRATE], cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE
+    )
+    return Migrated(name, json.loads(done.stdout))
 
 
 def database() -> str:
     """A migrated database, empty and nobody else's; its address."""
     name = f"fleet_{os.getpid()}_{next(NUMBERS)}"
-    server(f"create database {name} template {migrated()}")
+    server(f"create database {name} template {migrated().name}")
     return beside(name)
 
 
@@ -100,7 +119,7 @@ def thaw(process: subprocess.Popen[bytes]) -> None:
 class Fleet:
     """The processes of one control plane and its workers, and a client of its API."""
 
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+    def __init__(self, folder: Path, env: dict[str, str], tokens: dict[str, str]) -> None:
         self.folder = folder
         (folder / "tmp").mkdir(exist_ok=True)
         self.env = {
@@ -115,7 +134,7 @@ class Fleet:
             **env,
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.tokens: dict[str, str] = {}
+        self.tokens = tokens
         self.http = urllib3.PoolManager(retries=False, timeout=10)
 
     def run(self, *command: str) -> str:
@@ -219,7 +238,9 @@ def fleet(folder: Path, **env: str) -> Iterator[Fleet]:
     Without DATABASE_URL it has a database of its own, migrated, in the PostgreSQL of the tests.
     """
     is_own = "DATABASE_URL" not in env
-    running = Fleet(folder, {**env, "DATABASE_URL": database()} if is_own else env)
+    if is_own:
+        env |= {"DATABASE_URL": database()}
+    running = Fleet(folder, env, dict(migrated().tokens) if is_own else {})
     try:
         yield running
     except BaseException:
