@@ -15,10 +15,11 @@ from uuid import UUID
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core import signing
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils.crypto import salted_hmac
 
 from controlplane.core.model_fields import ClockTimestamp
+from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.conf import conf
@@ -26,6 +27,7 @@ from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevo
 from liveness.models import DEFAULT_NAMESPACE, OF_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
 from liveness.services import transitions
 from liveness.services.operator_events import Subject, record_operator_event
+from liveness.sql import sql
 from liveness.states import Mover, ServerState
 
 API_PREFIX = "cp_"
@@ -115,14 +117,14 @@ def digest_token(text: str) -> bytes:
 
 def find_token(text: str) -> ApiToken:
     """The API token with this text. Raises TokenRefused, TokenExpired or TokenRevoked."""
-    token = (
-        ApiToken.objects.annotate(expired=Q(expires_at__lte=ClockTimestamp())).filter(digest=digest_token(text)).first()
-    )
-    if token is None:
+    rows = fetch_prepared_rows(sql.find_api_token, digest=digest_token(text))
+    if not rows:
         raise TokenRefused
+    token = ApiToken(**{field: value for field, value in rows[0]._asdict().items() if field != "is_expired"})
+    token._state.adding = False
     if token.revoked_at:
         raise TokenRevoked(f"The token {token.prefix}… was revoked at {token.revoked_at}.")
-    if token.expired:
+    if rows[0].is_expired:
         raise TokenExpired(f"The token {token.prefix}… expired at {token.expires_at}.")
     return token
 

@@ -10,6 +10,7 @@ from liveness.sql.rows import (
     selectors,
     sign_ins,
     timetable,
+    tokens,
 )
 
 
@@ -43,3 +44,4 @@ class LivenessStatements(Statements):
     lock_sign_ins_of_address: Statement[sign_ins.LockSignInsOfAddressRow]
     count_sign_in: Statement[sign_ins.CountSignInRow]
     begin_task: Statement[timetable.BeginTaskRow]
+    find_api_token: Statement[tokens.FoundToken]
