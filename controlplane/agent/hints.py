@@ -27,10 +27,10 @@ VAIN_PAUSE, LONGEST_VAIN_PAUSE = 0.1, 30.0  # seconds, after hints whose claims 
 
 
 class HintThread(threading.Thread):
-    """Both callbacks are called in this thread: `hint` when there may be work, `changed` when claims are to be made
-    more or less often."""
+    """Both callbacks are called in this thread: `hint` when there may be work, with the number of jobs to claim,
+    `changed` when claims are to be made more or less often."""
 
-    def __init__(self, server: RegisteredServer, hint: Callable[[], None], changed: Callable[[], None]) -> None:
+    def __init__(self, server: RegisteredServer, hint: Callable[[int], None], changed: Callable[[], None]) -> None:
         super().__init__(name="hints", daemon=True)
         self._server, self._hint, self._changed = server, hint, changed
         self._wanted, self._closing, self._claimed = threading.Event(), threading.Event(), threading.Event()
@@ -75,7 +75,7 @@ class HintThread(threading.Thread):
         self._claimed.clear()
         self._asked_at = asked_at = time.monotonic()
         try:
-            has_work = self._server.wait_for_hint(WAIT)
+            jobs = self._server.wait_for_hint(WAIT)
         except Refused as refused:
             log.debug("No hints", code=refused.code, detail=refused.detail)
             self._record_answer(False)
@@ -88,14 +88,14 @@ class HintThread(threading.Thread):
         finally:
             self._asked_at = None
         self._failures = 0
-        if not has_work:
+        if not jobs:
             self._record_answer(time.monotonic() - asked_at >= KEPT)
             if self._are_kept_back:
                 self._answers_not_kept = 0
                 return 0.0
             self._answers_not_kept += 1
             return full_jitter(self._answers_not_kept, REFUSED_PAUSE, NOT_KEPT_PAUSE)
-        self._hint()
+        self._hint(jobs)
         self._claimed.wait(CLAIMED_WITHIN)
         if not self._claims_in_vain:
             return 0.0

@@ -17,6 +17,7 @@ from controlplane.agent.limits import FENCE_MARGIN
 
 log = structlog.get_logger()
 REGISTRATION_CAP = 15.0
+ANY_NUMBER = 1_000_000  # jobs: as many as there is room for
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,12 @@ class RegisteredServer:
         """Any call on this server's own resource; raises Refused or Unreachable."""
         return self.client.post(f"/servers/{self.id}/{call}", body, self.token, within)
 
-    def wait_for_hint(self, seconds: float) -> bool:
-        """Whether there may be work, after so many seconds at the latest; raises Refused or Unreachable."""
+    def wait_for_hint(self, seconds: float) -> int:
+        """How many jobs this worker is to claim, after so many seconds at the latest: 0 where there is no work,
+        ANY_NUMBER where the control plane leaves that to it. Raises Refused or Unreachable."""
         path = f"/servers/{self.id}/hints?wait={seconds:g}"
-        return self.client.request("GET", path, self.token, within=seconds + self.client.timeout).get("work") is True
+        answer = self.client.request("GET", path, self.token, within=seconds + self.client.timeout)
+        return int(answer.get("jobs") or ANY_NUMBER) if answer.get("work") is True else 0
 
 
 def register_server(

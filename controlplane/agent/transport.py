@@ -60,6 +60,8 @@ class TransportThread(threading.Thread):
         self._woken, self._recovered = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._requested_slots = 0
+        self._share: int | None = None  # of the jobs that wait: what a hint left to this worker
+        self._is_rest_left = False  # by the claim under way: to whoever else is woken
         self._claiming = False
         self._claim_request: dict[str, Any] | None = None
         self._claimed_in_vain_at = float("-inf")  # of the monotonic clock
@@ -77,7 +79,8 @@ class TransportThread(threading.Thread):
         """Claim up to `slots`; says nothing about a claim that is under way."""
         with self._lock:
             if not self._requested_slots:
-                self._claimed_in_vain_at = float("-inf")  # there was no room, or no leave: there may be work meanwhile
+                # There was no room, or no leave: there may be work meanwhile.
+                self._claimed_in_vain_at, self._share = float("-inf"), None
             self._requested_slots = slots
         if slots <= 0 and self._hints is not None:
             self._hints.set_wanted(False)
@@ -86,9 +89,10 @@ class TransportThread(threading.Thread):
         """A Claimed has been taken in; without this, slots it fills would be claimed twice."""
         self._claiming = False
 
-    def claim_now(self) -> None:
-        """There may be work."""
-        self._claimed_in_vain_at = float("-inf")
+    def claim_now(self, jobs: int) -> None:
+        """There may be work: so many jobs for this worker, the others are for others."""
+        with self._lock:
+            self._claimed_in_vain_at, self._share = float("-inf"), jobs
         self._woken.set()
 
     def act_now(self) -> None:
@@ -203,8 +207,10 @@ class TransportThread(threading.Thread):
             if self._claim_request is None:
                 if self._claiming or self._requested_slots <= 0 or time.monotonic() < self._next_claim_at:
                     return
-                self._claim_request = {"limit": self._requested_slots, "request_id": str(uuid.uuid4())}
-                self._claiming = True
+                limit = self._requested_slots if self._share is None else min(self._requested_slots, self._share)
+                self._claim_request = {"limit": limit, "request_id": str(uuid.uuid4())}
+                self._is_rest_left = limit < self._requested_slots
+                self._claiming, self._share = True, None
         try:
             items = self._server.post("claims", self._claim_request).get("attempts") or []
             self._last_refusal = ""
@@ -213,12 +219,13 @@ class TransportThread(threading.Thread):
                 log.warning("Claim refused", code=refused.code, detail=refused.detail)
             self._last_refusal, items = refused.code, []
             self._refused()
-        if is_in_vain := len(items) < self._claim_request["limit"]:
+        is_enough = len(items) < self._claim_request["limit"] or self._is_rest_left
+        if is_enough:
             self._claimed_in_vain_at = time.monotonic()
         self._claim_request = None
         self._deliver(ClaimResult(items))
         if self._hints is not None:
-            self._hints.record_claim(len(items), is_more_wanted=is_in_vain and self._requested_slots > 0)
+            self._hints.record_claim(len(items), is_more_wanted=is_enough and self._requested_slots > 0)
 
 
 def start_transport(
@@ -229,7 +236,7 @@ def start_transport(
     refused: Callable[[], None],
 ) -> TransportThread:
     """One that claims, with the thread that waits for hints."""
-    hints = HintThread(server, lambda: transport.claim_now(), lambda: transport.act_now())
+    hints = HintThread(server, lambda jobs: transport.claim_now(jobs), lambda: transport.act_now())
     transport = TransportThread(server, outbox, poll, deliver, refused, hints)
     transport.start()
     hints.start()

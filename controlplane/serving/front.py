@@ -119,8 +119,8 @@ class Front:
                 return answer
             headers = dict(answer.headers)
             offer = self._hints.learn_offer(caller, orjson.loads(headers[NAMESPACE]), orjson.loads(headers[TAGS]))
-        work = await self._hints.wait(call.key, offer, seconds, proto.client_disconnect)
-        return None if work is None else hint_answer(work)
+        jobs = await self._hints.wait(call.key, offer, seconds, proto.client_disconnect)
+        return None if jobs is None else hint_answer(jobs)
 
     async def _answer_now(self, scope: Scope, proto: Any, call: Call, is_asked_again: bool) -> Answer | None:
         try:

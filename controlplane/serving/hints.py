@@ -1,7 +1,8 @@
 """Idle workers that wait for work: each holds a socket, and neither a thread nor the database.
 
 One look at what waits to be claimed serves all of them. It is made when work is announced, when somebody comes, and
-every second; then workers are woken for as many jobs as there are, the least loaded first: see choice.
+every second; then workers are woken for as many jobs as there are, the least loaded first: see choice. Each is told its
+share, so that what is submitted at once does not all go to whoever claims first.
 """
 
 import asyncio
@@ -35,6 +36,8 @@ BETTER_FIRST = 0.1
 """Seconds for which a new job is left to a clearly less loaded worker that may wait at another process."""
 COMPARED = 20
 """Workers, more than there are jobs, of which the least loaded are woken: those that have waited longest."""
+LISTED = 100
+"""Jobs of one set of tags of a namespace that a look finds, however few wait: each may have room for several."""
 WAITING, REMEMBERED = 5_000, 20_000
 """Servers that wait at once, and servers whose offers are known."""
 
@@ -45,7 +48,7 @@ Caller = tuple[str | None, ...]
 class Waiter(NamedTuple):
     server: str
     offer: Offer
-    woken: "asyncio.Future[bool]"
+    woken: "asyncio.Future[int]"  # how many jobs it is to claim; 0: none
 
 
 class WorkHints:
@@ -59,6 +62,7 @@ class WorkHints:
         self._waiting: dict[str, Waiter] = {}
         self._seen: dict[UUID, float] = {}  # jobs that wait, and since when that is known
         self._hinted: dict[UUID, tuple[float, str]] = {}  # those for which somebody was woken lately, when, and who
+        self._claiming: dict[str, tuple[float, int]] = {}  # who was woken lately and is not back: when, for how many
         self._returned: dict[UUID, Counter[str]] = {}  # who came back without them though woken for them, how often
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -75,15 +79,16 @@ class WorkHints:
             self._offers.popitem(last=False)
         return known
 
-    async def wait(self, server: str, offer: Offer, seconds: float, gone: Callable[[], Awaitable[Any]]) -> bool | None:
-        """Whether there may be work, after so many seconds at the latest; None: its caller has gone."""
+    async def wait(self, server: str, offer: Offer, seconds: float, gone: Callable[[], Awaitable[Any]]) -> int | None:
+        """How many jobs the worker is to claim, after so many seconds at the latest; None: its caller has gone."""
         if (before := self._waiting.pop(server, None)) is not None and not before.woken.done():
-            before.woken.set_result(False)  # its connection was lost: a server waits once
+            before.woken.set_result(0)  # its connection was lost: a server waits once
         if self._is_closed or len(self._waiting) >= WAITING:
-            return False
+            return 0
         waiter = Waiter(server, offer, asyncio.get_running_loop().create_future())
         self._waiting[server] = waiter
         # It has claimed what it wanted of that for which it was woken.
+        self._claiming.pop(server, None)
         for job in [job for job, hinted in self._hinted.items() if hinted[1] == server]:
             del self._hinted[job]
             self._returned.setdefault(job, Counter())[server] += 1
@@ -94,7 +99,7 @@ class WorkHints:
             await asyncio.wait([waiter.woken, leaves], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if waiter.woken.done():
                 return waiter.woken.result()
-            return None if leaves.done() else False
+            return None if leaves.done() else 0
         finally:
             leaves.cancel()
             if self._waiting.get(server) is waiter:
@@ -107,7 +112,7 @@ class WorkHints:
             self._listener.close()
         for waiter in list(self._waiting.values()):
             if not waiter.woken.done():
-                waiter.woken.set_result(False)
+                waiter.woken.set_result(0)
 
     def _begin(self) -> None:
         if self._looking is None or self._looking.done():
@@ -149,7 +154,7 @@ class WorkHints:
     ) -> tuple[list[ClaimableJobs], list[WorkerLoad] | None]:
         """In another thread: the jobs that wait, and the loads of whoever may be woken for those for which nobody was
         woken lately; None: of nobody."""
-        claimable = self._look(len(waiting))
+        claimable = self._look(max(len(waiting), LISTED))
         compared: dict[UUID, None] = {}
         for row in claimable:
             if jobs := sum(job not in hinted for job in row.jobs):
@@ -159,18 +164,29 @@ class WorkHints:
 
     def _forget_hints(self, before: float) -> None:
         self._hinted = {job: (at, server) for job, (at, server) in self._hinted.items() if at > before}
+        self._claiming = {server: (at, jobs) for server, (at, jobs) in self._claiming.items() if at > before}
 
     def _take_note(self, claimable: list[ClaimableJobs]) -> None:
         now = time.monotonic()
         self._seen = {job: self._seen.get(job, now) for row in claimable for job in row.jobs}
         self._hinted = {job: hinted for job, hinted in self._hinted.items() if job in self._seen}
         self._returned = {job: servers for job, servers in self._returned.items() if job in self._seen}
+        self._exchange_hints()
+
+    def _exchange_hints(self) -> None:
+        """A claim takes the first jobs, whoever was woken for them: who is back without its own may have had those of
+        one who still claims, and will have these."""
+        waits_for = Counter(server for _, server in self._hinted.values())
+        others = [
+            (at, server) for server, (at, jobs) in self._claiming.items() for _ in range(jobs - waits_for[server])
+        ]
+        self._hinted.update(zip(self._returned.keys() - self._hinted.keys(), others, strict=False))
 
     def _wake(self, claimable: list[ClaimableJobs], loads: list[WorkerLoad]) -> bool:
         """Wake the least loaded for the jobs for which nobody was woken lately; whether one is left to others first."""
         now = time.monotonic()
         choice = Choice(loads, self._waiting)
-        is_one_left = False
+        is_one_left, shares = False, Counter[str]()
         for row in claimable:
             jobs = [job for job in row.jobs if job not in self._hinted]
             returned: Counter[str] = Counter()
@@ -181,10 +197,14 @@ class WorkHints:
                     is_one_left = True
                     continue
                 self._hinted[job] = now, server
-                if (waiter := self._waiting.pop(server, None)) is not None and not waiter.woken.done():
-                    waiter.woken.set_result(True)
+                shares[server] += 1
+        for server, share in shares.items():
+            self._claiming[server] = now, share
+            if (waiter := self._waiting.pop(server, None)) is not None and not waiter.woken.done():
+                waiter.woken.set_result(share)
         return is_one_left
 
 
-def hint_answer(work: bool) -> Answer:
-    return Answer(200, [("Content-Type", "application/json")], b'{"work":true}' if work else b'{"work":false}')
+def hint_answer(jobs: int) -> Answer:
+    body = b'{"work":true,"jobs":%d}' % jobs if jobs else b'{"work":false}'
+    return Answer(200, [("Content-Type", "application/json")], body)

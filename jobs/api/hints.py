@@ -27,6 +27,9 @@ class HintQuery(StrictSerializer):
 
 class HintAnswer(serializers.Serializer):
     work = serializers.BooleanField(help_text="Claim now: jobs wait that this server has the tags for.")
+    jobs = serializers.IntegerField(
+        required=False, help_text="Claim so many, where it is said: its share, the others are for other idle workers."
+    )
 
 
 class Hints(ServerCall):

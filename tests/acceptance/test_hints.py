@@ -70,6 +70,25 @@ def test_a_job_goes_to_the_idle_worker_though_one_that_is_busier_has_waited_long
             assert [attempt["server"]["name"] for attempt in attempts] == ["idle"]
 
 
+def test_jobs_that_are_submitted_at_once_are_shared_among_idle_workers_though_each_has_room_for_all(tmp_path):
+    with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
+        url, token = one.web(), one.token("client")
+
+        def workers_of_a_batch() -> set[str]:
+            made = one.call("POST", f"{url}/api/v1/jobs", token, [JOB] * 8)["items"]
+            for job in made:
+                eventually(lambda job=job: ended(one, url, job["id"]), why="no job of them waits for a worker")
+            jobs = [one.call("GET", f"{url}/api/v1/jobs/{job['id']}", token) for job in made]
+            return {attempt["server"]["name"] for job in jobs for attempt in job["attempts"]}
+
+        for worker in ("worker-1", "worker-2"):
+            one.agent(worker, url, "--poll", NEVER, "--concurrency", "8")
+        for _ in range(10):  # where one is too slow to claim its share, that goes to the other
+            if workers_of_a_batch() == {"worker-1", "worker-2"}:
+                return
+        raise AssertionError("one worker had them all")
+
+
 def test_a_web_server_that_ends_answers_those_who_wait_and_they_go_on_waiting_at_the_next(tmp_path):
     with fleet(tmp_path, CELERY_BROKER_URL="filesystem://") as one:
         url = one.web()

@@ -102,7 +102,7 @@ async def looked(work, jobs, times=2):
 def test_who_comes_while_work_waits_is_told_at_once():
     async def story(work, jobs, waits):
         jobs.add("script")
-        assert await waits(ONE, "script", "gpu") is True
+        assert await waits(ONE, "script", "gpu") == 1
 
     play(story)
 
@@ -130,7 +130,7 @@ def test_the_least_loaded_is_woken_and_who_has_waited_longer_though_it_holds_mor
         assert [call.done() for call in calls] == [False, True, False]
         monkeypatch.setattr(hints, "CLAIMED_WITHIN", 0.0)  # it did not claim it
         work._wanted.set()
-        assert await asyncio.gather(*calls) == [True, True, True]
+        assert await asyncio.gather(*calls) == [1, 1, 1]
 
     play(story)
 
@@ -147,13 +147,54 @@ def test_the_job_after_goes_to_whoever_is_the_least_loaded_then():
     play(story)
 
 
+def test_what_comes_at_once_is_shared_among_those_who_wait_by_what_each_holds():
+    async def story(work, jobs, waits):
+        waits.loads.update({ONE: (0, 8), TWO: (0, 8), THREE: (6, 8)})
+        calls = [waits(server, "script") for server in (ONE, TWO, THREE)]
+        await looked(work, jobs)
+        jobs.add("script", jobs=8)
+        await looked(work, jobs, 5)
+        assert [call.done() and call.result() for call in calls] == [4, 4, False]
+
+    play(story)
+
+
+def test_one_who_waits_alone_is_woken_for_all_that_it_has_room_for():
+    async def story(work, jobs, waits):
+        waits.loads[ONE] = (2, 8)
+        jobs.add("script", jobs=50)
+        assert await waits(ONE, "script") == 6
+
+    play(story)
+
+
+def test_who_is_back_with_its_share_is_not_woken_for_that_of_one_who_still_claims(monkeypatch):
+    async def story(work, jobs, waits):
+        waits.loads.update({ONE: (0, 8), TWO: (0, 8)})
+        calls = [waits(server, "script") for server in (ONE, TWO)]
+        await looked(work, jobs)
+        jobs.add("script", jobs=4)
+        work._wanted.set()
+        assert await asyncio.gather(*calls) == [2, 2]
+        del jobs[0].jobs[:2]  # whoever was to have the second
+        waits.loads[ONE] = (2, 8)
+        back = waits(ONE, "script")
+        await looked(work, jobs, 5)
+        assert not back.done()
+        monkeypatch.setattr(hints, "CLAIMED_WITHIN", 0.0)  # the other does not claim
+        work._wanted.set()
+        assert await back == 2
+
+    play(story)
+
+
 def test_who_was_woken_for_several_jobs_and_claimed_one_is_woken_again_at_once():
     async def story(work, jobs, waits):
         waits.loads[ONE] = (0, 4)
         jobs.add("script", jobs=2)
-        assert await waits(ONE, "script") is True
+        assert await waits(ONE, "script")
         jobs[0].jobs.pop()
-        assert await waits(ONE, "script") is True
+        assert await waits(ONE, "script")
 
     play(story)
 
@@ -200,7 +241,7 @@ def test_a_new_job_is_left_for_a_fraction_of_a_second_to_who_is_clearly_less_loa
         assert not call.done()
         monkeypatch.setattr(hints, "BETTER_FIRST", 0.0)  # nobody there took it
         work._wanted.set()
-        assert await call is True
+        assert await call
 
     play(story)
 
@@ -213,7 +254,7 @@ def test_nothing_is_left_to_who_is_only_a_little_less_loaded_or_lacks_a_tag_else
         waits.loads[ONE] = load
         waits.loads.elsewhere = [(TWO, [tag])]
         jobs.add("script")
-        assert await waits(ONE, "script") is True
+        assert await waits(ONE, "script")
 
     play(story)
 
@@ -226,7 +267,7 @@ def test_a_new_job_that_was_left_to_others_is_looked_at_again_by_itself(monkeypa
         waits.loads[ONE] = (3, 4)
         waits.loads.elsewhere = [(TWO, ["script"])]
         jobs.add("script")
-        assert await waits(ONE, "script") is True
+        assert await waits(ONE, "script")
 
     play(story)
 
@@ -239,7 +280,7 @@ def test_the_next_job_wakes_the_next_worker_at_once_though_it_comes_right_after_
             jobs.clear()  # the one before was claimed
             jobs.add("script")
             work._wanted.set()
-            assert await call is True
+            assert await call
             assert [one.done() for one in calls] == [place <= number for place in range(3)]
 
     play(story)
@@ -263,7 +304,7 @@ def test_where_those_who_were_woken_do_not_claim_others_are(monkeypatch):
     async def story(work, jobs, waits):
         calls = [waits(server, "script") for server in (ONE, TWO)]
         jobs.add("script")
-        assert await asyncio.gather(*calls) == [True, True]
+        assert await asyncio.gather(*calls) == [1, 1]
 
     play(story)
 
@@ -275,7 +316,7 @@ def test_what_nobody_announces_is_seen_all_the_same(monkeypatch):
         call = waits(ONE, "script")
         await looked(work, jobs)
         jobs.add("script")
-        assert await call is True
+        assert await call
 
     play(story)
 
@@ -284,7 +325,7 @@ def test_while_nobody_waits_nobody_looks(monkeypatch):
     monkeypatch.setattr(hints, "LOOK_INTERVAL", 0.001)
 
     async def story(work, jobs, waits):
-        assert await waits(ONE, seconds=0.01) is False
+        assert await waits(ONE, seconds=0.01) == 0
         await asyncio.sleep(0.02)
         looks = jobs.looks
         await asyncio.sleep(0.02)
@@ -307,7 +348,7 @@ def test_a_database_that_does_not_answer_is_asked_again(monkeypatch):
             return answer
 
         work._look = look
-        assert await waits(ONE, "script") is True
+        assert await waits(ONE, "script")
 
     play(story)
 
@@ -320,10 +361,10 @@ def test_a_server_waits_once_and_who_has_gone_is_not_woken():
         first = waits(ONE, "script")
         await looked(work, jobs)
         second = waits(ONE, "script")
-        assert await first is False
+        assert await first == 0
         assert await waits(TWO, "script", gone=gone) is None
         jobs.add("script")
-        assert await second is True
+        assert await second
 
     play(story)
 
@@ -334,10 +375,10 @@ def test_beyond_the_limit_and_once_the_process_ends_nobody_waits(monkeypatch):
     async def story(work, jobs, waits):
         first = waits(ONE, "script")
         await looked(work, jobs)
-        assert await waits(TWO, "script") is False
+        assert await waits(TWO, "script") == 0
         work.close()
-        assert await first is False
-        assert await waits(ONE, "script") is False
+        assert await first == 0
+        assert await waits(ONE, "script") == 0
 
     play(story)
 

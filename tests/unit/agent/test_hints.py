@@ -9,11 +9,12 @@ from controlplane.agent import hints
 from controlplane.agent.client import Refused, Unreachable
 from controlplane.agent.hints import LONGEST_VAIN_PAUSE, REFUSED_PAUSE, HintThread
 from controlplane.agent.outbox import Outbox
+from controlplane.agent.registration import ANY_NUMBER, RegisteredServer
 from controlplane.agent.transport import TransportThread
 
 
 class Asked:
-    """A server whose hints are answered in turn: an answer, or what is raised."""
+    """A server whose hints are answered in turn: a number of jobs, or what is raised."""
 
     config = SimpleNamespace(timeout=40)
 
@@ -31,7 +32,7 @@ class Asked:
         return {"attempts": []}
 
 
-def thread(server, hint=lambda: None):
+def thread(server, hint=lambda jobs: None):
     changes = []
     made = HintThread(server, hint, lambda: changes.append(made.are_kept_back))
     return made, changes
@@ -43,13 +44,13 @@ def at_once_is_kept(monkeypatch):
 
 
 def test_kept_back_for_its_time_it_asks_again_at_once_and_claims_are_left_to_it(at_once_is_kept):
-    waiting, changes = thread(Asked(False, False))
+    waiting, changes = thread(Asked(0, 0))
     assert waiting.wait_once() == 0 and waiting.are_kept_back
     assert waiting.wait_once() == 0 and changes == [True]
 
 
 def test_answered_at_once_without_work_it_asks_less_and_less_often_and_claims_are_made_as_before():
-    waiting, changes = thread(Asked(*[False] * 20))
+    waiting, changes = thread(Asked(*[0] * 20))
     pauses = [waiting.wait_once() for _ in range(20)]
     assert not waiting.are_kept_back and changes == [False]
     assert pauses[0] <= 2 and max(pauses) <= REFUSED_PAUSE
@@ -61,18 +62,18 @@ def test_a_control_plane_that_knows_no_hints_is_asked_again_much_later_and_claim
 
 
 def test_out_of_reach_claims_are_made_as_before_until_an_answer_is_kept_back_again(at_once_is_kept):
-    waiting, changes = thread(Asked(False, Unreachable("down", retry_after=3), False))
+    waiting, changes = thread(Asked(0, Unreachable("down", retry_after=3), 0))
     assert waiting.wait_once() == 0
     assert waiting.wait_once() >= 3 and not waiting.are_kept_back
     assert waiting.wait_once() == 0 and changes == [True, False, True]
 
 
 def test_after_hints_whose_claims_bring_nothing_it_pauses_longer_and_longer_and_not_after_one_that_does():
-    def claim():
+    def claim(jobs):
         waiting.record_claim(brought.pop(0), is_more_wanted=True)
 
     brought = [0] * 12 + [1]
-    waiting, _ = thread(Asked(*[True] * 13), claim)
+    waiting, _ = thread(Asked(*[1] * 13), claim)
     pauses = [waiting.wait_once() for _ in range(13)]
     assert pauses[:3] == [0.1, 0.2, 0.4] and pauses[11] == LONGEST_VAIN_PAUSE and pauses[12] == 0
 
@@ -95,7 +96,7 @@ def test_a_hint_is_claimed_at_once_however_seldom_claims_are_made_without_one():
         asked.set()
         assert hinted.wait(10)
         hinted.clear()
-        return True
+        return 1
 
     def post(call, body):
         server.claims += 1
@@ -104,7 +105,7 @@ def test_a_hint_is_claimed_at_once_however_seldom_claims_are_made_without_one():
 
     hinted = threading.Event()
     server.wait_for_hint, server.post = wait_for_hint, post
-    waiting = HintThread(server, lambda: transport.claim_now(), lambda: transport.act_now())
+    waiting = HintThread(server, lambda jobs: transport.claim_now(jobs), lambda: transport.act_now())
     transport = TransportThread(
         server, Outbox(), 3600, lambda end: transport.acknowledge_claim(), refused=lambda: None, hints=waiting
     )
@@ -120,3 +121,35 @@ def test_a_hint_is_claimed_at_once_however_seldom_claims_are_made_without_one():
     transport.join(10)
     waiting.join(10)
     assert not transport.is_alive() and not waiting.is_alive()
+
+
+def test_it_claims_its_share_of_what_waits_and_no_more_before_it_is_woken_again():
+    claims = []
+
+    def post(call, body):
+        claims.append(body["limit"])
+        return {"attempts": [{}] * body["limit"]}
+
+    server = SimpleNamespace(post=post, config=SimpleNamespace(timeout=40))
+    transport = TransportThread(server, Outbox(), 3600, lambda end: transport.acknowledge_claim(), lambda: None)
+    transport.request_slots(8)
+    transport.claim_now(3)
+    for _ in range(2):
+        transport.send_and_claim()
+    assert claims == [3], "the other jobs are for others"
+    transport.claim_now(100)
+    transport.send_and_claim()
+    assert claims == [3, 8], "it has no more room"
+    transport.request_slots(0)
+    transport.request_slots(2)
+    transport.send_and_claim()
+    assert claims == [3, 8, 2], "what becomes free is filled at once"
+
+
+@pytest.mark.parametrize(
+    ("answer", "jobs"), [({"work": False}, 0), ({"work": True, "jobs": 4}, 4), ({"work": True}, ANY_NUMBER)],
+    ids=["none", "share", "unknown"],
+)  # fmt: skip
+def test_a_hint_says_how_many_jobs_are_its_share_and_leaves_it_to_the_worker_where_it_does_not(answer, jobs):
+    client = SimpleNamespace(timeout=1, request=lambda *call, **options: answer)
+    assert RegisteredServer.wait_for_hint(SimpleNamespace(client=client, id="1", token="t"), 1) == jobs
