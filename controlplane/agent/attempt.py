@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ import structlog
 from controlplane.agent import memory
 from controlplane.agent.checkpoint_file import CheckpointFile
 from controlplane.agent.child_process import ChildExit
-from controlplane.agent.folder import make_private
+from controlplane.agent.folder import Folder
 from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.logs import AttemptLog
 from controlplane.agent.outcomes import failure_report
@@ -40,7 +40,7 @@ class AttemptStage(Enum):
 @dataclass
 class Attempt:
     item: dict[str, Any]
-    parent: InitVar[Path]
+    parent: Folder  # of the folders of all attempts
     default_timeout: float | None = None
     folder: Path = field(init=False)  # for its files alone
     progress_file: ProgressFile = field(init=False)
@@ -57,9 +57,9 @@ class Attempt:
     spans: AttemptSpans = field(init=False, repr=False)
     mask_of_named: SecretMask = field(default_factory=SecretMask, repr=False)  # of what is a secret by its name alone
 
-    def __post_init__(self, parent: Path) -> None:
+    def __post_init__(self) -> None:
         self.spans = AttemptSpans(self.item)
-        self.folder = parent / self.id
+        self.folder = self.parent.path / self.id
         self.progress_file = ProgressFile(self.folder / "progress")
         self.checkpoint_file = CheckpointFile(self.folder / "checkpoint", self._record_refusal)
 
@@ -117,7 +117,7 @@ class Attempt:
 
     def open_files(self) -> dict[str, Path]:
         """By the variables that name them. Raises OSError."""
-        make_private(self.folder.parent)  # who clears the temporary directory may have removed it
+        self.parent.keep()  # who clears the temporary directory may have removed it
         self.folder.mkdir()
         self.checkpoint_file.write_previous(self.item["job"].get("checkpoint"))
         return {"JOB_PROGRESS": self.progress_file.path, "JOB_CHECKPOINT": self.checkpoint_file.path}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -16,6 +15,7 @@ from controlplane.agent.attempt import Attempt, AttemptStage, explain_kill, log_
 from controlplane.agent.attempt_watch import AttemptWatch
 from controlplane.agent.child_process import ChildExit
 from controlplane.agent.fence import Fence
+from controlplane.agent.folder import Folder
 from controlplane.agent.heart import HeldAttempts
 from controlplane.agent.outbox import Outbox, Report
 from controlplane.agent.outcomes import failure_report
@@ -39,7 +39,7 @@ class AttemptTracker:
         outbox: Outbox,
         policy: ActionPolicy,
         fence: Fence,
-        folder: Path,
+        folder: Folder,
         environment: Mapping[str, str],
         task_timeout: float | None = None,
         memory_limit: int | None = None,

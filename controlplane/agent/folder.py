@@ -7,12 +7,14 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 import structlog
 
 log = structlog.get_logger()
 PREFIX = "controlplane-jobs-"
+TRIES, PAUSE = 100, 0.02  # of making it again: whoever removes it then, taking it for a dead agent's, is soon done
 
 
 class Folder:
@@ -26,6 +28,25 @@ class Folder:
             if (lock := _locked(self.path)) is not None:
                 self._lock = lock
                 return
+
+    def keep(self) -> Path:
+        """Its path, where it is made and locked again if somebody has removed it. Raises OSError."""
+        for _ in range(TRIES):
+            if self._is_there():
+                return self.path
+            make_private(self.path)
+            if (lock := _locked(self.path)) is not None:
+                os.close(self._lock)
+                self._lock = lock
+            else:
+                time.sleep(PAUSE)
+        raise PermissionError(f"{self.path} is held by somebody else")
+
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._lock), self.path.lstat())
+        except FileNotFoundError:
+            return False
 
     def remove(self) -> None:
         _remove(self.path)

@@ -58,7 +58,7 @@ class Worker:
         self._fence = Fence()
         self._folder = Folder()
         self._attempts = AttemptTracker(
-            self._supervisor, self._outbox, options.policy, self._fence, self._folder.path, options.environment,
+            self._supervisor, self._outbox, options.policy, self._fence, self._folder, options.environment,
             options.task_timeout, options.memory_limit, options.secrets,
         )  # fmt: skip
         self._cordon = probe.SelfCordon()

@@ -119,6 +119,10 @@ class OwnQueue:
         worker = self._protection.worker
         request.is_given()
         try:
+            self.folder.keep()  # who clears the temporary directory may have removed it
+        except OSError as error:
+            log.warning("What job %s returns cannot be kept: %r", request.id, error)
+        try:
             # Not the one that Celery makes for each task, which knows its pool.
             pool: Any = _Keeping(worker.pool, self.folder.path / request.id, has_processes=is_prefork(worker))
             worker_request.Request.execute_using_pool(request, pool)

@@ -173,7 +173,7 @@ def test_what_has_ended_keeps_its_result_while_its_container_is_removed(plane, a
 def test_a_timeout_that_passes_while_a_container_is_removed_is_looked_at_once(tmp_path, calls):
     (tmp_path / "busy").touch()
     job = {"id": "job", "action": {**SCRIPT, "command": "echo well"}, "payload": 1, "timeout_seconds": 0.001}
-    outbox, ended = Outbox(), list[ChildExit]()
+    outbox, ended, folder = Outbox(), list[ChildExit](), Folder()
     with selectors.DefaultSelector() as selector:
         supervisor = Supervisor(selector)
 
@@ -183,7 +183,7 @@ def test_a_timeout_that_passes_while_a_container_is_removed_is_looked_at_once(tm
             return True
 
         policy = ActionPolicy.parse_options("script,docker")
-        attempts = AttemptTracker(supervisor, outbox, policy, Fence(), tmp_path, dict(os.environ))
+        attempts = AttemptTracker(supervisor, outbox, policy, Fence(), folder, dict(os.environ))
         attempts.accept_claims([{"id": "attempt", "number": 1, "job": job}])
         attempts.record_answer({"attempt": "attempt", "event": "STARTED"}, {"accepted": True})
         eventually(lambda: turn() and calls("rm"))
@@ -192,6 +192,7 @@ def test_a_timeout_that_passes_while_a_container_is_removed_is_looked_at_once(tm
         (tmp_path / "busy").unlink()
         attempts.record_exit(eventually(lambda: turn() and ended)[0])
         supervisor.close()
+    folder.remove()
     assert outbox.unanswered_reports()[-1]["event"] == "COMPLETED"
 
 

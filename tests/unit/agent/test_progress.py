@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from controlplane.agent import progress, reported_file
+from controlplane.agent.folder import Folder, clear
 from controlplane.agent.limits import MESSAGE_LIMIT
 from controlplane.agent.progress_file import TAIL_BYTES, ProgressFile
 from controlplane.agent.reported_file import REPORT_PAUSE
@@ -177,3 +180,31 @@ def test_a_worker_whose_folder_somebody_removed_runs_jobs(plane, agent):
     assert eventually(lambda: plane.final(again))["event"] == "COMPLETED"
     assert reported_progress(plane, again)
     assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_was_removed_and_made_again_is_held_by_its_agent_as_before(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Folder()
+    shutil.rmtree(folder.path)
+    assert folder.keep().is_dir()
+    clear()  # as another agent does that starts
+    assert folder.path.is_dir(), "it is no dead agent's"
+    folder.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_agent_is_about_to_remove_is_made_when_it_has_done_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Folder()
+    shutil.rmtree(folder.path)
+    folder.path.mkdir()
+    taken = os.open(folder.path, os.O_RDONLY)
+    fcntl.flock(taken, fcntl.LOCK_EX)
+    maker = threading.Thread(target=folder.keep)
+    maker.start()
+    shutil.rmtree(folder.path)
+    os.close(taken)
+    maker.join()
+    clear()
+    assert folder.path.is_dir()
+    folder.remove()
