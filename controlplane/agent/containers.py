@@ -16,6 +16,7 @@ import socket
 import subprocess
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -143,10 +144,9 @@ class DockerRunner(ContainerRunner):
 
     programs = ("docker", "podman")
 
-    @property
-    def is_podman(self) -> bool:
-        """Also where it is called docker."""
-        return Path(self.program).resolve().name == "podman"
+    def __init__(self, action_type: str, tags: Sequence[str], program: str, agent: str) -> None:
+        super().__init__(action_type, tags, program, agent)
+        self.is_podman = is_podman(program)
 
     def share_files(self, files: Mapping[str, Path]) -> Path | None:
         folders = {path.parent for path in files.values()}
@@ -200,6 +200,18 @@ class DockerRunner(ContainerRunner):
         # An agent without a name has another each time it starts, and containers do not remove themselves.
         ended = ["/bin/sh", "-c", REMOVE_ENDED, self.program, "label=controlplane.agent"]
         return [["/bin/sh", "-c", REMOVE, self.program, f"label=controlplane.agent={self.agent}"], ended]
+
+
+@lru_cache
+def is_podman(program: str) -> bool:
+    """Also where it is called docker: by a link, or by a script that hands all on to it."""
+    if Path(program).resolve().name == "podman":
+        return True
+    try:
+        asked = subprocess.run([program, "--version"], capture_output=True, timeout=PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.stdout.startswith(b"podman")
 
 
 def find_program(runner: type[ContainerRunner]) -> str | None:

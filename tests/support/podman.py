@@ -29,7 +29,9 @@ class Podman:
     def __init__(self, folder: Path) -> None:
         self.program, self._busybox = present("podman"), present("busybox")
         (folder / "bin").mkdir()
-        (folder / "bin" / "docker").symlink_to(self.program)
+        called = folder / "bin" / "docker"  # a script, as distributions have it
+        called.write_text(f'#!/bin/sh\nexec {self.program} "$@"\n')
+        called.chmod(0o755)
         self._containers, storage = folder / "containers.conf", folder / "storage.conf"
         places = f'graphroot = "{folder / "store"}"\nrunroot = "{folder / "run"}"\n'
         storage.write_text(f'[storage]\ndriver = "vfs"\n{places}')

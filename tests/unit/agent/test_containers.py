@@ -13,7 +13,7 @@ import pytest
 
 from controlplane.agent.attempts import AttemptTracker
 from controlplane.agent.child_process import ChildExit
-from controlplane.agent.containers import DockerRunner
+from controlplane.agent.containers import DockerRunner, is_podman
 from controlplane.agent.fence import Fence
 from controlplane.agent.folder import Folder
 from controlplane.agent.outbox import Outbox
@@ -287,6 +287,16 @@ def test_gpus_are_devices_to_podman_which_would_ignore_that_they_are_asked_for(p
     item = {"id": "attempt", "number": 1, "job": {"id": "job", "action": action, "payload": None}}
     argv = DockerRunner("script", [], program, "a").build_command(item, {}, {}).argv
     assert [part for part in argv if part.startswith(("--gpus", "--device"))] == options
+
+
+def test_a_script_that_hands_all_on_to_podman_is_podman(tmp_path):
+    script = tmp_path / "docker"
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] && echo podman version 4.3.1\n')
+    script.chmod(0o755)
+    assert DockerRunner("script", [], str(script), "a").is_podman
+    script.write_text("#!/bin/sh\necho Docker version 28.2.2, build e6534b4\n")
+    is_podman.cache_clear()
+    assert not DockerRunner("script", [], str(script), "a").is_podman
 
 
 def test_containers_are_allowed_by_name_where_there_is_a_program(monkeypatch):
