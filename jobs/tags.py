@@ -7,7 +7,17 @@ TAGS_OF_TYPE = {"callable": ["python"], "docker": ["docker"], "pod": ["kubernete
 """No server can have the empty tag: an execution is started by the control plane itself, never claimed."""
 
 
+GPU = "runtime:gpu"
+"""What an agent has that finds GPUs on its machine, where its containers run; a pod's are those of the cluster."""
+
+
 def tags_of_action(action: dict[str, Any]) -> list[str]:
+    """The tags that an action's type, runner and resources ask for."""
+    tags = tags_of_type(action)
+    return [*tags, GPU] if "docker" in tags and (action.get("resources") or {}).get("gpus") else tags
+
+
+def tags_of_type(action: dict[str, Any]) -> list[str]:
     """The tags that an action's type and runner ask for."""
     match action["type"]:
         case "script":

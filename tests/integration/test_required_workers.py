@@ -96,6 +96,18 @@ def test_of_several_workers_the_filter_is_named_that_ruled_out_the_last(submitte
     assert_in_the_way(submitter.post("/jobs", job(require_worker=True)), "cordon", "workers_cordoned")
 
 
+@pytest.mark.parametrize("action", [{"type": "docker"}, {"type": "script", "runner": "docker", "command": "true"}],
+                         ids=["image", "script"])  # fmt: skip
+def test_a_container_that_needs_gpus_requires_a_worker_that_has_found_some(submitter, worker, action):
+    needs = job(require_worker=True, action={**action, "image": "cuda", "resources": {"gpus": 1}})
+    worker(tags=["script", "docker"])
+    refused = submitter.post("/jobs", needs)
+    assert (refused.status_code, refused.json()["filter"]) == (503, "tags")
+    assert "runtime:gpu" in refused.json()["detail"]
+    worker(tags=["script", "docker", "runtime:gpu"])
+    assert submitter.post("/jobs", needs).status_code == 201
+
+
 def test_a_full_worker_is_one_to_wait_for(submitter, worker):
     one = worker(max_concurrent=1)
     submitter.post("/jobs", job())
