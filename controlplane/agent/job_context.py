@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from controlplane.agent.checkpoint_file import dump_checkpoint
+from controlplane.agent.report_lines import BY_LINES, PREVIOUS, REPORTS_BY, replace_file, report_line
 
 
 def progress(done: float, message: str = "") -> None:
@@ -16,7 +18,7 @@ def progress(done: float, message: str = "") -> None:
 
     Outside a job nothing happens, and no job ever fails of it.
     """
-    _replace_file("JOB_PROGRESS", f"{min(max(done, 0), 1)} {' '.join(message.split())}")
+    _report("JOB_PROGRESS", f"{min(max(done, 0), 1)} {' '.join(message.split())}")
 
 
 def checkpoint(value: Any) -> None:
@@ -24,7 +26,10 @@ def checkpoint(value: Any) -> None:
 
     What was kept last within a second counts. Outside a job nothing happens. Raises ValueError for what cannot be kept.
     """
-    _replace_file("JOB_CHECKPOINT", dump_checkpoint(value))
+    text = dump_checkpoint(value)
+    _report("JOB_CHECKPOINT", text)
+    if os.environ.get(REPORTS_BY) == BY_LINES:
+        os.environ[PREVIOUS] = text
 
 
 class JobContext:
@@ -56,7 +61,7 @@ class JobContext:
         """What was kept last, by this attempt or by one before it; None: nothing."""
         path = os.environ.get("JOB_CHECKPOINT")
         try:
-            return json.loads(Path(path).read_bytes()) if path else None
+            return json.loads(Path(path).read_bytes() if path else os.environ.get(PREVIOUS, "null"))
         except (FileNotFoundError, ValueError):
             return None
 
@@ -64,11 +69,11 @@ class JobContext:
 context = JobContext()
 
 
-def _replace_file(variable: str, text: str) -> None:
+def _report(variable: str, text: str) -> None:
     path = os.environ.get(variable)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         if path:
-            draft = f"{path}.draft"
-            with open(draft, "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-            os.replace(draft, path)  # read at any moment, it is whole
+            replace_file(Path(path), text.encode(errors="replace"))
+        elif os.environ.get(REPORTS_BY) == BY_LINES:
+            sys.stdout.write(f"{report_line(variable, text)}\n")
+            sys.stdout.flush()

@@ -1,19 +1,25 @@
 """A pod, from its manifest on stdin to its end: `python -m controlplane.agent.pod_child KUBECTL NAME`.
 
-Writes what its code writes, and exits as it does; with 125 when there could be no pod.
+Writes what its code writes, but for its reports (report_lines.py), and exits as it does; with 125 when there could be
+no pod.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+from controlplane.agent.report_lines import FILES, ReportLines
 
 LOOK_INTERVAL = 0.5  # seconds
 NOT_BEGUN = 125
+CHUNK = 65536
 MISSED = 30  # looks in a row without an answer
 
 
@@ -22,6 +28,9 @@ def main() -> int:
     created = subprocess.run([kubectl, "create", "--filename=-"], input=sys.stdin.buffer.read(), stdout=subprocess.PIPE)
     if created.returncode:
         return NOT_BEGUN
+    output = ReportLines(
+        sys.stdout.buffer, {name: Path(os.environ[name]) for name in FILES.values() if name in os.environ}
+    )
     followed_from, missed = None, 0
     while True:
         pod = read_pod(kubectl, name)
@@ -32,15 +41,22 @@ def main() -> int:
             return 1
         if phase in ("Succeeded", "Failed") and pod:
             if followed_from is None:
-                subprocess.run([kubectl, "logs", name])
+                copy_logs(output, [kubectl, "logs", name])
             break
         if phase == "Running":
             # Where the connection ended before the pod did: from there on.
             since: list[str] = [f"--since-time={followed_from}"] if followed_from else []
-            subprocess.run([kubectl, "logs", "--follow", *since, name])
+            copy_logs(output, [kubectl, "logs", "--follow", *since, name])
             followed_from = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         time.sleep(LOOK_INTERVAL)
     return exit_status(pod)
+
+
+def copy_logs(output: ReportLines, argv: list[str]) -> None:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, bufsize=0) as logs:
+        while logs.stdout and (chunk := logs.stdout.read(CHUNK)):
+            output.write_chunk(chunk)
+    output.close()
 
 
 def read_pod(kubectl: str, name: str) -> dict[str, Any] | None:

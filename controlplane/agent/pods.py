@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from controlplane.agent.child_process import ChildCommand
 from controlplane.agent.containers import ContainerRunner
 from controlplane.agent.environment import with_modules
 from controlplane.agent.limits import PAYLOAD_IN_ENVIRONMENT
+from controlplane.agent.report_lines import describe_lines
 from controlplane.agent.runners import CannotStart
 
 LOOK_AT_POD = (
@@ -25,9 +28,15 @@ REMOVE_POD = (
 
 class PodRunner(ContainerRunner):
     """A pod that kubectl makes (pod_child.py); its payload is in JOB_PAYLOAD. It runs on another machine, so it has no
-    files of its attempt."""
+    files of its attempt: it reports by lines of its output (report_lines.py)."""
 
     programs = ("kubectl",)
+
+    def build_command(
+        self, item: dict[str, Any], files: Mapping[str, Path], inherited: Mapping[str, str]
+    ) -> ChildCommand:
+        command = super().build_command(item, files, inherited)
+        return replace(command, env={**command.env, **{variable: str(path) for variable, path in files.items()}})
 
     def build_start(
         self, name: str, item: dict[str, Any], image: str, environment: dict[str, str], inherited: Mapping[str, str],
@@ -35,7 +44,7 @@ class PodRunner(ContainerRunner):
     ) -> dict[str, Any]:  # fmt: skip
         if "JOB_PAYLOAD" not in environment:
             raise CannotStart(f"the payload of a pod has less than {PAYLOAD_IN_ENVIRONMENT} bytes")
-        manifest = self.build_manifest(name, item, image, environment)
+        manifest = self.build_manifest(name, item, image, environment | describe_lines(item["job"].get("checkpoint")))
         argv = [sys.executable, "-m", "controlplane.agent.pod_child", self.program, name]
         return {"argv": argv, "env": with_modules(dict(inherited)), "stdin": json.dumps(manifest).encode()}
 

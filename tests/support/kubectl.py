@@ -51,7 +51,10 @@ def main() -> int:
         file = pod_at(arguments[-1])
         pod = json.loads(file.read_text())
         container = pod["spec"]["containers"][0]
-        env = {"PATH": "/bin:/usr/bin", **{item["name"]: item["value"] for item in container["env"]}}
+        env = {
+            "PATH": "/bin:/usr/bin",
+            **{item["name"]: item["value"].replace("$$(", "$(") for item in container["env"]},
+        }
         sys.stdout.flush()
         status = subprocess.run(container.get("command") or container["args"], env=env).returncode
         ended = {"phase": "Failed" if status else "Succeeded"}

@@ -257,6 +257,29 @@ def test_a_pod_is_followed_to_its_end_and_deleted(plane, agent, calls, container
     assert containers() == [] and calls("delete", "pod", f"controlplane-{fails}")
 
 
+def test_a_pod_says_how_far_it_has_come_and_keeps_checkpoints_by_lines_and_finds_the_last_in_its_environment(
+    plane, agent
+):
+    code = """echo "was $JOB_CHECKPOINT_VALUE"; echo '::progress 0.5 half'; echo '::checkpoint {"row": 8}'; exit 3"""
+    attempt = plane.submit({**SCRIPT, "runner": "pod", "command": code}, checkpoint={"row": 7, "at": "$(date) Bärn"})
+    start(agent)
+    assert eventually(lambda: plane.final(attempt))["error"]["code"] == "EXIT_3"
+    reports = [report for report in plane.reports if report["attempt"] == attempt]
+    assert {"attempt": attempt, "event": "CHECKPOINT", "value": {"row": 8}} in reports, "though the pod ended at once"
+    assert {"attempt": attempt, "event": "PROGRESS", "progress": 0.5, "message": "half"} in reports
+    lines = [line for report in reports if report["event"] == "LOG" for line in report["lines"]]
+    assert lines == ['was {"row":7,"at":"$(date) Bärn"}'], "reports are no output"
+
+
+def test_what_a_pod_says_that_is_no_checkpoint_is_refused_in_its_log_as_of_a_file(plane, agent):
+    attempt = plane.submit({**SCRIPT, "runner": "pod", "command": "echo '::checkpoint row 8'"})
+    start(agent)
+    assert eventually(lambda: plane.final(attempt))["event"] == "COMPLETED"
+    reports = [report for report in plane.reports if report["attempt"] == attempt]
+    assert "CHECKPOINT" not in [report["event"] for report in reports]
+    assert any("the checkpoint is not JSON" in line for report in reports for line in report.get("lines", []))
+
+
 def test_a_manifest_says_what_the_action_does():
     runner = PodRunner("pod", ["kubernetes"], "kubectl", "a")
     action = {"type": "pod", "image": "busybox", "command": ["echo", "$(A)"], "env": {"A": "$(B)"}, "cwd": "/srv",
