@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints, overload
 from uuid import UUID
 
@@ -33,21 +34,32 @@ class SqlExpression(Func):
     """
 
     def __init__(self, text: str, output_field: "Field[Any, Any]", **params: Any) -> None:
-        self.columns = list(dict.fromkeys(column for column, _ in PIECE.findall(text) if column))
+        self.pieces, self.columns = split_expression(text)
         super().__init__(*self.columns, output_field=output_field)
-        self.text, self.params = text, params
+        self.params = params
 
     def as_sql(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
         columns = dict(zip(self.columns, map(compiler.compile, self.source_expressions), strict=True))
         params: list[Any] = []
+        parts = []
+        for text, column, param in self.pieces:
+            parts.append(text)
+            if column:
+                sql, values = columns[column]
+                parts.append(sql)
+                params.extend(values)
+            elif param:
+                parts.append("%s")
+                params.append(self.params[param])
+        return "".join(parts), params
 
-        def substitute_piece(match: re.Match[str]) -> str:
-            column, param = match.groups()
-            sql, values = columns[column] if column else ("%s", [self.params[param]])
-            params.extend(values)
-            return sql
 
-        return PIECE.sub(substitute_piece, self.text), params
+@cache
+def split_expression(text: str) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Each stretch of text with the column of `s` or the parameter that follows it, and the columns, each once."""
+    parts = [part or "" for part in (*PIECE.split(text), None, None)]
+    pieces = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
+    return pieces, list(dict.fromkeys(column for _, column, _ in pieces if column))
 
 
 @dataclass(frozen=True)

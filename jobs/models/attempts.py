@@ -61,6 +61,7 @@ class Attempt(models.Model):
             models.Index(fields=["server", "id"], name="attempt_of_server"),
             models.Index(fields=["request_id"], name="attempt_of_claim", condition=Q(request_id__isnull=False)),
             models.Index(fields=["finished_at"], name="attempt_interrupted", condition=Q(state__in=INTERRUPTED)),
+            models.Index(fields=["server", "finished_at"], name="attempt_lost", condition=Q(ended_by="liveness")),
         ]
         triggers = build_transition_guards(states.legal_transitions(states.ATTEMPT_TRANSITIONS), states.ATTEMPT_INITIAL)
 

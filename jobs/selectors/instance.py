@@ -68,6 +68,12 @@ def instance_figures(window: Window | None = None, cluster: str = "") -> dict[st
     return scope_figures(figures, cluster, more[0][0]) if cluster else figures
 
 
+def job_counts() -> dict[str, Any]:
+    """`counts` of jobs by state, and those `about` which only statistics tell, as `instance_figures()` has them."""
+    row = sql.read_job_counts.fetch_only_row(ended=sorted(states.TERMINAL), counted=COUNT_LIMIT, cluster="")
+    return {"counts": json.loads(row.counts or "{}"), "about": json.loads(row.about or "[]")}
+
+
 def scope_figures(figures: dict[str, Any], cluster: str, own: ClusterFigures) -> dict[str, Any]:
     """Of `instance_figures()` what has to do with one cluster. What no worker could take is of none."""
     held = {Flag.HELD_BY_LOST_SERVER: own.held_by_lost_server}

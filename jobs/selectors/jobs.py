@@ -132,15 +132,23 @@ def boolean_expression(condition: Q) -> ExpressionWrapper:
 
 
 def jobs_without_content() -> QuerySet[WorkerJob]:
-    """Jobs as `jobs_with_action_guards()` has them, without what went in and came out, with `now`."""
-    return jobs_with_action_guards(WorkerJob.objects.annotate(now=ClockTimestamp())).defer(
-        "payload", "output", "checkpoint", "fingerprint"
-    )
+    """Jobs without what went in and came out, with `now`."""
+    return WorkerJob.objects.annotate(now=ClockTimestamp()).defer("payload", "output", "checkpoint", "fingerprint")
+
+
+def actionable_jobs() -> QuerySet[WorkerJob]:
+    """Those with what `jobs_with_action_guards()` has of them."""
+    return jobs_with_action_guards(jobs_without_content())
 
 
 def quarantined_jobs() -> QuerySet[WorkerJob]:
-    """Of these, those in quarantine."""
+    """Of `jobs_without_content()` those in quarantine."""
     return jobs_without_content().filter(IN_QUARANTINE)
+
+
+def actionable_quarantine() -> QuerySet[WorkerJob]:
+    """Of `actionable_jobs()` those in quarantine."""
+    return jobs_with_action_guards(quarantined_jobs())
 
 
 def jobs_visible_to(owner: UUID | None) -> QuerySet[WorkerJob]:

@@ -12,6 +12,7 @@ define_states(
     INTERRUPTED=states.INTERRUPTED,
     EXECUTION_TERMINAL=states.EXECUTION_TERMINAL,
     QUARANTINED=states.QUARANTINED,
+    QUARANTINED_JSON=[f'"{code}"' for code in states.QUARANTINED],
 )
 define_numbers(BINS_PER_DOUBLING=history.BINS_PER_DOUBLING, KEYS_KEPT=history.KEYS_KEPT)
 

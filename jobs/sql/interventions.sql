@@ -38,7 +38,7 @@ select r.id
 -- row: LockedJob
 select j.id as job, j.state, j.cancel_requested_at is not null as is_cancelling, j.execution_id as execution,
        j.execution_id is not null as is_step, j.kind, j.attempt_id is not null as is_held,
-       j.state = 'RUNNING' and j.attempt_id is null as is_execution, {{is_quarantined(j)}} as is_quarantined,
+       j.state = 'RUNNING' and j.attempt_id is null as is_execution, coalesce({{is_quarantined(j)}}, false) as is_quarantined,
        {{is_resubmitted(j)}} as is_resubmitted,
        (select c.id from jobs_execution c where c.parent_step_id = j.id) as child
   from jobs_workerjob j

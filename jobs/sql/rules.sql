@@ -39,8 +39,9 @@ coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_b
   where tags_without_worker.namespace = submitted.namespace limit 1)
 
 -- rule: is_quarantined(j)
--- job j is in quarantine: its workers ended because of it, or so it seems, and nobody has looked at it since
-coalesce(j.state = 'FAILED' and j.error ->> 'code' in {{QUARANTINED}} and j.dismissed_at is null, false)
+-- job j is in quarantine (not so: false or null): its workers ended because of it, or so it seems, and nobody has looked
+-- at it since. (As the index job_in_quarantine has it, or none but a scan of all jobs would find them)
+(j.state = 'FAILED' and j.error -> 'code' in {{QUARANTINED_JSON}} and j.dismissed_at is null)
 
 -- rule: is_resubmitted(j)
 -- job j has ended, and was submitted again as another

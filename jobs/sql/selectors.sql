@@ -1,19 +1,7 @@
--- statement: read_figures
--- How it stands, in one row. What lives is counted. What has ended may be millions: it is counted up to `counted`, and
--- beyond that the planner's statistics say about how many there are (`about`). Flagged are those that stand still; and
--- by tags, those that fail soon for want of a worker. Of one cluster (empty: of all) the jobs are counted by
--- `read_cluster_figures`, and not here.
--- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[],
---   cluster text
--- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
---   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, flagged_tags jsonb|null,
---   to_be_failed jsonb|null, about jsonb|null, waiting float8|null, brakes jsonb|null,
---   maintenances jsonb|null, rows_left_out jsonb|null
--- row: InstanceFigures
-with recursive {{pending_tag_sets}},
-{{jobs_without_worker}},
-{{flagged_jobs}},
-{{jobs_to_be_failed}},
+-- step: jobs_by_state -> figures
+-- How many jobs there are of each state. What lives is counted. What has ended may be millions: it is counted up to
+-- `counted`, and beyond that (`is_full`) the planner's statistics say about how many there are. Of one cluster (empty: of
+-- all) nothing is counted.
 estimates as (
     select common.state, (c.reltuples * common.share)::bigint as jobs
       from pg_class c
@@ -39,6 +27,23 @@ figures as (
     select counted.state, is_full, case when is_full then greatest(estimates.jobs, counted.jobs) else counted.jobs end as jobs
       from counted left join estimates using (state)
 )
+
+-- statement: read_figures
+-- How it stands, in one row: jobs by state, those `about` which only statistics tell; flagged are those that stand
+-- still; and by tags, those that fail soon for want of a worker. Of one cluster (empty: of all) the jobs are counted by
+-- `read_cluster_figures`, and not here.
+-- takes: only uuid[], scan_limit bigint, unmatched_after float8, wait_after_loss bool, counted bigint, ended text[],
+--   cluster text
+-- returns: now timestamptz, observed float8, witnessed bool, observed_lag float8, check_age float8|null,
+--   took float8|null, finished float8|null, counts jsonb|null, flags jsonb|null, flagged_tags jsonb|null,
+--   to_be_failed jsonb|null, about jsonb|null, waiting float8|null, brakes jsonb|null,
+--   maintenances jsonb|null, rows_left_out jsonb|null
+-- row: InstanceFigures
+with recursive {{pending_tag_sets}},
+{{jobs_without_worker}},
+{{flagged_jobs}},
+{{jobs_to_be_failed}},
+{{jobs_by_state}}
 select clock_timestamp() as now,
        clock.reading as observed, clock.witnessed,
        extract(epoch from clock_timestamp() - clock.moved_at)::float8 as observed_lag,
@@ -59,6 +64,15 @@ select clock_timestamp() as now,
        {{liveness.maintenances}} as maintenances,
        {{liveness.rows_left_out}} as rows_left_out
   from liveness_clock clock
+
+-- statement: read_job_counts
+-- How many jobs there are of each state, as `read_figures` has it.
+-- takes: counted bigint, ended text[], cluster text
+-- returns: counts jsonb|null, about jsonb|null
+-- row: JobCounts
+with {{jobs_by_state}}
+select (select jsonb_object_agg(state, jobs) from figures where jobs > 0) as counts,
+       (select jsonb_agg(state) from figures where is_full) as about
 
 -- statement: read_flags
 -- Which of these jobs stand still, and why.

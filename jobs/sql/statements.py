@@ -131,6 +131,7 @@ class JobsStatements(Statements):
     make_servers: Statement[seeding.MakeServersRow]
     make_jobs: Statement[seeding.MakeJobsRow]
     read_figures: Statement[selectors.InstanceFigures]
+    read_job_counts: Statement[selectors.JobCounts]
     read_flags: Statement[selectors.FlaggedJob]
     read_placement: Statement[selectors.PlacementRow]
     read_log_page: Statement[selectors.WrittenLine]

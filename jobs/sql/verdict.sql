@@ -1,12 +1,16 @@
 -- statement: read_incidents
 -- What went wrong lately: how many jobs FAILED within five minutes and in the hour before them (each counted up to
--- `counted`), how many are in quarantine, and the last incident: the servers that were lost within five minutes of the
--- last of them, and what became of the jobs that they held. Of one cluster, or (empty) of all; of one, how many FAILED is
--- said as it was counted for the charts.
+-- `counted`), how many are in quarantine (of the last `counted`), and the last incident: the servers that were lost
+-- within five minutes of the last of them, and what became of the jobs that they held. Of one cluster, or (empty) of
+-- all; of one, how many FAILED is said as it was counted for the charts.
 -- takes: counted bigint, cluster text
 -- returns: failed_lately bigint, failed_before bigint, quarantined bigint, incident jsonb|null
 -- row: Incidents
-with last_loss as materialized (
+with ago as materialized (
+    -- An index is entered by a moment that is told once; by `clock_timestamp()` itself it would be walked over.
+    select clock_timestamp() - interval '5 minutes' as five, clock_timestamp() - interval '65 minutes' as sixty_five
+),
+last_loss as materialized (
     select e.at from liveness_serverevent e
      where {{liveness.is_loss(e)}} and {{is_of_cluster(e)}} order by e.at desc limit 1
 ),
@@ -16,39 +20,38 @@ lost_servers as materialized (
      where {{liveness.is_loss(e)}} and {{is_of_cluster(e)}} and e.at >= last_loss.at - interval '5 minutes'
      order by e.at desc limit 100
 ),
--- Of each server the last attempts alone: what it held when it was lost is among them.
 lost_attempts as materialized (
     select distinct a.job_id, last_of_job.state
       from lost_servers l
      cross join lateral (
-           select * from jobs_attempt a where a.server_id = l.id order by a.id desc limit 500) a
+           select a.job_id from jobs_attempt a where a.server_id = l.id and a.state in {{LIVE}}
+            union all
+           select a.job_id from jobs_attempt a
+            where a.server_id = l.id and a.ended_by = 'liveness' and a.finished_at >= l.at) a
      cross join lateral (select j.state from jobs_workerjob j where j.id = a.job_id offset 0) last_of_job
-     where a.finished_at is null or a.ended_by = 'liveness' and a.finished_at >= l.at
      limit 1000
 )
 select case when %(cluster)s::text = '' then (select count(*) from (
             select from jobs_workerjob j
-             where j.state = 'FAILED' and j.finished_at > clock_timestamp() - interval '5 minutes'
+             where j.state = 'FAILED' and j.finished_at > (select five from ago)
              order by j.finished_at desc limit %(counted)s) lately)
        else (select coalesce(sum(h.failed), 0)::bigint from jobs_historyentry h
               where h.span = 'minute' and h.dimension = 'cluster' and h.key = %(cluster)s
-                and h.at > clock_timestamp() - interval '5 minutes') end as failed_lately,
+                and h.at > (select five from ago)) end as failed_lately,
        case when %(cluster)s::text = '' then (select count(*) from (
             select from jobs_workerjob j
-             where j.state = 'FAILED' and j.finished_at > clock_timestamp() - interval '65 minutes'
-               and j.finished_at <= clock_timestamp() - interval '5 minutes'
+             where j.state = 'FAILED' and j.finished_at > (select sixty_five from ago)
+               and j.finished_at <= (select five from ago)
              order by j.finished_at desc limit %(counted)s) before)
        else (select coalesce(sum(h.failed), 0)::bigint from jobs_historyentry h
               where h.span = 'minute' and h.dimension = 'cluster' and h.key = %(cluster)s
-                and h.at > clock_timestamp() - interval '65 minutes'
-                and h.at <= clock_timestamp() - interval '5 minutes') end as failed_before,
+                and h.at > (select sixty_five from ago)
+                and h.at <= (select five from ago)) end as failed_before,
        (select count(*) from (
-            select from jobs_workerjob j
-             where {{is_quarantined(j)}}
-               and (%(cluster)s::text = '' or %(cluster)s = (
-                    select s.cluster from jobs_attempt a join liveness_server s on s.id = a.server_id
-                     where a.job_id = j.id order by a.number desc limit 1))
-             limit %(counted)s) quarantined) as quarantined,
+            select j.id from jobs_workerjob j where {{is_quarantined(j)}} order by j.id desc limit %(counted)s) last
+         where %(cluster)s::text = '' or %(cluster)s = (
+               select s.cluster from jobs_attempt a join liveness_server s on s.id = a.server_id
+                where a.job_id = last.id order by a.number desc limit 1)) as quarantined,
        (select jsonb_build_object(
                    'at', extract(epoch from min(l.at)), 'servers', count(distinct l.id),
                    'names', (array_agg(distinct l.name))[1:3], 'first', (array_agg(l.id order by l.at))[1],

@@ -1,6 +1,7 @@
 """Servers, with how long each is silent, and when it is lost and its attempts move."""
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.db.models import BooleanField, FloatField, Func, Prefetch, QuerySet
@@ -19,10 +20,16 @@ def servers_with_silence() -> QuerySet[Server]:
     """Servers with `silence` in seconds; whether they are `fresh`: their heartbeats come in time for them to get work;
     whether `silent`: alive, and without a heartbeat for two intervals, at this read; whether they are the control
     plane's `own` processes, and whether something is wrong with them, `needs_attention`."""
+    return build_servers_with_silence(conf().staleness_multiplier).all()
+
+
+@cache
+def build_servers_with_silence(staleness_multiplier: float) -> QuerySet[Server]:
+    """Once: to put a query together costs more than to ask it."""
     last_seen = Coalesce("last_heartbeat_at", "created_at")
     return Server.objects.annotate(
         silence=Func(last_seen, template=SILENCE, output_field=FloatField()),
-        fresh=sql.build_expression("is_fresh", BooleanField(), staleness_multiplier=conf().staleness_multiplier),
+        fresh=sql.build_expression("is_fresh", BooleanField(), staleness_multiplier=staleness_multiplier),
         silent=sql.build_expression("is_silent", BooleanField()),
         own=sql.build_expression("is_own", BooleanField(), own_digest=OWN_DIGEST),
     ).annotate(needs_attention=sql.build_expression("needs_attention", BooleanField()))
@@ -70,16 +77,27 @@ def servers_with_timing() -> QuerySet[TimedServer]:
     `moves_in` (its running attempts; None: never), for how long these stay with it once it is lost, `grace` (None: for
     good), and `check_age`; whether it is `braked`, and in how many seconds the brake begins to let go,
     `brake_lets_go_in`; `now`."""
-    servers: Any = servers_with_silence().annotate(
+    settings = conf()
+    return build_servers_with_timing(
+        settings.staleness_multiplier, settings.initial_delay, settings.brake_max_hold
+    ).all()
+
+
+@cache
+def build_servers_with_timing(
+    staleness_multiplier: float, initial_delay: float, brake_max_hold: float
+) -> QuerySet[TimedServer]:
+    """Once; see `build_servers_with_silence`."""
+    servers: Any = build_servers_with_silence(staleness_multiplier).annotate(
         now=ClockTimestamp(),
         age=Func("created_at", template=SILENCE, output_field=FloatField()),
         since=Func("state_changed_at", template=SILENCE, output_field=FloatField()),
         lost_in=seconds_until("lost_at"),
         moves_in=seconds_until("running_attempts_move_at"),
         grace=seconds_of("grace_of_attempts"),
-        overdue_in=seconds_until("disconnected_at", initial_delay=conf().initial_delay),
+        overdue_in=seconds_until("disconnected_at", initial_delay=initial_delay),
         braked=sql.build_expression("is_held_by_brake", BooleanField()),
-        brake_lets_go_in=seconds_until("brake_lets_go_at", brake_max_hold=conf().brake_max_hold),
+        brake_lets_go_in=seconds_until("brake_lets_go_at", brake_max_hold=brake_max_hold),
         check_age=sql.build_expression("check_age", FloatField()),
     )
     return servers

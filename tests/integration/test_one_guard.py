@@ -5,7 +5,7 @@ import pytest
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS, JOB_ACTIONS
 from jobs.models import WorkerJob
 from jobs.selectors.executions import visible_executions
-from jobs.selectors.jobs import jobs_without_content
+from jobs.selectors.jobs import actionable_jobs
 from tests.support.executions import SCRIPT, step
 
 CHILD = {"action": {"type": "execution", "name": "child", "steps": [step("x")]}}
@@ -82,7 +82,7 @@ SITUATIONS = [
 @pytest.mark.parametrize("name", ["cancel", "resubmit", "fail"])
 def test_a_page_offers_of_a_job_what_the_call_does(jobs, api, situation, name):
     job = jobs[situation]()
-    refusal = JOB_ACTIONS[name].refusal_reason(jobs_without_content().get(pk=job))
+    refusal = JOB_ACTIONS[name].refusal_reason(actionable_jobs().get(pk=job))
     answer = api("operator").post(f"/jobs/{job}/{name}", {})
     if (name, situation) == ("cancel", "running and being cancelled"):
         assert refusal and answer.status_code == 200  # asking again changes nothing

@@ -88,6 +88,7 @@ def test_no_page_and_no_list_call_walks_over_all_jobs(admin_client, api, seeded,
     reads = [(admin_client.get, f"/admin/instance/{page}") for page in PAGES]
     reads += [(operator.get, f"/{call}") for call in CALLS]
     monkeypatch.setattr(instance, "COUNT_LIMIT", 100)
+    monkeypatch.setattr(scan_window, "SCAN_LIMIT", 300)
     costs = {path: walked(get, path.format(**ids)) for get, path in reads}
     assert not {path: cost for path, cost in costs.items() if cost > JOBS / 10}
 
@@ -131,7 +132,8 @@ def unguarded(cursor):
 def walked(get, path):
     """How many rows of the large tables a call looks at."""
     total = 0
-    for query in queries_of(get, path):
+    statements = [text for query in queries_of(get, path) for text in query.split(";\n")]
+    for query in statements:
         if not query.lower().startswith(("select", "with", "--")):
             continue
         with connection.cursor() as cursor:

@@ -17,7 +17,7 @@ from controlplane.console.selectors.filters.servers import ServerFilter
 from jobs import states
 from jobs.models import Attempt
 from jobs.selectors.executions import visible_executions
-from jobs.selectors.jobs import DetailedJob, jobs_without_content, quarantined_jobs
+from jobs.selectors.jobs import DetailedJob, actionable_jobs, actionable_quarantine
 from jobs.selectors.triggers import triggers_with_guards
 from jobs.states import AttemptState
 from jobs.verdict.servers import describe_fate_of_jobs
@@ -66,7 +66,7 @@ SERVERS = Target(
 )  # fmt: skip
 JOB_DECISIVE_COLUMNS = ("state", "kind", "is_step", "is_execution", "is_cancelling", "is_quarantined", "is_resubmitted")
 JOBS = Target(
-    "job", jobs_without_content, JobFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
+    "job", actionable_jobs, JobFilter, JOB_DECISIVE_COLUMNS, "instance:jobs", "instance:job",
     describe_job,
 )  # fmt: skip
 EXECUTIONS = Target(
@@ -78,7 +78,7 @@ TRIGGERS = Target(
     "instance:triggers", "instance:trigger", str,
 )  # fmt: skip
 QUARANTINED = Target(
-    "job", quarantined_jobs, QuarantineFilter, JOB_DECISIVE_COLUMNS, "instance:quarantine", "instance:job",
+    "job", actionable_quarantine, QuarantineFilter, JOB_DECISIVE_COLUMNS, "instance:quarantine", "instance:job",
     describe_job,
 )  # fmt: skip
 

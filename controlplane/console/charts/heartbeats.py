@@ -8,6 +8,8 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
+from django.utils.safestring import SafeString
+
 from controlplane.console.presenters.formatting import format_moment
 from controlplane.core.durations import describe_duration
 from liveness import states
@@ -85,6 +87,16 @@ class Strip:
     def description(self) -> str:
         came = len(self.cells) - self.missed
         return f"the last {came} heartbeats, and {self.missed} that did not come" if self.cells else "no heartbeat"
+
+    @property
+    def drawing(self) -> SafeString:
+        """As SVG; here, and not in a template, for a page has one in each row. All that is in it are numbers."""
+        return SafeString(
+            f'<svg class="strip{" is-over" if self.is_over else ""}" viewBox="0 0 {self.width} 16" width="100%"'
+            f' preserveAspectRatio="xMaxYMid meet" role="img" aria-label="{self.description}">'
+            f"<title>{self.description}; latest at the right, hollow: missing</title>"
+            f'<path class="beat" d="{self.beats}"/><path class="gap" d="{self.gaps}"/></svg>'
+        )
 
 
 def build_strip(server: TimedServer, beats: list[float]) -> Strip:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from uuid import UUID
 
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from controlplane.core.durations import describe_duration
@@ -59,6 +59,11 @@ def format_time_of_day(at: datetime, now: datetime) -> str:
 def shorten(text: str, length: int) -> str:
     """A text of at most so many characters; where some are missing it ends in an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+@lru_cache(maxsize=4096)
+def format_tags(tags: tuple[str, ...]) -> SafeString:
+    return format_html_join(" ", '<span class="tag">{}</span>', ((tag,) for tag in tags)) or SafeString("–")
 
 
 @lru_cache(maxsize=4096)

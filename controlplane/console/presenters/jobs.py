@@ -3,7 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-from controlplane.console.presenters.formatting import shorten, time_since
+from django.utils.safestring import SafeString
+
+from controlplane.console.presenters.formatting import format_tags, shorten, time_since
 from controlplane.core.durations import describe_exactly
 from jobs import states
 from jobs.models import Attempt
@@ -40,6 +42,9 @@ def present_job(job: DetailedJob) -> dict[str, Any]:
     error = job.error or {}
     return {
         "it": job,
+        "id": SafeString(job.pk),
+        "state": job.state,
+        "tags": format_tags(tuple(job.required_tags)),
         "name": name_job(job),
         "what": describe_action(job.action) if job.name else "",
         "short_id": short_id(job.pk),

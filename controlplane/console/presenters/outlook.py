@@ -6,7 +6,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from controlplane.console.presenters.clauses import render_clause
-from controlplane.console.presenters.formatting import link_to_server, seconds_until, time_since
+from controlplane.console.presenters.formatting import format_tags, link_to_server, seconds_until, time_since
 from controlplane.core.durations import describe_duration
 from jobs.verdict.servers import describe_fate_of_jobs, describe_loss
 from liveness import states
@@ -21,6 +21,8 @@ def present_server(server: TimedServer) -> dict[str, Any]:
     beats = server.state in states.MAY_HEARTBEAT
     return {
         "it": server,
+        "id": SafeString(server.pk),
+        "tags": format_tags(tuple(server.tags)),
         "link": link_to_server(server),
         "type": type_words(server.type, own=server.own),
         "badge": "SILENT" if server.silent else server.state,

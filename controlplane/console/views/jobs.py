@@ -34,7 +34,7 @@ from controlplane.console.views.page import reached_namespaces, render_page, req
 from controlplane.core.durations import describe_duration, describe_exactly
 from jobs.conf import conf
 from jobs.errors import JobNotWaiting
-from jobs.selectors.instance import instance_figures
+from jobs.selectors.instance import job_counts
 from jobs.selectors.job_details import job_details
 from jobs.selectors.job_lists import job_counts_by_state, jobs_page
 from jobs.selectors.jobs import DetailedJob, jobs_with_flags, jobs_without_content
@@ -65,7 +65,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         figures = {"counts": job_counts_by_state(matching), "about": []}
         format_count = partial(format_at_least, floor=floor)
     else:
-        figures = instance_figures()
+        figures = job_counts()
         format_count = format_estimate if figures["about"] else str
     counts = figures["counts"]
     total = sum(counts.values())

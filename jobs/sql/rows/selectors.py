@@ -24,6 +24,11 @@ class InstanceFigures(NamedTuple):
     rows_left_out: str | None
 
 
+class JobCounts(NamedTuple):
+    counts: str | None
+    about: str | None
+
+
 class FlaggedJob(NamedTuple):
     id: UUID
     flag: str

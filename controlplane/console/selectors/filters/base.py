@@ -9,6 +9,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import QueryDict
 
+from controlplane.console.selectors.filters.rendering import FieldRenderer
 from controlplane.console.selectors.ids import id_condition
 from controlplane.console.selectors.periods import MomentField, first_id_at, first_id_within, format_field
 from jobs import scan_window
@@ -36,6 +37,7 @@ class Filter(forms.Form):
     """Fields that are empty do not filter; what makes no sense filters nothing out, and the form says so."""
 
     use_required_attribute = False
+    default_renderer = FieldRenderer
 
     def __init__(self, data: QueryDict | None = None) -> None:
         super().__init__(data, auto_id="by-%s")
