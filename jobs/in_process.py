@@ -54,7 +54,7 @@ def submit_many(jobs: Iterable[Mapping[str, Any]], *, namespace: str = DEFAULT_N
     with span_of_submission() as trace:
         wanted = [{"traceparent": trace, **job} for job in wanted]
         submitted = submission.submit_jobs(owner, wanted, namespace=namespace, is_limited=False)
-    return [job for job, _ in submitted]
+    return [job.id for job in submitted]
 
 
 def refuse_oversized(job: Mapping[str, Any]) -> None:

@@ -39,9 +39,10 @@ from jobs.api.serializers.workers import (
     describe_holders,
     to_reports,
 )
-from jobs.selectors.contents import without_large
-from jobs.selectors.jobs import jobs_visible_to, jobs_with_attempts, jobs_with_flags, submitted_jobs
+from jobs.selectors.contents import LARGE, without_large
+from jobs.selectors.jobs import jobs_visible_to, jobs_with_attempts, jobs_with_flags
 from jobs.selectors.placement import job_placement
+from jobs.selectors.submitted import submitted_jobs
 from jobs.services import celery_tasks, claiming, heartbeats, interventions, reporting, submission
 from jobs.services.reports import Result
 from liveness.api.access import NamespaceQuery, RoleCall, ServerCall, request_credential
@@ -191,11 +192,15 @@ class Jobs(JobCall):
         wanted = body if many else [self.add_idempotency_key(body)]
         with span_of_submission(self.trace_of_caller) as trace:
             wanted = [{"traceparent": trace, **job} for job in wanted]
-            submitted = submission.submit_jobs(request_credential(request).submitter, wanted, namespace=self.namespace)
-        stored = submitted_jobs([job for job, _ in submitted], are_whole=not many)
-        items = JobAnswer([stored[job] for job, _ in submitted], many=True).data
-        is_new = any(new for _, new in submitted)
-        return Response({"items": items} if many else items[0], status=201 if is_new else 200)
+            submitted = submission.submit_jobs(
+                request_credential(request).submitter,
+                wanted,
+                namespace=self.namespace,
+                largest=LARGE if many else None,
+            )
+        items = JobAnswer(submitted_jobs(submitted, are_whole=not many), many=True).data
+        status = 201 if any(job.is_new for job in submitted) else 200
+        return Response({"items": items} if many else items[0], status=status)
 
 
 class Placement(JobCall):

@@ -15,7 +15,6 @@ from django.db.models import (
     Subquery,
     UUIDField,
     Value,
-    prefetch_related_objects,
 )
 from django.db.models.functions import Coalesce
 
@@ -23,7 +22,7 @@ from controlplane.core.model_fields import ClockTimestamp
 from jobs.conf import conf, unmatched_parameters
 from jobs.models import Attempt, Execution, LateReport, WorkerJob
 from jobs.models.jobs import IN_QUARANTINE
-from jobs.selectors.contents import LARGE_FIELDS, MUCH, content, put_in_place, without_large
+from jobs.selectors.contents import LARGE_FIELDS, MUCH, content, put_in_place
 from jobs.sql import sql
 from jobs.states import JobState, Unmatched
 
@@ -75,20 +74,6 @@ def attempts_and_late_reports() -> tuple["Prefetch[Any]", ...]:
         Prefetch("attempts", attempts.order_by("number")),
         Prefetch("late_reports", LateReport.objects.order_by("id")),
     )
-
-
-def submitted_jobs(ids: Iterable[UUID], *, are_whole: bool) -> dict[UUID, WorkerJob]:
-    """Jobs as `jobs_with_attempts()` has them, without what is large of them unless `are_whole`. Those that were never
-    claimed have no attempts, and are not asked for any: nearly all that were submitted just now."""
-    jobs = jobs_with_attempts().prefetch_related(None)
-    stored = (jobs if are_whole else without_large(jobs)).in_bulk(list(ids))
-    for job in stored.values():
-        if not job.attempt_count:
-            vars(job)["_prefetched_objects_cache"] = {"attempts": (), "late_reports": ()}
-    if claimed := [job for job in stored.values() if job.attempt_count]:
-        prefetch_related_objects(claimed, *attempts_and_late_reports())
-    jobs_with_flags(stored.values())
-    return stored
 
 
 def jobs_with_flags(jobs: Iterable[WorkerJob]) -> list[WorkerJob]:

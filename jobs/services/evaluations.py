@@ -139,8 +139,8 @@ def begin_evaluation(
         "retry_delay_seconds": RETRY_DELAY,
         "good_until": max(over_at, trigger.next_slot_at or over_at),
     }
-    [(id, _)] = submission.submit_jobs(None, [job], JobKind.TRIGGER, namespace=trigger.namespace)
-    fields = {"job_id": id, "outcome": SlotOutcome.EVALUATING, "by": by, "note": note, "key": key}
+    [job_of_slot] = submission.submit_jobs(None, [job], JobKind.TRIGGER, namespace=trigger.namespace)
+    fields = {"job_id": job_of_slot.id, "outcome": SlotOutcome.EVALUATING, "by": by, "note": note, "key": key}
     return TriggerSlot.objects.update_or_create(trigger=trigger, slot=slot, defaults=fields)[0]
 
 

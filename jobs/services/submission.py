@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
 from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
 from jobs.models import WorkerJob
+from jobs.selectors.submitted import Submitted, UntouchedJob, stays_untouched
 from jobs.services import drafts as drafting
 from jobs.services import executions
 from jobs.services.hints import announce_work
@@ -26,9 +26,11 @@ def submit_jobs(
     *,
     namespace: str | None = None,
     is_limited: bool = True,
-) -> list[tuple[UUID, bool]]:
-    """All or none of these jobs: the id of each, in order, and whether it is new. No owner: a trigger's. They are of
-    this namespace, or of the owner's. `is_limited`: no more than so many of the owner may wait.
+    largest: int | None = 0,
+) -> list[Submitted]:
+    """All or none of these jobs, in order. No owner: a trigger's. They are of this namespace, or of the owner's.
+    `is_limited`: no more than so many of the owner may wait. An answer shows
+    of the JSON of each what has up to `largest` bytes (None: all).
 
     The same key again finds the same job. Raises KeyTaken when its content is another, TooManyWaiting when new ones
     would pass the limit of the owner, and what is in the way when a new one requires a worker and none is eligible now,
@@ -45,9 +47,10 @@ def submit_jobs(
         jobs=drafting.dump_sorted_json(drafts),
         waiting_limit=limit,
         staleness_multiplier=liveness_conf().staleness_multiplier,
+        largest=largest,
     )
-    ids = {row.place: row.id for row in stored}
-    known = [draft for draft in drafts if draft["place"] not in ids]
+    rows = {row.place: row for row in stored}
+    known = [draft for draft in drafts if draft["place"] not in rows]
     # A statement of its own: it also sees what a concurrent submission of the same key has just committed.
     holders = WorkerJob.objects.filter(owner=owner, key__in=[draft["key"] for draft in known]) if known else []
     by_key = {job.key: job for job in holders}
@@ -64,7 +67,13 @@ def submit_jobs(
     executions.begin_children([row.id for row in stored if row.is_execution])
     if stored:
         announce_work()
-    return [(ids.get(place) or by_key[draft["key"]].pk, place in ids) for place, draft in enumerate(drafts)]
+    common = {"kind": kind, "namespace": namespace}
+    return [
+        Submitted(row.id, True, UntouchedJob(row, {**draft, **common}) if stays_untouched(draft) else None)
+        if (row := rows.get(draft["place"]))
+        else Submitted(by_key[draft["key"]].pk, False, None)
+        for draft in drafts
+    ]
 
 
 def build_job_rows(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

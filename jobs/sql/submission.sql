@@ -1,9 +1,11 @@
 -- statement: submit_jobs
 -- Store jobs, by their keys, so that two who hand in the same ones never wait for each other in a ring. One whose key is
 -- known is left out: the caller finds the job that has it. One that needs a worker and finds none says what is in the
--- way, for the caller to take all back.
--- takes: jobs jsonb, owner uuid, namespace text, kind text, staleness_multiplier float8, waiting_limit int
--- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint
+-- way, for the caller to take all back. What was stored is shown as it is kept; `left_out` is of it what has more bytes
+-- of JSON than `largest` (null: nothing).
+-- takes: jobs jsonb, owner uuid, namespace text, kind text, staleness_multiplier float8, waiting_limit int, largest int
+-- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint, action jsonb,
+--   payload jsonb|null, created_at timestamptz, available_at timestamptz, good_until timestamptz|null, left_out text[]
 -- row: SubmittedJob
 with submitted as materialized (
     select uuid7() as id, %(namespace)s::text as namespace, r.*
@@ -15,9 +17,17 @@ new_jobs as (
            {{job_columns}}
       from submitted order by key, place
         on conflict (owner_id, key) where key is not null do nothing
- returning id
+ returning id, action, payload, created_at, available_at, good_until
 ),
 {{tags_without_worker}}
 select submitted.place, new_jobs.id, {{missing_worker}} as missing_worker, submitted.action ->> 'type' = 'execution' as is_execution,
-       {{waiting_of_owner}} as waiting
+       {{waiting_of_owner}} as waiting,
+       case when too_large.action then jsonb_build_object('type', new_jobs.action -> 'type') else new_jobs.action end as action,
+       case when not too_large.payload then new_jobs.payload end as payload,
+       new_jobs.created_at, new_jobs.available_at, new_jobs.good_until,
+       array_remove(array[case when too_large.action then 'action' end, case when too_large.payload then 'payload' end],
+                    null) as left_out
   from new_jobs join submitted using (id)
+ cross join lateral (
+       select coalesce(octet_length(new_jobs.action::text) > %(largest)s, false) as action,
+              coalesce(octet_length(new_jobs.payload::text) > %(largest)s, false) as payload) too_large

@@ -36,7 +36,7 @@ def run(statement, params=None):
 
 def submit_many(number, **fields):
     owner = ApiToken.objects.filter(role="client").first() or tokens.find_token(tokens.create_token("owner", "client"))
-    return [job for job, _ in submission.submit_jobs(owner, [{"action": SCRIPT, **fields}] * number)]
+    return [job.id for job in submission.submit_jobs(owner, [{"action": SCRIPT, **fields}] * number)]
 
 
 def someone_waits(deadline=10):

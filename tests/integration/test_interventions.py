@@ -32,7 +32,8 @@ def put(worker):
     class Put:
         def __init__(self, state, config=None, **fields):
             self.client, owner = submitter()
-            ((self.id, _),) = submission.submit_jobs(owner, [{"action": {**SCRIPT, "runner": "local"}, **fields}])
+            (job,) = submission.submit_jobs(owner, [{"action": {**SCRIPT, "runner": "local"}, **fields}])
+            self.id = job.id
             self.worker = worker(config=config or {})
             self.attempt = None
             if state in ("CLAIMED", "RUNNING", "COMPLETED", "FAILED"):

@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 
 from jobs.models import WorkerJob
+from jobs.selectors.contents import LARGE
 from tests.support.http import Caller
 from tests.support.queries import CapturedQueries
 
@@ -67,6 +68,34 @@ def test_what_is_submitted_is_what_is_stored(client):
 def test_any_json_may_be_a_payload(client, worker, payload):
     assert client.post("/jobs", job(payload=payload)).json()["payload"] == payload
     assert worker().claim()[0]["job"]["payload"] == payload
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"payload": [1.0, 1e2, 1e300, -0.0, 2**63, 0.1, 1e-7, "\u2028", {"b": 1, "aa": {"a": None}}]},
+        {"payload": {"password": "x", "deep": [{"api_key": "y"}]}, "tags": ["b", "a", "b"]},
+        {"payload": False, "timeout_seconds": 5, "retry_delay_seconds": 3, "priority": -1, "name": "a name"},
+        {
+            "unmatched": "wait",
+            "on_worker_lost": "FAIL",
+            "retry_on": [],
+            "max_retries": 2,
+            "retry_backoff": "exponential",
+        },
+        {"available_at": "2030-01-01T01:00:00.5+01:00", "good_until": "2031-01-01T00:00:00Z", "key": "k"},
+        {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01", "payload": "x" * LARGE},
+        {"action": {"type": "script", "command": "x" * LARGE, "env": {"TOKEN": "z"}}, "payload": 0},
+        {"action": {"type": "execution", "name": "one", "steps": [{"key": "a", "action": SCRIPT}]}},
+    ],
+)
+def test_what_is_answered_is_what_is_read(client, fields):
+    """A job is answered from the statement that stored it, not read again."""
+    alone = client.post("/jobs", job(**fields)).json()
+    assert alone == client.get(f"/jobs/{alone['id']}").json()
+    [of_list] = client.post("/jobs", [job(**fields | ({"key": "other"} if "key" in fields else {}))]).json()["items"]
+    assert of_list in client.get("/jobs").json()["items"]
 
 
 def test_the_timeline_tells_the_whole_story_in_order(submit, worker):
@@ -287,7 +316,7 @@ def test_a_container_that_no_worker_runs_is_refused_with_a_sentence_or_waits(cli
     body = {"action": {**CONTAINER, "env": {"A": "b"}, "resources": {"cpus": 1.5, "memory": "2G", "gpus": 1}}}
     refused = client.post("/jobs", {**body, "require_worker": True})
     assert (refused.status_code, refused.json()["code"]) == (503, "no_fresh_workers")
-    assert refused.json()["detail"].endswith(": docker (tags).")
+    assert refused.json()["detail"].endswith(": docker, runtime:gpu (tags).")
     assert client.post("/jobs", {**body, "unmatched": "wait"}).json()["state"] == "PENDING"
 
 

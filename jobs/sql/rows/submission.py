@@ -1,5 +1,6 @@
 """The rows of submission.sql. Written by `python -m controlplane.core.sql_rows`."""
 
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -10,3 +11,9 @@ class SubmittedJob(NamedTuple):
     missing_worker: str | None
     is_execution: bool
     waiting: int
+    action: str
+    payload: str | None
+    created_at: datetime
+    available_at: datetime
+    good_until: datetime | None
+    left_out: list[str]
