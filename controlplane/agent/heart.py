@@ -136,6 +136,4 @@ class HeartbeatThread(threading.Thread):
         # A control plane that brings us back keeps only what the returning beat lists: list everything.
         self._claimer_due = self._runner_due = 0.0
         cap = max(0.0, self.server.config.heartbeat_retry_window - took)
-        pause = min(cap, (error.retry_after or 0) + full_jitter(self._failures, cap))
-        log.warning("Control plane unreachable", call="heartbeat", why=str(error), retry_in=round(pause, 2))
-        return pause
+        return min(cap, (error.retry_after or 0) + full_jitter(self._failures, cap))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -14,6 +14,7 @@ from controlplane.agent.backoff import full_jitter, heartbeat_answer_timeout, he
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.fence import read_uptime
 from controlplane.agent.limits import FENCE_MARGIN
+from controlplane.agent.outage import Outage
 
 log = structlog.get_logger()
 REGISTRATION_CAP = 15.0
@@ -75,6 +76,7 @@ class RegisteredServer:
     config: ServerConfig
     fence_after: float | None
     registered_at: float
+    outage: Outage = field(default_factory=Outage, compare=False, repr=False)
 
     def send_heartbeat(self, body: dict[str, Any]) -> dict[str, Any]:
         """One heartbeat, which waits no longer than any call; raises Refused or Unreachable."""
@@ -97,7 +99,8 @@ class RegisteredServer:
 
     def post(self, call: str, body: dict[str, Any], within: float | None = None) -> dict[str, Any]:
         """Any call on this server's own resource; raises Refused or Unreachable."""
-        return self.client.post(f"/servers/{self.id}/{call}", body, self.token, within)
+        with self.outage.watching(call):
+            return self.client.post(f"/servers/{self.id}/{call}", body, self.token, within)
 
     def wait_for_hint(self, seconds: float) -> int:
         """How many jobs this worker is to claim, after so many seconds at the latest: 0 where there is no work,
@@ -114,14 +117,14 @@ def register_server(
 
     The instance id is ours, so a registration whose answer was lost is found again, not made twice.
     """
-    instance_id, failures = uuid.uuid4(), 0
+    instance_id, failures, outage = uuid.uuid4(), 0, Outage()
     while True:
         try:
-            return register_once(client, token, description, str(instance_id))
+            with outage.watching("register"):
+                return register_once(client, token, description, str(instance_id))
         except Unreachable as error:
             failures += 1
             pause = min(REGISTRATION_CAP, (error.retry_after or 0) + full_jitter(failures, REGISTRATION_CAP))
-            log.warning("Control plane unreachable", call="register", why=str(error), retry_in=round(pause, 2))
         except Refused as refused:
             if refused.code != "server_not_running":
                 raise

@@ -139,7 +139,7 @@ class TransportThread(threading.Thread):
         except Unreachable as error:
             pause = min(self._backoff_cap, (error.retry_after or 0) + self._next_backoff())
             self._not_before = time.monotonic() + min(self._backoff_cap, error.retry_after or 0)
-            log.warning("Control plane unreachable", call="reports or claims", why=str(error), retry_in=round(pause, 2))
+            log.debug("Reports and claims wait", why=str(error), retry_in=round(pause, 2))
             return pause
         except Refused as refused:
             log.warning("Reports refused", status=refused.status, code=refused.code, detail=refused.detail)

@@ -19,6 +19,7 @@ from controlplane.agent.celery.rescue import Rescue
 from controlplane.agent.celery.resending import Resending
 from controlplane.agent.client import Client, Refused, Unreachable
 from controlplane.agent.heart import HeartbeatThread, HeldAttempts
+from controlplane.agent.outage import Outage
 from controlplane.agent.registration import REGISTRATION_CAP, RegisteredServer, register_once
 
 log = structlog.get_logger()
@@ -87,16 +88,16 @@ class Beats(threading.Thread):
             self.heart.run()
 
     def _register(self) -> RegisteredServer | None:
-        failures = 0
+        failures, outage = 0, Outage()
         while not self._ended.is_set():
             try:
-                return register_once(
-                    self._client, self._hello["token"], self._hello["description"], self._hello["instance"]
-                )
+                with outage.watching("register"):
+                    return register_once(
+                        self._client, self._hello["token"], self._hello["description"], self._hello["instance"]
+                    )
             except Unreachable as error:
                 failures += 1
                 pause = min(REGISTRATION_CAP, (error.retry_after or 0) + full_jitter(failures, REGISTRATION_CAP))
-                log.warning("Control plane unreachable", call="register", why=str(error), retry_in=round(pause, 2))
             except Refused as refused:
                 if refused.code == "server_not_running":
                     self._lost("declared dead while it was not heard")
