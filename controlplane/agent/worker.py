@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import structlog
 
-from controlplane.agent import leftovers, probe, status_file
+from controlplane.agent import leftovers, probe, runtimes, status_file
 from controlplane.agent.attempts import AttemptTracker
 from controlplane.agent.client import Client, Refused
 from controlplane.agent.containers import clear_containers
@@ -71,7 +71,9 @@ class Worker:
             self._cordon,
             lambda: self._heart.act_now(),
         )
-        self._runtimes = RuntimeWatch(options.runtimes, self._cordon, lambda: self._heart.act_now())
+        self._runtimes = RuntimeWatch(
+            options.runtimes, self._supervisor, options.environment, self._cordon, lambda: self._heart.act_now()
+        )
         self._fenced = threading.Event()  # killed for the fence by another thread, not yet taken note of here
         self._was_answered = False
         self._blocked = False  # cordon, drain or maintenance
@@ -168,8 +170,7 @@ class Worker:
         self._supervisor.transfer_ready(ready)
         for child_exit in self._supervisor.reap_children():
             self._enforce_fence()  # it may have died of the fence since we looked
-            owner = self._probe if child_exit.key == probe.KEY else self._attempts
-            self._guard(owner.record_exit, child_exit)
+            self._guard(self._owner_of(child_exit.key).record_exit, child_exit)
         self._read_inbox()
         if self._attempts.has_newly_stopped():
             self._heart.act_now()
@@ -186,6 +187,12 @@ class Worker:
             self._guard(self._runtimes.look)
             self._guard(self._probe.advance)
         self._request_work()
+
+    def _owner_of(self, key: str) -> AttemptTracker | probe.Probe | RuntimeWatch:
+        """Of a child."""
+        if key == probe.KEY:
+            return self._probe
+        return self._runtimes if key.startswith(runtimes.KEY) else self._attempts
 
     def _seconds_to_wait(self) -> float:
         now = time.monotonic()

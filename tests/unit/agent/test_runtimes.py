@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import selectors
 
 import pytest
 
+from controlplane.agent import runtimes
 from controlplane.agent.options import build_parser, read_options
 from controlplane.agent.probe import SelfCordon
 from controlplane.agent.runtimes import COMMANDS, RuntimeWatch, find_runtimes, missing_runtimes
+from controlplane.agent.supervisor import Supervisor
 from tests.support.standin import eventually
 
 PROGRAMS = {
@@ -17,6 +20,26 @@ PROGRAMS = {
     "docker": "echo cannot connect >&2; exit 1",
     "nvidia-smi": "echo NVIDIA A100",
 }
+
+
+class Watched(Supervisor):
+    """One with a selector of its own."""
+
+    def __init__(self):
+        self.selector = selectors.DefaultSelector()
+        super().__init__(self.selector)
+
+    def wait(self):
+        self.transfer_ready(self.selector.select(0.02))
+        return True
+
+
+@pytest.fixture
+def supervisor():
+    made = Watched()
+    yield made
+    made.close()
+    made.selector.close()
 
 
 @pytest.fixture
@@ -50,10 +73,10 @@ def test_programs_that_have_gone_are_missing(machine):
         assert missing == ["node"]
 
 
-def test_a_worker_whose_runtime_has_gone_is_cordoned_until_it_is_back(tmp_path, monkeypatch):
+def test_a_worker_whose_runtime_has_gone_is_cordoned_until_it_is_back(tmp_path, monkeypatch, supervisor):
     monkeypatch.setenv("PATH", str(tmp_path))
     cordon, changes = SelfCordon(), []
-    watch = RuntimeWatch(["node"], cordon, lambda: changes.append(cordon.fields))
+    watch = RuntimeWatch(["node"], supervisor, os.environ, cordon, lambda: changes.append(cordon.fields))
     watch.look()
     (tmp_path / "node").write_text("#!/bin/sh\n")
     (tmp_path / "node").chmod(0o755)
@@ -66,6 +89,53 @@ def test_a_worker_whose_runtime_has_gone_is_cordoned_until_it_is_back(tmp_path, 
         {"schedulable": False, "reason": "no longer on this machine: node"},
         {"schedulable": True, "reason": "the runtimes are back"},
     ]
+
+
+@pytest.mark.parametrize(("name", "program"), [("docker", "docker"), ("gpu", "nvidia-smi")])
+def test_a_worker_whose_daemon_or_driver_does_not_answer_any_more_is_cordoned_until_it_does(
+    machine, supervisor, monkeypatch, name, program
+):
+    monkeypatch.setattr(runtimes, "LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr(runtimes, "DOUBTED_INTERVAL", 0.0)
+    cordon = SelfCordon()
+    watch = RuntimeWatch([name], supervisor, os.environ, cordon, lambda: None)
+
+    def turn(times=1):
+        """So often it is asked, and answers."""
+        for _ in range(times):
+            watch.look()
+            ended = eventually(lambda: supervisor.wait() and supervisor.reap_children())
+            for child_exit in ended:
+                watch.record_exit(child_exit)
+
+    (machine / program).write_text("#!/bin/sh\nexit 0\n")
+    turn()
+    assert cordon.fields == {}
+    (machine / program).write_text("#!/bin/sh\necho broken >&2; exit 9\n")
+    turn()
+    assert cordon.fields == {}, "the machine may have been busy"
+    turn()
+    assert cordon.fields == {"schedulable": False, "reason": f"no longer on this machine, or broken: {name}"}
+    (machine / program).write_text("#!/bin/sh\nexit 0\n")
+    turn()
+    assert cordon.fields == {"schedulable": True, "reason": "the runtimes are back"} and watch.missing == []
+    monkeypatch.setattr(runtimes, "PATIENCE", 0.1)
+    (machine / program).write_text("#!/bin/sh\nexec sleep 600\n")
+    eventually(lambda: watch.look() or (supervisor.wait() and [*map(watch.record_exit, supervisor.reap_children())]
+               and watch.missing == [name]))  # fmt: skip
+
+
+def test_an_agent_cordons_itself_while_its_gpus_do_not_answer(plane, agent, machine, monkeypatch):
+    def says(schedulable):
+        return lambda: any(body.get("schedulable") is schedulable for call, body in plane.calls if call == "heartbeat")
+
+    (machine / "nvidia-smi").write_text(
+        f"#!/bin/sh\ncd {machine}\n[ -e found ] || {{ touch found; exit 0; }}\n[ -e mended ]\n"
+    )
+    agent("--runtimes", "gpu")
+    eventually(says(False))
+    (machine / "mended").touch()
+    eventually(says(True))
 
 
 def test_a_server_is_cordoned_for_as_long_as_there_is_any_cause():
