@@ -1,22 +1,21 @@
 """Runs the parts of a control plane in one terminal, and stops them in order."""
 
-import datetime
 import os
 import signal
+import subprocess
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
 
-from honcho import process
-from honcho.manager import SYSTEM_PRINTER_NAME, Manager
-from honcho.printer import Message, Printer
+from controlplane.standalone.output import SYSTEM, Output
+from controlplane.standalone.respawn import is_answering, make_child_die_with_us
 
-from controlplane.standalone.respawn import die_with_parent, is_answering, make_child_die_with_us
-
-TERMINATIONS = {signal.SIGINT, signal.SIGTERM}
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LAST_WORDS = 5.0
+"""Seconds for what a part has printed, where something outside its process group still holds its output."""
 
 
 @dataclass(frozen=True)
@@ -37,135 +36,102 @@ class Part:
     cwd: Path | None = None
 
 
-class Child(process.Popen):
-    """Not through a shell; ends when its supervisor does, and takes its process group along, whatever ends it."""
-
-    def __init__(self, command: list[str], **options: Any) -> None:
-        super().__init__(command, shell=False, preexec_fn=make_child_die_with_us(signal.SIGTERM), **options)
-        threading.Thread(target=self.kill_group_at_exit, daemon=True).start()
-
-    def kill_group_at_exit(self) -> None:
-        with suppress(OSError):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # not reaped: the number stays the group's
-            os.killpg(self.pid, signal.SIGKILL)
-
-
-class Watched(process.Process):
-    """honcho runs this in a process of its own, which reads what the child prints."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._child_ctor = Child
-        self._supervisor = os.getpid()
-
-    def run(self, events: Any = None, ignore_signals: bool = False) -> None:
-        for signum in TERMINATIONS:  # a Ctrl-C is the supervisor's business
-            signal.signal(signum, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATIONS)
-        die_with_parent(self._supervisor, signal.SIGKILL)
-        super().run(events, ignore_signals)
-
-
-class Output(Printer):
-    """When nobody reads any more (`| head`, `| tee` at a Ctrl-C), everything is stopped, in order and unseen."""
-
-    def write(self, message: Message) -> None:
-        try:
-            super().write(message)
-        except BrokenPipeError:
-            self.output = open(os.devnull, "w")  # noqa: SIM115
-            signal.raise_signal(signal.SIGTERM)
-
-
-class Supervisor(Manager):
-    """honcho, but it stops the parts one stage after the other, each part with its own deadline."""
-
-    _terminating: bool
+class Supervisor:
+    """Runs all parts until one of them ends or a signal comes, then stops them one stage after the other."""
 
     def __init__(self, parts: list[Part], *, ready: str, greeting: str) -> None:
         """Says `greeting` once the URL `ready` answers."""
-        super().__init__(Output())
-        self._process_ctor = Watched
         self.parts, self.ready, self.greeting = parts, ready, greeting
+        self.events: SimpleQueue[Part | signal.Signals] = SimpleQueue()  # which a signal handler may put into
+        self.output = Output([part.name for part in parts], unread=lambda: self.events.put(signal.SIGTERM))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.failed: list[str] = []
-        for part in parts:
-            env = {**(os.environ if part.inherits else {}), **part.env}
-            self.add_process(part.name, part.command, env=env, cwd=part.cwd)
+        self.is_stopping = False
 
     def run(self) -> int:
         """Until everything has ended. Returns 0 when it was asked to end and no part failed to, else 1."""
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+        for signum in ENDINGS:
+            signal.signal(signum, lambda signum, _: self.events.put(signal.Signals(signum)))
         try:
-            self.loop()
+            # All of them before there are threads: what forks copies one thread, and the locks of all.
+            for part in self.parts:
+                self.processes[part.name] = self.start(part)
+            watches = [threading.Thread(target=self.watch, args=(part,), daemon=True) for part in self.parts]
+            for thread in (*watches, threading.Thread(target=self.greet, daemon=True)):
+                thread.start()
+            self.note_first_event(self.events.get())
+            self.is_stopping = True
+            began = time.monotonic()
+            for stage in sorted({part.stage for part in self.parts}):
+                self.stop([part for part in self.parts if part.stage == stage], began)
+            for thread in watches:
+                thread.join()
         finally:
-            for entry in self._processes.values():
-                if (watched := entry.get("process")) and watched.is_alive():
-                    watched.kill()  # and what it watches gets SIGTERM
+            for name in self.processes:
+                self.send(name, signal.SIGTERM)  # unless all went well there are some
         return 1 if self.failed else 0
 
-    def print_greeting(self) -> None:
-        while not self._terminating and not is_answering(self.ready):
+    def start(self, part: Part) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            part.command,
+            env={**(os.environ if part.inherits else {}), **part.env},
+            cwd=part.cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C is our business
+            preexec_fn=make_child_die_with_us(signal.SIGTERM),
+        )
+        self.output.say(SYSTEM, f"{part.name} started (pid={process.pid})")
+        return process
+
+    def watch(self, part: Part) -> None:
+        """Until it has ended, and its process group with it, whatever ended it."""
+        process = self.processes[part.name]
+        reader = threading.Thread(target=self.read, args=(part.name, process), daemon=True)
+        reader.start()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # not reaped: the number stays the group's
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        reader.join(LAST_WORDS)
+        self.output.say(SYSTEM, f"{part.name} stopped (rc={process.wait()})")
+        self.events.put(part)
+
+    def read(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        for line in process.stdout or ():
+            self.output.say(name, line.decode(errors="replace"))
+
+    def greet(self) -> None:
+        while not self.is_stopping and not is_answering(self.ready):
             time.sleep(0.1)
-        if not self._terminating:
-            self.print_message(self.greeting)
+        if not self.is_stopping:
+            self.output.say(SYSTEM, self.greeting)
 
-    def print_message(self, text: str) -> None:
-        # Through the loop, which alone prints.
-        self.events.put(Message("line", text, datetime.datetime.now(), SYSTEM_PRINTER_NAME, None))
+    def note_first_event(self, event: Part | signal.Signals) -> None:
+        if isinstance(event, Part):
+            self.failed.append(event.name)
+            self.output.say(SYSTEM, f"{event.name} has ended, so everything is stopped")
+        else:
+            self.output.say(SYSTEM, f"{event.name} received")
 
-    def _start(self) -> None:
-        # A Ctrl-C in a process that is just being forked would find our handlers there.
-        signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATIONS)
-        try:
-            super()._start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATIONS)
-        threading.Thread(target=self.print_greeting, daemon=True).start()
-
-    def terminate(self) -> None:
-        """Begin to stop everything. Called on a signal, and when a part has ended by itself."""
-        if self._terminating:
-            return
-        self._terminating = True
-        for part in self.parts:
-            if not self.is_running(part):
-                self.failed.append(part.name)
-                self.print_message(f"{part.name} has ended, so everything is stopped")
-        threading.Thread(target=self.stop_in_order, daemon=True).start()
-
-    def kill(self) -> None:
-        """honcho's own deadline, one for all, is not used."""
-
-    def stop_in_order(self) -> None:
-        began = time.monotonic()
-        for stage in sorted({part.stage for part in self.parts}):
-            self.stop_parts([part for part in self.parts if part.stage == stage], began)
-
-    def stop_parts(self, parts: list[Part], began: float) -> None:
+    def stop(self, parts: list[Part], began: float) -> None:
         due = [(0.0, signal.SIGTERM, part) for part in parts]
         due += [(part.insisted_after, signal.SIGTERM, part) for part in parts]
         due += [(part.killed_after, signal.SIGKILL, part) for part in parts]
-        while any(map(self.is_running, parts)) and due:
-            for step in [
-                step for step in due if step[0] <= time.monotonic() - began and "pid" in self.process_entry(step[2])
-            ]:
+        while any(self.is_running(part.name) for part in parts):
+            for step in [step for step in due if step[0] <= time.monotonic() - began]:
                 due.remove(step)
-                if self.is_running(step[2]):
-                    self.send_signal(step[2], step[1])
+                _, signum, part = step
+                if self.is_running(part.name) and signum == signal.SIGKILL:
+                    self.failed.append(part.name)
+                    self.output.say(SYSTEM, f"{part.name} does not end: killed")
+                self.send(part.name, signum)
             time.sleep(0.05)
 
-    def send_signal(self, part: Part, signum: signal.Signals) -> None:
-        pid = self.process_entry(part)["pid"]
-        if signum == signal.SIGKILL:
-            self.failed.append(part.name)
-            self.print_message(f"{part.name} does not end: killed")
-        with suppress(ProcessLookupError):
-            os.kill(pid, signum)
+    def send(self, name: str, signum: signal.Signals) -> None:
+        # Not by Popen.send_signal, nor poll: they reap it before its group is killed.
+        if self.is_running(name):
+            with suppress(ProcessLookupError):
+                os.kill(self.processes[name].pid, signum)
 
-    def is_running(self, part: Part) -> bool:
-        return "returncode" not in self.process_entry(part)
-
-    def process_entry(self, part: Part) -> dict[str, Any]:
-        """What honcho knows of it: `pid` once started, `returncode` once ended."""
-        entry: dict[str, Any] = self._processes[part.name]
-        return entry
+    def is_running(self, name: str) -> bool:
+        return self.processes[name].returncode is None

