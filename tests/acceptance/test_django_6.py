@@ -3,36 +3,19 @@ on Django 5.2 runs once more, in an environment of its own with the locked packa
 
 import os
 import re
-import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.missing import skip_without
 from tests.support.processes import ROOT, beside, drop, server
+from tests.support.pythons import make_environment
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.exhaustive, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 DJANGO = "django>=6.0,<6.1"
 SUITE = "tests/integration/test_django_tasks.py"
 PLUGINS = ("pytest", "pytest-django", "pytest-randomly", "pytest-timeout")
 OF_THIS_RUN = ("DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
-
-
-def pythons() -> Iterator[str]:
-    """Those that may be there, this one first."""
-    yield sys.executable
-    names = [f"python3.{minor}" for minor in (14, 13, 12)]
-    yield from filter(None, map(shutil.which, [*names, "python3"]))
-    installed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    yield from map(str, sorted(installed.glob("3.*/bin/python3"), reverse=True))
-
-
-def is_fit(python: str) -> bool:
-    check = "import sys, venv; sys.exit(not (3, 12) <= sys.version_info < (3, 15))"
-    return subprocess.run([python, "-c", check], capture_output=True).returncode == 0
 
 
 def pins(lock: str) -> str:
@@ -43,18 +26,13 @@ def pins(lock: str) -> str:
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
     folder = tmp_path_factory.mktemp("django-6")
-    if (found := next(filter(is_fit, pythons()), None)) is None:
-        skip_without("Django 6.0 needs Python 3.12, and there is none")
-    subprocess.run([found, "-m", "venv", "--without-pip", folder / "environment"], check=True)
     for lock in ("requirements.lock", "requirements-dev.lock"):
         (folder / lock).write_text(pins(lock))
-    python = str(folder / "environment" / "bin" / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile", "--no-input"]
     which = ["--requirement", "requirements.lock", "--constraint", "requirements-dev.lock", DJANGO, *PLUGINS]
-    done = subprocess.run([*pip, *which], cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        skip_without(f"Django 6.0 cannot be installed: {done.stderr[-1000:]}")
-    return python
+    try:
+        return make_environment(folder / "environment", *which)
+    except LookupError as error:
+        skip_without(f"Django 6.0 cannot be had: {error}")
 
 
 def test_the_suite_of_the_backend_passes_with_django_6(python):

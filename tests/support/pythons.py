@@ -1,0 +1,39 @@
+"""Other Pythons of this machine, and environments of their own for what is not locked."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+CHECK = "import sys, venv; sys.exit(not (3, 12) <= sys.version_info < (3, 15))"
+
+
+def _is_fit(python: str) -> bool:
+    return subprocess.run([python, "-c", CHECK], capture_output=True).returncode == 0
+
+
+def _pythons() -> Iterator[str]:
+    """Those that may be there, this one first."""
+    yield sys.executable
+    names = [f"python3.{minor}" for minor in (14, 13, 12)]
+    yield from filter(None, map(shutil.which, [*names, "python3"]))
+    installed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    yield from map(str, sorted(installed.glob("3.*/bin/python3"), reverse=True))
+
+
+def make_environment(folder: Path, *packages: str) -> str:
+    """The Python, from 3.12 to 3.14, of a new environment in `folder`, with what pip makes of these arguments.
+
+    Raises LookupError when there is no such Python, or the packages cannot be had.
+    """
+    if (python := next(filter(_is_fit, _pythons()), None)) is None:
+        raise LookupError("there is no Python from 3.12 on")
+    subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
+    made = str(folder / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", made, "install", "--quiet", "--no-compile", "--no-input"]
+    done = subprocess.run([*pip, *packages], cwd=folder.parent, capture_output=True, text=True)
+    if done.returncode:
+        raise LookupError(done.stderr[-1000:])
+    return made
