@@ -95,6 +95,8 @@ RETIRED = {_.NOT_RUNNING, _.INACTIVE}
 """It is gone and holds no attempt. The liveness check moves on to INACTIVE, where it stays."""
 ENDED = RETIRED | {_.TERMINATED_GRACEFULLY}
 """Its end is nothing to look into, or has been seen to. The liveness check moves on to INACTIVE."""
+TROUBLED = set(_) - ALIVE - ENDED
+"""It is on its way out otherwise than well, or lost. The liveness check moves on."""
 TO_RECOVER = set(_) - ALIVE - RETIRED
 """What it holds is recovered. The liveness check retires it when nothing is left."""
 MAY_HEARTBEAT = set(_) - TERMINATED - RETIRED - {_.DISCONNECTED}

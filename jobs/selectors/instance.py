@@ -1,6 +1,7 @@
 """How the whole control plane stands."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from controlplane.core.statements import Statement, fetch_result_sets
@@ -9,6 +10,7 @@ from jobs.conf import unmatched_parameters
 from jobs.history import Window
 from jobs.sql import sql
 from jobs.sql.rows.history import HistoryPoint
+from jobs.sql.rows.tabs import TabCount
 from jobs.sql.rows.verdict import ClusterFigures
 from jobs.states import Flag
 from liveness.selectors.clusters import parse_maintenances
@@ -17,8 +19,15 @@ COUNT_LIMIT = 1_000
 """So many jobs of a state that has ended are counted; of more the statistics have about how many."""
 
 
-def instance_figures(window: Window | None = None, cluster: str = "") -> dict[str, Any]:
-    """How it stands, by the database's clock `now`: one query, which brings the points of a window's `history` too.
+def instance_figures(
+    window: Window | None = None,
+    cluster: str = "",
+    *,
+    counts_tabs: bool = False,
+    namespaces: Iterable[str] | None = None,
+) -> dict[str, Any]:
+    """How it stands, by the database's clock `now`: one query, which brings the points of a window's `history` too, and
+    what `tab_counts()` says of these namespaces, `tabs`.
 
     Of one cluster it counts the jobs that its workers could take and those that its servers hold, and what of the rest
     has to do with it.
@@ -46,9 +55,13 @@ def instance_figures(window: Window | None = None, cluster: str = "") -> dict[st
     if window is not None:
         params |= {"seconds": window.seconds, "step": window.step, "span": window.span}
         statements.append(sql.read_history)
+    if counts_tabs:
+        params |= {"namespaces": namespaces and list(namespaces)}
+        statements.append(sql.read_tab_counts)
     results: Any = fetch_result_sets(*statements, **params)
     [row], [incidents], *more = results
-    points: list[HistoryPoint] = more[-1] if window is not None else []
+    tabs: list[TabCount] = more.pop() if counts_tabs else []
+    points: list[HistoryPoint] = more.pop() if window is not None else []
     read = {key: json.loads(value or "null") for key, value in row._asdict().items() if key in JSON_FIGURES}
     flags = {flag: (read["flags"] or {}).get(flag, 0) for flag in Flag}
     lately = {**incidents._asdict(), "incident": json.loads(incidents.incident or "null")}
@@ -64,8 +77,15 @@ def instance_figures(window: Window | None = None, cluster: str = "") -> dict[st
         "in_maintenance": any(entry["cluster"] is None for entry in maintenances),
         "flags": flags,
         "history": points,
+        "tabs": tabs,
     }
     return scope_figures(figures, cluster, more[0][0]) if cluster else figures
+
+
+def tab_counts(namespaces: Iterable[str] | None) -> list[TabCount]:
+    """How many there are of what the tabs of the pages tell the number of, of these namespaces or (None) of all."""
+    known = None if namespaces is None else list(namespaces)
+    return sql.read_tab_counts.fetch_rows(counted=COUNT_LIMIT, namespaces=known)
 
 
 def job_counts() -> dict[str, Any]:

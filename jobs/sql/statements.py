@@ -23,6 +23,7 @@ from jobs.sql.rows import (
     selectors,
     submission,
     sweep,
+    tabs,
     taken_attempts,
     triggers,
     verdict,
@@ -143,6 +144,7 @@ class JobsStatements(Statements):
     fail_unmatched_jobs: Statement[sweep.UnmatchedJobs]
     list_stale_attempts: Statement[sweep.StaleAttempt]
     count_stale_attempts: Statement[sweep.CountStaleAttemptsRow]
+    read_tab_counts: Statement[tabs.TabCount]
     release_taken_attempts: Statement[taken_attempts.ReleasedAttempt]
     find_due_triggers: Statement[triggers.DueTrigger]
     read_incidents: Statement[verdict.Incidents]

@@ -14,6 +14,7 @@ define_states(
     TO_RECOVER=states.TO_RECOVER,
     LOST=states.LOST,
     STOPPED=states.STOPPED,
+    TROUBLED=states.TROUBLED,
 )
 
 BUCKETS = [1, 2, 5, 10, 15, 30, 45, 60, 90, 120, 300, 600, 1800]

@@ -48,7 +48,7 @@ def test_keys_lead_through_rows_and_pages_and_are_listed(site):
     page.keyboard.press("s")
     page.wait_for_url("**/servers/")
     site.go(page, f"jobs/{jobs[0]}/")
-    expect(page.locator(".tabs a[aria-current]")).to_have_text("Jobs")
+    expect(page.locator(".tabs a[aria-current]")).to_contain_text("Jobs")
     page.context.close()
 
 
@@ -93,6 +93,40 @@ def test_the_state_machine_of_a_server_is_told_by_the_readers_clock(site):
     regular = page.locator("dt", has_text="median").locator("+ dd").locator("time")
     at = datetime.fromisoformat(str(regular.get_attribute("datetime")))
     expect(regular).to_have_text(re.compile(f"^{at + timedelta(hours=9):%H:%M:%S}"))
+    page.context.close()
+
+
+def test_lines_of_a_log_are_told_by_the_readers_clock_also_those_that_come_later(site):
+    site.running.agent("teller", site.url, "--tags", "told")
+    go = site.running.folder / "go-on-telling"
+    job = site.submit(
+        f"echo first; while [ ! -e {go} ]; do sleep 0.05; done; echo later", tags=["told"], unmatched="wait"
+    )
+    page = site.open(timezone_id="Asia/Tokyo")
+    browser.poll_often(page)
+    site.go(page, f"jobs/{job}/log/")
+    expect(page.locator(".zone").first).to_have_text("(GMT+9)")
+    for text in ("first", "later"):
+        line = page.locator("#lines li", has_text=text)
+        line.wait_for()
+        go.touch()
+        at = datetime.fromisoformat(str(line.locator("[data-at]").get_attribute("data-at")))
+        expect(line.locator(".at")).to_have_text(re.compile(rf"{at + timedelta(hours=9):%H:%M:%S}\.\d{{3}}$"))
+        assert str(line.get_attribute("title")) == f"{at:%Y-%m-%d %H:%M:%S.%f} UTC"
+    page.context.close()
+
+
+def test_the_number_on_a_tab_changes_with_what_it_counts(site):
+    site.submit("true", tags=["counted"], unmatched="wait")
+    page = site.open()
+    site.go(page, "triggers/")
+    browser.poll_often(page)
+    told = page.locator("#tabs a", has_text="Jobs").locator(".count")
+    waiting = int(re.match(r"(\d+) waiting", str(told.get_attribute("title")))[1])
+    site.submit("true", tags=["counted"], unmatched="wait")
+    expect(told).to_have_attribute("title", re.compile(f"^{waiting + 1} waiting"))
+    expect(page.locator("#tabs")).to_have_count(1)
+    expect(page.locator("#tabs [aria-current=page]")).to_have_text("Triggers")
     page.context.close()
 
 

@@ -55,7 +55,8 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     cluster = chosen.cluster_name
     if cluster and not is_known_cluster(cluster):
         return show_not_found(request, "cluster", "overview")
-    figures = instance_figures(window if "job" in sees else None, cluster)
+    reached = reached_namespaces(request)
+    figures = instance_figures(window if "job" in sees else None, cluster, counts_tabs=True, namespaces=reached)
     if "job" not in sees:
         figures |= {"counts": {}, "flags": {}, "flagged_tags": None, "to_be_failed": None, "waiting": None}
     of_servers = read_servers(cluster) if "server" in sees else None
@@ -66,6 +67,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     recent, _ = list_activity(ENTRIES_SHOWN, cluster=cluster, sees=sees)
     shown = {
         "title": f"Cluster {cluster}" if cluster else "Instance",
+        "tab_counts": figures["tabs"],
         "cluster": cluster,
         "verdict": present_verdict(built, figures["now"], links_servers="server" in sees) if known else NOTHING_YET,
         "check": present_check(figures["check_age"], figures["now"]),

@@ -16,9 +16,11 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 from django_htmx.middleware import HtmxDetails
 
+from controlplane.console.presenters.tabs import present_tabs
 from controlplane.core.described import Described
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.permissions import VIEWS
+from jobs.selectors.instance import tab_counts
 from jobs.states import AttemptState, ExecutionState, JobState, SlotOutcome, TriggerState
 from liveness.conf import conf
 from liveness.models import DEFAULT_NAMESPACE, Server
@@ -160,20 +162,23 @@ def render_page(
     request: HttpRequest, name: str, shown: dict[str, Any], status: int = 200, lives: bool = True
 ) -> HttpResponse:
     """The page, or for a poll only the part of it that lives."""
-    live = f"admin/instance/_{name}.html"
-    sees = viewable(request.user)
-    shown = {"sees": sees, **shown}
+    live, tabs = f"admin/instance/_{name}.html", list_tabs(request)
+    counts = shown.pop("tab_counts", None)
+    shown = {
+        "live": live,
+        "sees": viewable(request.user),
+        "tabs": present_tabs(tabs, tab_counts(reached_namespaces(request)) if counts is None else counts),
+        "tab": TAB_OF_PAGE.get(name, name),
+        **shown,
+    }
     if is_poll(request) and lives:
-        return render(request, live, shown, status=status)
-    poll, tabs = poll_interval(request), list_tabs(request)
+        return render(request, "admin/instance/poll.html", shown, status=status)
+    poll = poll_interval(request)
     if "filter" in shown:
         offer_namespaces(request, shown)
     context = {
         **admin.site.each_context(request),
         "is_nav_sidebar_enabled": False,  # these pages have tabs of their own, and all of the width
-        "live": live,
-        "tabs": [(tab, tab.capitalize()) for tab in tabs],
-        "tab": TAB_OF_PAGE.get(name, name),
         "keys": [(key, tab) for key, tab in KEYS.items() if tab in tabs],
         "lives": lives and status == 200,
         "poll": poll,
