@@ -63,7 +63,8 @@ def shorten(text: str, length: int) -> str:
 
 @lru_cache(maxsize=4096)
 def format_tags(tags: tuple[str, ...]) -> SafeString:
-    return format_html_join(" ", '<span class="tag">{}</span>', ((tag,) for tag in tags)) or SafeString("–")
+    """What has the empty tag alone is dispatched by the control plane itself, and shows none."""
+    return format_html_join(" ", '<span class="tag">{}</span>', ((tag,) for tag in tags if tag)) or SafeString("–")
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 
@@ -46,7 +47,7 @@ def show_job_log(request: HttpRequest, job: UUID) -> HttpResponse:
     poll = poll_interval(request)
     shown: dict[str, Any] = {
         "state": state,
-        "lines": [present_line(line, chosen.chosen_values.get("q")) for line in found.lines],
+        "lines": [present_line(line, chosen.chosen_values.get("q"), timezone.now()) for line in found.lines],
         "has_ended": has_ended and not found.is_full,
         "next": f"{request.path}?{query}after={found.last}",
         # What is behind catches up before it waits.
@@ -91,16 +92,22 @@ def present_attempts(attempts: list[Attempt], chosen: LogFilter) -> Iterator[dic
         yield {"it": attempt, "url": f"?{rest.urlencode()}", "is_chosen": number == attempt.number}
 
 
-def present_line(line: FoundLine, sought: str | None) -> dict[str, Any]:
+def present_line(line: FoundLine, sought: str | None, now: datetime) -> dict[str, Any]:
     at: Any = line.at
     text = shorten(line.line or "", LINE_LENGTH)
     return {
         "it": line,
         "stream": STREAMS[line.stream or "STDOUT"],
         "at": describe_moment(at),
-        "time": f"{at:%H:%M:%S.%f}"[:12],
+        "moment": at.isoformat(),
+        "time": format_time_of_line(at, now),
         "text": mark_matches(text, sought) if sought else text,
     }
+
+
+def format_time_of_line(at: datetime, now: datetime) -> str:
+    """To the millisecond, of another day with the day: reader.js tells it by the reader's clock."""
+    return f"{'' if at.date() == now.date() else f'{at:%b %d} '}{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
 
 def describe_moment(at: datetime) -> str:

@@ -12,9 +12,9 @@
     const minutes = `${two(at.getHours())}:${two(at.getMinutes())}`;
     if (/^\d\d:\d\d$/.test(shown)) return minutes;
     if (/^[A-Z][a-z]{2} \d\d \d\d:\d\d$/.test(shown)) return `${MONTHS[at.getMonth()]} ${two(at.getDate())} ${minutes}`;
-    const time = `${minutes}:${two(at.getSeconds())}`;
-    if (at.toDateString() !== new Date().toDateString()) return `${MONTHS[at.getMonth()]} ${two(at.getDate())} ${time}`;
-    return /\.\d+$/.test(shown) ? `${time}.${String(at.getMilliseconds()).padStart(3, "0")}` : time;
+    const part = /\.\d+$/.test(shown) ? `.${String(at.getMilliseconds()).padStart(3, "0")}` : "";
+    const time = `${minutes}:${two(at.getSeconds())}${part}`;
+    return at.toDateString() === new Date().toDateString() ? time : `${MONTHS[at.getMonth()]} ${two(at.getDate())} ${time}`;
   }
 
   function showLocalTimes() {
