@@ -1,7 +1,7 @@
 -- statement: read_tab_counts
 -- What the tabs of the Instance pages tell: of each sort how many rows there are, of these namespaces (null: of all), among
 -- the first `counted` that are looked at; `is_full`: there may be more.
--- takes: counted bigint, namespaces text[]|null
+-- takes: counted bigint, namespaces text[]
 -- returns: sort text, found bigint, is_full bool
 -- row: TabCount
 select sort, count(*) filter (where is_sought and (%(namespaces)s::text[] is null or namespace = any(%(namespaces)s))) as found,

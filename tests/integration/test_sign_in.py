@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.models import Group, Permission, User
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
@@ -145,3 +146,20 @@ def test_a_page_that_asks_for_its_reader_says_who_is_signed_in(admin_client, pat
 def test_of_a_session_that_was_made_up_nobody_is_signed_in(client):
     client.cookies["sessionid"] = "made-up"
     assert IS_SIGNED_IN not in client.get("/admin/").wsgi_request.META
+
+
+@pytest.mark.parametrize(
+    "of", [{}, {"is_superuser": True}, {"is_active": False}], ids=["staff", "superuser", "inactive"]
+)
+def test_permissions_are_those_of_the_user_and_of_his_groups_in_one_query(db, of, django_assert_num_queries):
+    user = User.objects.create_user("ann", is_staff=True, **of)
+    group = Group.objects.create(name="watch")
+    one, two, three = Permission.objects.order_by("pk")[:3]
+    user.user_permissions.set([one, two])
+    group.permissions.set([two, three])
+    user.groups.add(group)
+    expected = ModelBackend().get_all_permissions(User.objects.get(pk=user.pk))
+    fresh = User.objects.get(pk=user.pk)
+    with django_assert_num_queries(1 if user.is_active else 0):
+        assert fresh.get_all_permissions() == expected
+        assert fresh.has_perm(next(iter(expected))) if expected else not fresh.has_perm("auth.view_user")
