@@ -408,6 +408,13 @@ def test_the_state_machine_shows_the_present_state_and_the_way_it_came_with_its_
     assert 'class="strip is-over"' in page and page.count("h4.5v") > 10, "its silence is hollow, and nothing is green"
 
 
+def test_the_page_of_a_server_says_what_it_can_do(reader, worker):
+    can = {"python": "3.11", "runtimes": {"node": "22", "java": "21"}, "queues": ["a", "b"]}
+    page = text(reader.get(f"/admin/instance/servers/{worker(capabilities=can).id}/"))
+    for words in ("Capabilities", "java 21, node 22", "a, b"):
+        assert words in page
+
+
 @pytest.mark.parametrize("layout", [layouts.WIDE, layouts.TALL])
 def test_every_legal_transition_is_drawn(layout):
     assert set(layout.places) == set(ServerState)

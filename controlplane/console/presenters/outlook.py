@@ -6,7 +6,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from controlplane.console.presenters.clauses import render_clause
-from controlplane.console.presenters.formatting import format_tags, link_to_server, seconds_until, time_since
+from controlplane.console.presenters.formatting import format_tags, link_to_server, seconds_until, shorten, time_since
 from controlplane.core.durations import describe_duration
 from jobs.verdict.servers import describe_fate_of_jobs, describe_loss
 from liveness import states
@@ -14,6 +14,8 @@ from liveness.conf import conf
 from liveness.selectors.next_transition import expected_loss
 from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState, ServerType
+
+CAPABILITY_LENGTH = 300
 
 
 def present_server(server: TimedServer) -> dict[str, Any]:
@@ -55,6 +57,19 @@ def list_loads(metrics: dict[str, Any]) -> list[tuple[str, int]]:
     """How busy its machine is, in per cent; servers may say what they like."""
     readings = (("CPU", metrics.get("cpu_percent")), ("memory", metrics.get("memory_percent")))
     return [(word, round(value)) for word, value in readings if isinstance(value, int | float)]
+
+
+def list_capabilities(capabilities: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a server says it can do, in words; servers may say what they like."""
+    return [
+        (name.replace("_", " "), shorten(in_words(value), CAPABILITY_LENGTH)) for name, value in capabilities.items()
+    ]
+
+
+def in_words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {in_words(of)}" for name, of in value.items())
+    return ", ".join(map(in_words, value)) if isinstance(value, list) else str(value)
 
 
 def describe_outlook(server: TimedServer) -> list[SafeString]:

@@ -16,7 +16,7 @@ from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip, sum
 from controlplane.console.charts.machine import build_machine
 from controlplane.console.presenters.formatting import format_moment, link_to_server, time_since, time_until
 from controlplane.console.presenters.jobs import present_attempt
-from controlplane.console.presenters.outlook import describe_outlook, present_server, type_words
+from controlplane.console.presenters.outlook import describe_outlook, list_capabilities, present_server, type_words
 from controlplane.console.selectors.filters.servers import ServerFilter
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import present_check, present_listed_server
@@ -140,6 +140,7 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
             beats, details.heartbeat_interval, details.now, details.state in states.MAY_HEARTBEAT
         ),
         "drain": present_drain(details),
+        "capabilities": list_capabilities(details.capabilities),
         "metrics": [(name.replace("_", " "), value) for name, value in details.metrics.items()],
         "events": [(row, format_moment(row.at, details.now)) for row in events],
         "cordon_left": details.cordon_until and time_until(details.cordon_until, details.now),
