@@ -168,6 +168,26 @@ def test_one_who_waits_alone_is_woken_for_all_that_it_has_room_for():
     play(story)
 
 
+def test_of_what_comes_at_once_a_part_is_left_for_a_fraction_of_a_second_to_who_is_idle_elsewhere(monkeypatch):
+    monkeypatch.setattr(hints, "BETTER_FIRST", LONG)
+
+    async def story(work, jobs, waits):
+        waits.loads.update({ONE: (0, 8), TWO: (0, 8)})
+        waits.loads.elsewhere = [(TWO, ["script"])]
+        jobs.add("script", jobs=8)
+        assert await waits(ONE, "script") == 5
+        waits.loads[ONE] = (5, 8)
+        del jobs[0].jobs[:5]
+        back = waits(ONE, "script")
+        await looked(work, jobs, 5)
+        assert not back.done()
+        monkeypatch.setattr(hints, "BETTER_FIRST", 0.0)  # nobody there took them
+        work._wanted.set()
+        assert await back == 3
+
+    play(story)
+
+
 def test_who_is_back_with_its_share_is_not_woken_for_that_of_one_who_still_claims(monkeypatch):
     async def story(work, jobs, waits):
         waits.loads.update({ONE: (0, 8), TWO: (0, 8)})
