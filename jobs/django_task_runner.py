@@ -2,6 +2,7 @@
 is done already, and costs no start of an interpreter."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import django
@@ -23,6 +24,8 @@ else:
 
 if not apps.ready:
     django.setup()
+with suppress(ImportError):
+    import psycopg_pool  # noqa: F401  # or each task would, with its first query
 
 
 def run(payload: Mapping[str, Any]) -> Any:

@@ -84,29 +84,31 @@ class ForkServer:
 
 
 class ForkServers:
-    """`most_calls`: of one process, which is replaced then."""
+    """`most_calls`: of one process, which is replaced then, as soon as the next one has imported the module."""
 
     def __init__(self, most_calls: int) -> None:
         self._most_calls = most_calls
         self._servers: OrderedDict[Key, ForkServer] = OrderedDict()
+        self._next: dict[Key, ForkServer] = {}  # not ready yet; the one before goes on meanwhile
         self._ended: list[ForkServer] = []
         self._is_unfit: dict[Key, bool] = {}  # of modules that were called: it has failed once, so it is left alone
 
     def pids(self) -> set[int]:
-        return {server.process.pid for server in (*self._servers.values(), *self._ended)}
+        return {server.process.pid for server in (*self._servers.values(), *self._next.values(), *self._ended)}
 
     def choose(self, module: str, environment: Mapping[str, str]) -> ForkServer | None:
         """One that is ready for a call of the module. None: not this time."""
         key = module, frozenset(environment.items())
-        server = self._servers.get(key)
         try:
+            self._replace(key)
+            server = self._servers.get(key)
             if server is None:
                 self._consider(key)
                 return None
             self._servers.move_to_end(key)
             return server if server.is_ready() else None
         except OSError as error:
-            self._give_up(key, error)
+            self._give_up(key, error, is_unfit=True)
             return None
 
     def fork(self, server: ForkServer, descriptors: Sequence[int]) -> ForkedProcess | None:
@@ -115,14 +117,22 @@ class ForkServers:
         try:
             process = server.fork(descriptors)
         except OSError as error:
-            self._give_up(server.key, error)
+            self._give_up(server.key, error, is_unfit=False)
             return None
-        if server.calls >= self._most_calls:
-            self._end(server.key)
+        if server.calls >= self._most_calls and server.key not in self._next:
+            try:
+                self._next[server.key] = ForkServer(server.key)
+            except OSError as error:
+                self._give_up(server.key, error, is_unfit=False)
         return process
 
     def reap(self) -> None:
-        """Those that have ended."""
+        """Those that have been replaced, or have ended."""
+        for key in list(self._next):
+            try:
+                self._replace(key)
+            except OSError as error:
+                self._give_up(key, error, is_unfit=True)
         self._ended = [server for server in self._ended if server.process.poll() is None]
 
     def close(self) -> None:
@@ -142,13 +152,20 @@ class ForkServers:
                 self._end(next(iter(self._servers)))
             self._servers[key] = ForkServer(key)
 
-    def _give_up(self, key: Key, error: OSError) -> None:
+    def _replace(self, key: Key) -> None:
+        """By the next one, once that is ready. Raises OSError when it never will be."""
+        if key in self._next and self._next[key].is_ready():
+            following = self._next.pop(key)
+            self._end(key)
+            self._servers[key] = following
+
+    def _give_up(self, key: Key, error: OSError, *, is_unfit: bool) -> None:
         log.info("A call begins in a new interpreter", module=key[0], why=str(error))
-        server = self._servers.get(key)
-        self._is_unfit[key] = server is None or not server.is_fit
+        self._is_unfit[key] = is_unfit
         self._end(key)
 
     def _end(self, key: Key) -> None:
-        if server := self._servers.pop(key, None):
-            server.close()
-            self._ended.append(server)
+        for servers in (self._servers, self._next):
+            if server := servers.pop(key, None):
+                server.close()
+                self._ended.append(server)

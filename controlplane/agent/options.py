@@ -22,7 +22,7 @@ EXIT_STATUSES = (
     "exit status: 0 told to end, all finished, reported and heard; 1 ended otherwise (killed what was left, not heard, "
     "declared dead or disconnected); 2 could not begin (an option, the token, a refused registration). --check: 0 or 1."
 )
-MAX_TASKS_PER_CHILD = 100
+MAX_TASKS_PER_CHILD = 1000
 STRATEGIES = ("AFTER_TERMINATION_GRACE_PERIOD", "IMMEDIATELY", "NEVER")
 
 
