@@ -19,6 +19,7 @@ from rest_framework.serializers import ValidationError
 
 from controlplane.agent.limits import BODY_LIMIT
 from controlplane.agent.tracing import span_of_submission
+from controlplane.core.rest import validate_body
 from jobs.api.serializers.executions import SubmissionRequest
 from jobs.services import drafts, submission
 from liveness.api.access import NamespaceQuery
@@ -46,10 +47,8 @@ def submit_many(jobs: Iterable[Mapping[str, Any]], *, namespace: str = DEFAULT_N
     NamespaceQuery.read(namespace)
     wanted = []
     for job in jobs:
-        request = SubmissionRequest(data=dict(job))
-        request.is_valid(raise_exception=True)
-        refuse_oversized(request.validated_data)
-        wanted.append(request.validated_data)
+        wanted.append(validate_body(SubmissionRequest, dict(job)))
+        refuse_oversized(wanted[-1])
     owner = tokens.get_project_token()
     with span_of_submission() as trace:
         wanted = [{"traceparent": trace, **job} for job in wanted]

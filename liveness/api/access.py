@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import OwnSettings
 from controlplane.core.problems import Problem
-from controlplane.core.rest import StrictSerializer, TextField
+from controlplane.core.rest import StrictSerializer, TextField, validate_body
 from liveness.api.authentication import Credential
 from liveness.errors import NotYourServer, TokenMissing, WrongNamespace, WrongRole
 from liveness.models import DEFAULT_NAMESPACE, Role
@@ -43,9 +43,8 @@ class NamespaceQuery(StrictSerializer):
 
     @classmethod
     def read(cls, named: str) -> str:
-        query = cls(data={"namespace": named})
-        query.is_valid(raise_exception=True)
-        return query.validated_data["namespace"]
+        namespace: str = validate_body(cls, {"namespace": named})["namespace"]
+        return namespace
 
 
 UNREADABLE = (400, 413, 415)

@@ -28,6 +28,7 @@ from liveness.models import DEFAULT_NAMESPACE, OF_NAMESPACE, PROJECT_DIGEST, Api
 from liveness.services import transitions
 from liveness.services.operator_events import Subject, record_operator_event
 from liveness.sql import sql
+from liveness.sql.rows.tokens import FoundToken
 from liveness.states import Mover, ServerState
 
 API_PREFIX = "cp_"
@@ -105,6 +106,8 @@ def get_session_token(user: int, name: str, role: str) -> ApiToken:
 def get_project_token() -> ApiToken:
     """Whose the jobs are that the code of the project itself submits: a token that nobody can say, as those of
     sessions."""
+    if rows := fetch_prepared_rows(sql.find_api_token, digest=PROJECT_DIGEST):
+        return _as_token(rows[0])
     token, _ = ApiToken.objects.get_or_create(
         digest=PROJECT_DIGEST, defaults={"name": "this project", "role": Role.CLIENT, "prefix": "project"}
     )
@@ -115,13 +118,18 @@ def digest_token(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
+def _as_token(row: FoundToken) -> ApiToken:
+    token = ApiToken(**{field: value for field, value in row._asdict().items() if field != "is_expired"})
+    token._state.adding = False
+    return token
+
+
 def find_token(text: str) -> ApiToken:
     """The API token with this text. Raises TokenRefused, TokenExpired or TokenRevoked."""
     rows = fetch_prepared_rows(sql.find_api_token, digest=digest_token(text))
     if not rows:
         raise TokenRefused
-    token = ApiToken(**{field: value for field, value in rows[0]._asdict().items() if field != "is_expired"})
-    token._state.adding = False
+    token = _as_token(rows[0])
     if token.revoked_at:
         raise TokenRevoked(f"The token {token.prefix}… was revoked at {token.revoked_at}.")
     if rows[0].is_expired:
