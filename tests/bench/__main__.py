@@ -34,6 +34,7 @@ BENCHES = {
     "restart": "restart",
     "call": "calls",
     "celery": "celery",
+    "django_tasks": "django_tasks",
     "pages": "pages",
     "pages_at_scale": "pages",
 }

@@ -121,6 +121,7 @@ class Fleet:
 
     def __init__(self, folder: Path, env: dict[str, str], tokens: dict[str, str]) -> None:
         self.folder = folder
+        self.python = sys.executable
         (folder / "tmp").mkdir(exist_ok=True)
         self.env = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("LIVENESS_", "JOBS_"))},
@@ -140,7 +141,7 @@ class Fleet:
     def run(self, *command: str) -> str:
         """Run a command to its end; what it printed."""
         done = subprocess.run(
-            [sys.executable, *command], env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+            [self.python, *command], env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
@@ -148,7 +149,7 @@ class Fleet:
     def start(self, name: str, *command: str, **env: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, *command],
+                [self.python, *command],
                 env={**self.env, **env},
                 cwd=ROOT,
                 stdout=log,

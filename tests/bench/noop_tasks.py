@@ -1,0 +1,39 @@
+"""Tasks that every backend is measured with. As a program: enqueues so many, and says how many a second that were."""
+
+import sys
+import time
+from pathlib import Path
+
+import django
+
+if __name__ == "__main__":
+    django.setup()
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+
+@task
+def nothing() -> None:
+    pass
+
+
+@task
+def hang(marks: str) -> None:
+    """Notes when it began, and goes on for longer than anybody waits."""
+    with Path(marks).open("a") as file:
+        file.write(f"{time.time()}\n")
+    time.sleep(3600)
+
+
+if __name__ == "__main__":
+    from tests.bench import noop_tasks as named  # a task is found by the name of its module, which __main__ is not
+
+    name, number, *arguments = sys.argv[1:]
+    getattr(named, name).enqueue(*arguments)  # the first one connects and imports
+    began = time.perf_counter()
+    for _ in range(int(number) - 1):
+        getattr(named, name).enqueue(*arguments)
+    print((int(number) - 1) / (time.perf_counter() - began))  # noqa: T201
