@@ -18,6 +18,7 @@ from django.core import signing
 from django.db.models import F
 from django.utils.crypto import salted_hmac
 
+from controlplane.core import database
 from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
@@ -106,8 +107,8 @@ def get_session_token(user: int, name: str, role: str) -> ApiToken:
 def get_project_token() -> ApiToken:
     """Whose the jobs are that the code of the project itself submits: a token that nobody can say, as those of
     sessions."""
-    if rows := fetch_prepared_rows(sql.find_api_token, digest=PROJECT_DIGEST):
-        return _as_token(rows[0])
+    if row := _read_token(PROJECT_DIGEST):
+        return _as_token(row)
     token, _ = ApiToken.objects.get_or_create(
         digest=PROJECT_DIGEST, defaults={"name": "this project", "role": Role.CLIENT, "prefix": "project"}
     )
@@ -118,6 +119,12 @@ def digest_token(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
+def _read_token(digest: bytes) -> FoundToken | None:
+    # In several statements at once, which otherwise counts as what may change something.
+    with database.reading():
+        return next(iter(fetch_prepared_rows(sql.find_api_token, digest=digest)), None)
+
+
 def _as_token(row: FoundToken) -> ApiToken:
     token = ApiToken(**{field: value for field, value in row._asdict().items() if field != "is_expired"})
     token._state.adding = False
@@ -126,13 +133,13 @@ def _as_token(row: FoundToken) -> ApiToken:
 
 def find_token(text: str) -> ApiToken:
     """The API token with this text. Raises TokenRefused, TokenExpired or TokenRevoked."""
-    rows = fetch_prepared_rows(sql.find_api_token, digest=digest_token(text))
-    if not rows:
+    row = _read_token(digest_token(text))
+    if row is None:
         raise TokenRefused
-    token = _as_token(rows[0])
+    token = _as_token(row)
     if token.revoked_at:
         raise TokenRevoked(f"The token {token.prefix}… was revoked at {token.revoked_at}.")
-    if rows[0].is_expired:
+    if row.is_expired:
         raise TokenExpired(f"The token {token.prefix}… expired at {token.expires_at}.")
     return token
 

@@ -64,21 +64,24 @@ def count(running, statement):
 STORED = {"/jobs": "execute controlplane_submit_jobs", "/executions": "insert into jobs_workerjob"}
 
 
+CUTS = [
+    (("COMMIT",), True, UNKNOWN, 200),
+    (("COMMIT",), False, UNKNOWN, 201),
+    ((), True, CERTAIN, 201),  # a transaction that did not come to its COMMIT
+]
+EXECUTION = {"name": "x", "steps": [{"key": "a", "action": SCRIPT}]}
+
+
 @pytest.mark.parametrize(
-    ("words", "is_done", "code", "again"),
+    ("path", "body", "words", "is_done", "code", "again"),
     [
-        (("COMMIT",), True, UNKNOWN, 200),
-        (("COMMIT",), False, UNKNOWN, 201),
-        ((), True, CERTAIN, 201),  # a transaction that did not come to its COMMIT
-        (("COMMIT", "SELECT"), False, UNKNOWN, 200),  # what is lost is the answer
+        *(("/jobs", {"action": SCRIPT}, *cut) for cut in CUTS),
+        *(("/executions", EXECUTION, *cut) for cut in CUTS),
+        ("/executions", EXECUTION, ("COMMIT", "SELECT"), False, UNKNOWN, 200),  # what is lost is the answer
     ],
 )
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [("/jobs", {"action": SCRIPT}), ("/executions", {"name": "x", "steps": [{"key": "a", "action": SCRIPT}]})],
-)
 def test_a_submission_cut_off_says_what_is_known_and_is_safe_to_send_again(
-    running, call, cut, words, is_done, code, again, path, body
+    running, call, cut, path, body, words, is_done, code, again
 ):
     key = str(uuid4())
 

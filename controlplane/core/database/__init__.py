@@ -3,6 +3,8 @@
 `connection` and `transaction` of Django are those of `default`; here are those of this one.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
@@ -48,6 +50,17 @@ def reset_may_have_changed() -> None:
     ours = connections[ALIAS]
     if hasattr(ours, "may_have_changed"):
         ours.may_have_changed = False
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """What is said within changes nothing, whatever it looks like."""
+    ours, before = connections[ALIAS], may_have_changed()
+    try:
+        yield
+    finally:
+        if hasattr(ours, "may_have_changed"):
+            ours.may_have_changed = before
 
 
 def may_have_changed() -> bool:
