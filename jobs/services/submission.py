@@ -10,9 +10,10 @@ from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_work
 from jobs.models import WorkerJob
 from jobs.selectors.submitted import Submitted, UntouchedJob, stays_untouched
 from jobs.services import drafts as drafting
-from jobs.services import executions
+from jobs.services import executions, waiting_counts
 from jobs.services.hints import announce_work
 from jobs.sql import sql
+from jobs.sql.rows.submission import SubmittedJob
 from jobs.states import JobKind
 from liveness.conf import conf as liveness_conf
 from liveness.models import DEFAULT_NAMESPACE, ApiToken
@@ -38,7 +39,7 @@ def submit_jobs(
     """
     namespace = namespace or (owner.namespace if owner else DEFAULT_NAMESPACE)
     drafts = list(build_job_rows(jobs))
-    limit = conf().waiting_limit if owner and is_limited else None
+    limit = limit_to_count(owner, len(drafts)) if owner and is_limited else None
     stored = fetch_prepared_rows(
         sql.submit_jobs,
         owner=owner and owner.pk,
@@ -63,6 +64,8 @@ def submit_jobs(
         if bytes(job.fingerprint).hex() != draft["fingerprint"]:
             raise KeyTaken(f"The key {job.key!r} was used before, for a job with other content.", job=str(job.pk))
     refuse_too_many(stored, len(stored), limit)
+    if owner and stored:
+        note_stored(owner, stored, is_counted=limit is not None)
     refuse_without_worker(stored)
     executions.begin_children([row.id for row in stored if row.is_execution])
     if stored:
@@ -74,6 +77,20 @@ def submit_jobs(
         else Submitted(by_key[draft["key"]].pk, False, None)
         for draft in drafts
     ]
+
+
+def limit_to_count(owner: ApiToken, number: int) -> int | None:
+    """How many jobs of the owner may wait; None: no limit, or one that so many more surely do not reach."""
+    limit = conf().waiting_limit
+    return None if limit is None or waiting_counts.is_surely_below(limit, owner.pk, number) else limit
+
+
+def note_stored(owner: ApiToken, stored: list[SubmittedJob], *, is_counted: bool) -> None:
+    """What was stored is kept in mind before the commit: where that fails, too many are, which only counts sooner."""
+    if is_counted:
+        waiting_counts.note_count(owner.pk, stored[0].waiting + len(stored))
+    else:
+        waiting_counts.add_to_count(owner.pk, len(stored))
 
 
 def build_job_rows(jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from django.db import connection
 
 from controlplane.core.sql_book import compose_statement
 from jobs.models import WorkerJob
+from jobs.services import waiting_counts
 from tests.integration.test_hot_paths import run, submit_many
 from tests.support.plans import nodes
 from tests.support.queries import CapturedQueries
@@ -102,3 +103,41 @@ def test_it_is_counted_in_an_index_and_no_further_than_matters(api, settings):
     (plan,) = run(counted, {"owner": owner, "waiting_limit": 20})
     (read,) = [node for node in nodes(plan["Plan"]) if node["Node Type"].endswith("Scan") and "Index Name" in node]
     assert (read["Index Name"], read["Actual Rows"]) == ("job_waiting_of_owner", 20)
+
+
+READ = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'jobs_workerjob'"
+
+
+def rows_read_by_a_submission(client):
+    before = run(READ)
+    assert client.post("/jobs", SCRIPT).status_code == 201
+    return run(READ) - before
+
+
+def test_far_below_the_limit_what_waits_is_not_counted_at_each_submission(api, settings, monkeypatch):
+    settings.JOBS = {}
+    monkeypatch.setattr(waiting_counts, "COUNTED_AFTER", float("inf"))
+    client = api("client")
+    client.post("/jobs", [SCRIPT] * 200)
+    assert rows_read_by_a_submission(client) < 20
+
+
+def test_a_count_is_not_good_for_ever(api, settings, monkeypatch):
+    settings.JOBS = {}
+    monkeypatch.setattr(waiting_counts, "COUNTED_AFTER", -1)
+    client = api("client")
+    client.post("/jobs", [SCRIPT] * 200)
+    assert rows_read_by_a_submission(client) >= 200
+
+
+def test_the_limit_holds_although_other_processes_store_jobs_between_two_counts(api, settings, monkeypatch):
+    settings.JOBS = {"WAITING_LIMIT": 5}
+    monkeypatch.setattr(waiting_counts, "COUNTED_AFTER", float("inf"))
+    monkeypatch.setattr(waiting_counts, "ROOM", 2)
+    client = api("client")
+    client.post("/jobs", SCRIPT)
+    known = dict(waiting_counts.counts)
+    client.post("/jobs", [SCRIPT] * 2)
+    monkeypatch.setattr(waiting_counts, "counts", known)  # this process has not heard of those two
+    assert client.post("/jobs", [SCRIPT] * 2).status_code == 201
+    assert refused(client.post("/jobs", SCRIPT))["waiting"] == 5
