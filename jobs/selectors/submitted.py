@@ -30,7 +30,7 @@ class UntouchedJob:
     attempts = late_reports = Nothing()
     flags: tuple[str, ...] = ()
     resubmissions = retries = 0
-    resubmission_of = resubmitted_as = execution_id = step = child_execution = None
+    resubmission_of_id = resubmitted_as = execution_id = step = child_execution = None
     cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
 
     def __init__(self, row: SubmittedJob, content: Mapping[str, Any]) -> None:

@@ -136,6 +136,9 @@ class JobAnswer(ModelAnswer):
         " job alone has them whole.",
     )
     execution = serializers.UUIDField(source="execution_id", allow_null=True, help_text="Null: it is no step of one.")
+    resubmission_of = serializers.UUIDField(
+        source="resubmission_of_id", allow_null=True, help_text="The ended job it repeats."
+    )
     resubmitted_as = serializers.UUIDField(allow_null=True, help_text="The latest job that it was resubmitted as.")
     child = serializers.UUIDField(source="child_execution", allow_null=True, help_text="The execution that it is.")
 
