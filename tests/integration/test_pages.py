@@ -256,10 +256,10 @@ def test_a_failed_job_says_why_before_all_else_and_whether_it_waits_for_a_look(r
 def test_a_waiting_job_says_why_and_what_becomes_of_it_by_itself(reader, worker, submit, unmatched, expected):
     job = submit(tags=["quantum"], unmatched=unmatched, good_until="2199-01-01T00:00:00Z")
     worker(name="plain")
-    worker(name="face", type="WEBSERVER")
+    worker(name="front-office", type="WEBSERVER")
     page = text(reader.get(f"/admin/instance/jobs/{job['id']}/"))
     assert "No alive server may run it now. Ruled out by tags: 1." in page
-    assert "1 alive server runs no such jobs: it is of another type." in page and "face" not in page
+    assert "1 alive server runs no such jobs: it is of another type." in page and "front-office" not in page
     assert "it lacks quantum" in page and "If nothing changes: EXPIRED in" in page
     assert ("FAILED with NO_MATCHING_WORKER after 30 s" in page) == expected
 

@@ -164,10 +164,13 @@ def render_page(
     """The page, or for a poll only the part of it that lives."""
     live, tabs = f"admin/instance/_{name}.html", list_tabs(request)
     counts = shown.pop("tab_counts", None)
+    if counts is None:
+        # Who searches looks at what he has found: that takes as many queries as a page may have.
+        counts = [] if is_narrowed(shown) else tab_counts(reached_namespaces(request))
     shown = {
         "live": live,
         "sees": viewable(request.user),
-        "tabs": present_tabs(tabs, tab_counts(reached_namespaces(request)) if counts is None else counts),
+        "tabs": present_tabs(tabs, counts),
         "tab": TAB_OF_PAGE.get(name, name),
         **shown,
     }
@@ -189,6 +192,10 @@ def render_page(
         **shown,
     }
     return render(request, "admin/instance/base.html", context, status=status)
+
+
+def is_narrowed(shown: dict[str, Any]) -> bool:
+    return bool(getattr(shown.get("filter"), "chosen_values", None))
 
 
 def offer_namespaces(request: HttpRequest, shown: dict[str, Any]) -> None:
