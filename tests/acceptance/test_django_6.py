@@ -11,7 +11,8 @@ from tests.support.missing import skip_without
 from tests.support.processes import ROOT, beside, drop, server
 from tests.support.pythons import make_environment
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+# Exhaustive, for it needs another Python than the one that `make test` asks for, and packages that are not locked.
+pytestmark = [pytest.mark.acceptance, pytest.mark.exhaustive, pytest.mark.timeout(600)]
 DJANGO = "django>=6.0,<6.1"
 SUITE = "tests/integration/test_django_tasks.py"
 PLUGINS = ("pytest", "pytest-django", "pytest-randomly", "pytest-timeout")
