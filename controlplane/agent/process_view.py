@@ -9,16 +9,18 @@ from pathlib import Path
 from controlplane.agent.reaper import descendants
 
 PROC = Path("/proc")
-TICKS = os.sysconf("SC_CLK_TCK")
+TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 DEAD, STOPPED = "ZX", "Tt"  # states in /proc/PID/stat
 
 
 @dataclass(frozen=True)
 class ProcessView:
-    """The states of all processes of a task, a letter each, and the seconds of CPU time that they have had."""
+    """The states of all processes of a task, a letter each, the seconds of CPU time that they have had, and their
+    resident memory, in which counts for each what they share."""
 
     states: str
     cpu_seconds: float
+    memory_bytes: int
 
     @property
     def may_run(self) -> bool:
@@ -35,7 +37,7 @@ class ProcessView:
 
 def look_below(root: int) -> ProcessView:
     """At all that descends from a process."""
-    states, ticks = "", 0
+    states, ticks, pages = "", 0, 0
     for pid in descendants(root):
         try:
             fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -43,4 +45,5 @@ def look_below(root: int) -> ProcessView:
             continue  # it has ended
         states += fields[0]
         ticks += int(fields[11]) + int(fields[12])
-    return ProcessView(states, ticks / TICKS)
+        pages += int(fields[21])
+    return ProcessView(states, ticks / TICKS, pages * PAGE)

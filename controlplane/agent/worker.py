@@ -29,6 +29,7 @@ from controlplane.agent.folder import Folder
 from controlplane.agent.heart import HeartbeatThread
 from controlplane.agent.options import Options
 from controlplane.agent.outbox import Outbox
+from controlplane.agent.process_metrics import MIB, ProcessMetrics
 from controlplane.agent.registration import RegisteredServer, register_server
 from controlplane.agent.runtimes import RuntimeWatch
 from controlplane.agent.shutdown import LAST_WORDS, Shutdown
@@ -128,6 +129,7 @@ class Worker:
             cordon=self._cordon,
         )
         psutil.cpu_percent()  # the first reading is always 0
+        self._process_metrics = ProcessMetrics()
         self._heart.start()
         self._transport = start_transport(
             server, self._outbox, self._options.poll, self._put_in_inbox, self._heart.act_now
@@ -150,10 +152,14 @@ class Worker:
 
     def _read_metrics(self) -> dict[str, Any]:
         held = self._attempts.list_held_attempts()
+        views = [self._supervisor.look_at(running["attempt"]) for running in held.running]
         return {
             "cpu_percent": psutil.cpu_percent(),
             "memory_percent": psutil.virtual_memory().percent,
             "load_1m": round(os.getloadavg()[0], 2),
+            **self._process_metrics.read(),
+            "tasks_cpu_seconds": round(sum(view.cpu_seconds for view in views if view), 1),
+            "tasks_memory_mib": round(sum(view.memory_bytes for view in views if view) / MIB, 1),
             "running": len(held.running),
             "claimed": len(held.claimed),
         }

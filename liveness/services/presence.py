@@ -11,6 +11,7 @@ import structlog
 
 from controlplane.agent.backoff import heartbeat_answer_timeout
 from controlplane.agent.client import Client, Refused
+from controlplane.agent.process_metrics import ProcessMetrics
 from controlplane.core.problems import Problem
 from liveness.conf import conf, witness_window
 from liveness.errors import ServerDisconnected, ServerNotRunning, ServerUnknown, TokenRevoked
@@ -41,6 +42,7 @@ class Presence:
         url = conf().witness_url
         self.witness = itself if url is None else (lambda: Client(url)) if type == ServerType.EXECUTOR else None
         self.over_http: Client | None = None
+        self.metrics = ProcessMetrics()
 
     def beat(self, state: ServerState = ServerState.RUNNING) -> float:
         """Be heard, as a new server when there is none yet or it was found dead; seconds until the next beat.
@@ -93,13 +95,13 @@ class Presence:
 
     def send_heartbeat(self, state: ServerState) -> None:
         if self.witness is None:
-            heartbeats.record_heartbeat(self.token, ServerHeartbeat(state))
+            heartbeats.record_heartbeat(self.token, ServerHeartbeat(state, self.metrics.read()))
             return
         if self.over_http is None:
             self.over_http = self.witness()
             self.over_http.timeout = heartbeat_answer_timeout(conf().timeout, conf().heartbeat_interval)
         # All that the beats of workers do. The second, which lists attempts, is the witness of the first as well.
-        lists: tuple[dict[str, Any], ...] = ({}, {"claimed": [], "running": []})
+        lists: tuple[dict[str, Any], ...] = ({"metrics": self.metrics.read()}, {"claimed": [], "running": []})
         for fields in lists:
             signed = tokens.sign_server_token(self.server.id, self.server.token_version, self.server.token_id)
             self.over_http.post(f"/servers/{self.server.id}/heartbeat", {"state": state.value, **fields}, signed)

@@ -68,6 +68,13 @@ def test_a_process_registers_with_its_first_beat_and_is_running(db, type):
     assert server.last_heartbeat_at is not None
 
 
+@pytest.mark.parametrize("itself", [None, lambda: Client(ITSELF)], ids=["directly", "over HTTP"])
+def test_it_tells_the_cpu_and_memory_of_its_process(db, over_http, itself):
+    Presence(ServerType.WEBSERVER, "web@here-1", itself=itself).beat()
+    metrics = Server.objects.get().metrics
+    assert metrics["process_memory_mib"] > 10 and metrics["process_cpu_percent"] >= 0
+
+
 def test_the_second_beat_registers_nothing(web, clock):
     before = stored(web).last_heartbeat_at
     clock.advance(3)
@@ -121,7 +128,9 @@ def test_a_witness_says_all_that_workers_say_and_the_last_proves_the_first(clock
     monkeypatch.setattr(Client, "post", unheard)
     with pytest.raises(Unreachable):
         one.beat()
-    assert bodies == [{"state": "RUNNING"}], "the plain beat was not heard, so nothing is witnessed"
+    assert [body.keys() for body in bodies] == [{"state", "metrics"}], (
+        "the plain beat was not heard, so nothing is witnessed"
+    )
     assert stored(one).witnessed_at == before
 
 

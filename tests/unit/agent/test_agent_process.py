@@ -46,6 +46,20 @@ def test_it_registers_says_running_claims_and_reports(plane, agent):
     assert "Heartbeat sent successfully" in worker.log
 
 
+def test_its_heartbeats_tell_the_cpu_and_memory_of_its_own_process_and_of_its_tasks(plane, agent):
+    def of_last_beat():
+        beats = [body["metrics"] for call, body in plane.calls if call == "heartbeat" and "metrics" in body]
+        return beats[-1] if beats else {}
+
+    agent()
+    idle = eventually(of_last_beat)
+    assert idle["process_memory_mib"] > 10 and idle["process_cpu_percent"] >= 0
+    assert (idle["tasks_cpu_seconds"], idle["tasks_memory_mib"]) == (0, 0)
+    plane.submit("while :; do :; done")
+    eventually(lambda: of_last_beat()["tasks_cpu_seconds"] > 0 and of_last_beat()["tasks_memory_mib"] > 0)
+    assert all(type(value) in (int, float) for value in of_last_beat().values()), "else a heartbeat is no plain one"
+
+
 def test_code_begins_only_after_its_start_was_accepted(plane, agent, tmp_path):
     witness, refused = tmp_path / "ran", []
 
