@@ -26,7 +26,7 @@ returning s.id, s.name, s.state_reason as reason
 -- Note in which check lost servers were first seen to hold nothing.
 -- Lost servers with nothing left, of which that was not known yet.
 -- takes: only uuid[]
--- returns: id uuid
+-- returns: servers bigint
 with newly_empty_servers as (
     select s.id, clock.tick from liveness_server s, liveness_clock clock
      where {{holds_nothing_to_recover(s)}}
@@ -34,10 +34,13 @@ with newly_empty_servers as (
        and (%(only)s::uuid[] is null or s.id = any(%(only)s))
      order by s.id
        for no key update of s skip locked
-)
+),
 -- due: select id from newly_empty_servers
-update liveness_server s
-   set emptied_tick = newly_empty_servers.tick
-  from newly_empty_servers
- where s.id = any(array[newly_empty_servers.id])
-returning s.id
+noted_servers as (
+    update liveness_server s
+       set emptied_tick = newly_empty_servers.tick
+      from newly_empty_servers
+     where s.id = any(array[newly_empty_servers.id])
+ returning s.id
+)
+select count(*) as servers from noted_servers

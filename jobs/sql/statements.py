@@ -100,7 +100,7 @@ class JobsStatements(Statements):
     ask_to_send_task: Statement[IdRow]
     resubmit_ended_job: Statement[interventions.ResubmitEndedJobRow]
     retire_servers: Statement[liveness_check.RetiredServer]
-    note_empty_servers: Statement[IdRow]
+    note_empty_servers: Statement[liveness_check.NoteEmptyServersRow]
     lock_roots: Statement[IdRow]
     propagate_ends: Statement[propagation.PropagatedEnd]
     recover_attempts: Statement[heartbeats.EndedAttempts]

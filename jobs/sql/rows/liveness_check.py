@@ -8,3 +8,7 @@ class RetiredServer(NamedTuple):
     id: UUID
     name: str
     reason: str
+
+
+class NoteEmptyServersRow(NamedTuple):
+    servers: int
