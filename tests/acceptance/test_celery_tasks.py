@@ -74,12 +74,18 @@ def test_connections_that_are_cut_lose_nothing_that_was_received(fleet, plane):
     for name in names:
         fleet.send("work", name, 0.1)
     eventually(lambda: fleet.unacked() + len(fleet.count("end")) >= 40, why="it has them all")
-    for _ in range(4):
+    for cuts in range(1, 5):
         time.sleep(0.3)
         for kind in ("normal", "pubsub"):
             fleet.redis.client_kill_filter(_type=kind, skipme=True)
-        # A message that Redis has popped for a connection that is cut is nobody's: not while any is under way.
-        eventually(lambda: not fleet.redis.llen("orders"), why="they are received again")
+
+        # A message that Redis has popped for a connection that is cut is nobody's: not while any is under way. Before
+        # they are given back the queue is empty as well.
+        def are_received_again(cuts=cuts):
+            is_given_back = fleet.log("one").count("Given back after a lost connection") >= cuts
+            return (is_given_back or len(fleet.count("end")) == len(names)) and not fleet.redis.llen("orders")
+
+        eventually(are_received_again, why="they are received again")
         time.sleep(0.2)
     ended(fleet, *names)
     assert sum(fleet.count("end").values()) <= 40 + 2 * 4
