@@ -56,7 +56,7 @@ def instance_figures(
         params |= {"seconds": window.seconds, "step": window.step, "span": window.span}
         statements.append(sql.read_history)
     if counts_tabs:
-        params |= {"namespaces": namespaces and list(namespaces)}
+        params |= tab_parameters(namespaces)
         statements.append(sql.read_tab_counts)
     results: Any = fetch_result_sets(*statements, **params)
     [row], [incidents], *more = results
@@ -84,8 +84,11 @@ def instance_figures(
 
 def tab_counts(namespaces: Iterable[str] | None) -> list[TabCount]:
     """How many there are of what the tabs of the pages tell the number of, of these namespaces or (None) of all."""
-    known = None if namespaces is None else list(namespaces)
-    return sql.read_tab_counts.fetch_rows(counted=COUNT_LIMIT, namespaces=known)
+    return sql.read_tab_counts.fetch_rows(**tab_parameters(namespaces))
+
+
+def tab_parameters(namespaces: Iterable[str] | None) -> dict[str, Any]:
+    return {"counted": COUNT_LIMIT, "namespaces": None if namespaces is None else list(namespaces)}
 
 
 def job_counts() -> dict[str, Any]:

@@ -30,8 +30,8 @@ def submit_jobs(
     largest: int | None = 0,
 ) -> list[Submitted]:
     """All or none of these jobs, in order. No owner: a trigger's. They are of this namespace, or of the owner's.
-    `is_limited`: no more than so many of the owner may wait. An answer shows
-    of the JSON of each what has up to `largest` bytes (None: all).
+    `is_limited`: no more than so many of the owner may wait. Of action and payload is answered what has up to `largest`
+    bytes of JSON (None: all).
 
     The same key again finds the same job. Raises KeyTaken when its content is another, TooManyWaiting when new ones
     would pass the limit of the owner, and what is in the way when a new one requires a worker and none is eligible now,
