@@ -12,7 +12,8 @@ PROBLEMS = {
     "404": "There is nothing with this id, or it is not yours.",
     "405": "The call does not exist in this method.",
     "408": "The body did not arrive in time; nothing was changed.",
-    "409": "It does not apply now; `code` says why.",
+    "409": "It does not apply now; `code` says why: of a submission `no_runner`, when no worker of the fleet takes such"
+    " an action and it does not say that it waits.",
     "410": "The server is not known any more.",
     "413": "The body is larger than 1 MiB.",
     "415": "The body is not application/json.",

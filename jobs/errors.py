@@ -1,6 +1,6 @@
 """What can be refused; each class says what happened, in words its caller can act on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Protocol
 
 import orjson
@@ -159,6 +159,8 @@ class Submitted(Protocol):
     def missing_worker(self) -> str | None: ...
     @property
     def waiting(self) -> int: ...
+    @property
+    def without_worker(self) -> str | None: ...
 
 
 def refuse_without_worker(rows: Iterable[Submitted]) -> None:
@@ -170,6 +172,26 @@ def refuse_without_worker(rows: Iterable[Submitted]) -> None:
             problem = PROBLEMS_BY_FILTER.get(filter, NoFreshWorkers)
             detail = "" if filter == "freshness" else f"{problem.__doc__}: {', '.join(tags)} ({filter})."
             raise problem(detail, filter=filter, required_tags=tags)
+
+
+class NoRunner(Problem):
+    """No worker of the fleet takes this action."""
+
+    code = "no_runner"
+
+
+def refuse_without_runner(rows: Sequence[Submitted], runners: Iterable[Set[tuple[str, ...]]]) -> None:
+    """Raises NoRunner for the first of what was submitted that asks for one of the `runners` which no worker takes."""
+    if not rows or rows[0].without_worker is None:
+        return
+    missing = set(map(tuple, orjson.loads(rows[0].without_worker)))
+    for asked in runners:
+        for tags in sorted(asked & missing):
+            raise NoRunner(
+                f"No worker of the fleet takes this action: none has the tags {', '.join(tags)}. Start one that does,"
+                ' or submit it with "unmatched": "wait".',
+                required_tags=tags,
+            )
 
 
 class TooManyWaiting(Problem):

@@ -30,6 +30,12 @@ def tags_of_type(action: dict[str, Any]) -> list[str]:
             return TAGS_OF_TYPE[other]
 
 
+def tags_of_runner(action: dict[str, Any]) -> list[str]:
+    """Those that say what runs an action, a script or a container; none of a handler or a task, which has only a name,
+    nor of an execution."""
+    return [] if action["type"] in {"handler", "celery", "execution"} else tags_of_action(action)
+
+
 def required_tags(action: dict[str, Any], explicit: list[str]) -> list[str]:
     """Every tag that a worker must have, sorted, each once. What is an execution no worker has, whatever its tags."""
     if action["type"] == "execution":

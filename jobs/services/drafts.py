@@ -48,6 +48,17 @@ def required_tag_sets(job: dict[str, Any]) -> list[tuple[str, ...]]:
     return sorted({needs for step in steps_and_hooks(action) for needs in required_tag_sets(step)})
 
 
+def required_runners(job: dict[str, Any]) -> set[tuple[str, ...]]:
+    """The tags of the runners that a job asks for, of each step and hook of an execution; none of what is to wait for a
+    worker."""
+    if job.get("unmatched") == Unmatched.WAIT:
+        return set()
+    if job["action"]["type"] == "execution":
+        return set().union(*map(required_runners, steps_and_hooks(job["action"])))
+    runner = tags.tags_of_runner(job["action"])
+    return {tuple(runner)} if runner else set()
+
+
 def steps_and_hooks(definition: dict[str, Any]) -> list[dict[str, Any]]:
     """The steps and hooks of an execution."""
     return [*definition["steps"], *definition.get("on_error", [])]

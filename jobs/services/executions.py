@@ -1,6 +1,6 @@
 """Executions begin: a client's, a trigger's, and the children of steps."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,7 @@ import orjson
 
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
+from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_runner, refuse_without_worker
 from jobs.models import Execution
 from jobs.services import drafts
 from jobs.services.hints import announce_work
@@ -58,8 +58,9 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: 
     """An execution with all of its steps: its id, and whether it is new.
 
     `definition` is what the serializer let through. It is of this namespace, or of the owner's. The same key again
-    finds the same execution. Raises KeyTaken when its content is another, and what is in the way when it requires a
-    worker and for one of its steps, or of its children's, none is eligible.
+    finds the same execution. Raises KeyTaken when its content is another, NoRunner when no worker of the fleet takes
+    the action of one of its steps, or of its children's, and what is in the way when it requires a worker and for one
+    of them none is eligible.
     """
     content = {name: value for name, value in definition.items() if name not in drafts.NOT_FINGERPRINTED}
     plan = ExecutionPlan(
@@ -70,7 +71,8 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: 
         key=definition.get("key"),
         require_worker=definition.get("require_worker", False),
     )
-    begun = begin_executions([plan], conf().waiting_limit)
+    runners = drafts.required_runners({"action": {"type": "execution", **content}})
+    begun = begin_executions([plan], conf().waiting_limit, runners)
     if begun:
         return begun[0], True
     known = Execution.objects.filter(owner=owner, key=plan.key).first()
@@ -84,21 +86,28 @@ def submit_execution(owner: ApiToken, definition: dict[str, Any], *, namespace: 
     return known.pk, False
 
 
-def begin_executions(plans: list[ExecutionPlan], waiting_limit: int | None = None) -> list[UUID]:
+def begin_executions(
+    plans: list[ExecutionPlan], waiting_limit: int | None = None, runners: Set[tuple[str, ...]] = frozenset()
+) -> list[UUID]:
     """Store executions, with the children that begin with them; the ids of those of `plans` that were not there. In the
-    caller's transaction. Raises TooManyWaiting when so many jobs of the owner wait already; all plans are one's then.
+    caller's transaction. Raises TooManyWaiting when so many jobs of the owner wait already, and NoRunner when no worker
+    of the fleet has one of the `runners`; all plans are one's then.
     """
     rows = build_execution_rows(plans)
     stored = sql.submit_executions.fetch_rows(
         executions=drafts.dump_sorted_json(rows.executions),
         steps=drafts.dump_sorted_json(rows.steps),
         edges=drafts.dump_sorted_json(rows.edges),
+        runners=drafts.dump_sorted_json(list(runners)),
         owner=plans[0].owner,
+        namespace=plans[0].namespace,
+        unmatched_after=conf().unmatched_after,
         waiting_limit=waiting_limit,
         staleness_multiplier=liveness_conf().staleness_multiplier,
     )
     refuse_too_many(stored, 1, waiting_limit)
     refuse_without_worker(stored)
+    refuse_without_runner(stored, [runners])
     begin_children(row.child_of for row in stored if row.child_of)
     announce_work()
     return list(dict.fromkeys(row.execution for row in stored))

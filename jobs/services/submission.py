@@ -6,7 +6,7 @@ from typing import Any
 from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_worker
+from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_runner, refuse_without_worker
 from jobs.models import WorkerJob
 from jobs.selectors.submitted import Submitted, UntouchedJob, stays_untouched
 from jobs.services import drafts as drafting
@@ -34,18 +34,23 @@ def submit_jobs(
     bytes of JSON (None: all).
 
     The same key again finds the same job. Raises KeyTaken when its content is another, TooManyWaiting when new ones
-    would pass the limit of the owner, and what is in the way when a new one requires a worker and none is eligible now,
-    however full. One that is an execution begins at once.
+    would pass the limit of the owner, NoRunner for a new one of a client that no worker of the fleet takes, and what is
+    in the way when a new one requires a worker and none is eligible now, however full. One that is an execution begins
+    at once.
     """
     namespace = namespace or (owner.namespace if owner else DEFAULT_NAMESPACE)
     drafts = list(build_job_rows(jobs))
     limit = limit_to_count(owner, len(drafts)) if owner and is_limited else None
+    # What a trigger starts has nobody to refuse it to.
+    runners = [drafting.required_runners(job) for job in jobs] if owner else []
     stored = fetch_prepared_rows(
         sql.submit_jobs,
         owner=owner and owner.pk,
         namespace=namespace,
         kind=kind,
         jobs=drafting.dump_sorted_json(drafts),
+        runners=drafting.dump_sorted_json(list(set().union(*runners))),
+        unmatched_after=conf().unmatched_after,
         waiting_limit=limit,
         staleness_multiplier=liveness_conf().staleness_multiplier,
         largest=largest,
@@ -67,6 +72,7 @@ def submit_jobs(
     if owner and stored:
         note_stored(owner, stored, is_counted=limit is not None)
     refuse_without_worker(stored)
+    refuse_without_runner(stored, [runners[row.place] for row in stored] if owner else [])
     executions.begin_children([row.id for row in stored if row.is_execution])
     if stored:
         announce_work()

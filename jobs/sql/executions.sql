@@ -2,9 +2,10 @@
 -- Store executions with their steps: those that depend on nothing are PENDING at once. One whose key is known, or whose
 -- parent step has its child, is left out. The steps that are executions themselves are for the caller to start. A step
 -- that a restart keeps begins as it ended before, and nobody waits for it. One of what runs again waits for what of the
--- first still runs somewhere, as the first itself would.
--- takes: executions jsonb, steps jsonb, edges jsonb, staleness_multiplier float8, waiting_limit int, owner uuid
--- returns: place int, execution uuid, child_of uuid|null, missing_worker jsonb|null, waiting bigint
+-- first still runs somewhere, as the first itself would. `without_worker` are those of the `runners` that no worker takes.
+-- takes: executions jsonb, steps jsonb, edges jsonb, runners jsonb, namespace text, staleness_multiplier float8,
+--   unmatched_after float8, waiting_limit int, owner uuid
+-- returns: place int, execution uuid, child_of uuid|null, missing_worker jsonb|null, waiting bigint, without_worker jsonb|null
 -- row: SubmittedExecution
 with planned as materialized (
     select uuid7() as id, p.* from jsonb_to_recordset(%(executions)s::jsonb) as p(
@@ -57,10 +58,12 @@ inherited_taken_attempts as (
      cross join lateral (select * from jobs_takenattempt t where t.job_id = before.id offset 0) t
       join submitted step on step.execution = planned.id and step.step = before.step and not step.is_kept
 ),
-{{tags_without_worker}}
+{{tags_without_worker}},
+{{runners_without_worker}}
 select planned.place, new_executions.id as execution, step.id as child_of,
        (select min({{missing_worker}}::text) from submitted where submitted.execution = new_executions.id)::jsonb as missing_worker,
-       {{waiting_of_owner}} as waiting
+       {{waiting_of_owner}} as waiting,
+       (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
   from planned
   join new_executions on new_executions.id = planned.id
   left join submitted step on step.execution = new_executions.id and step.action ->> 'type' = 'execution' and step.waits_for = 0

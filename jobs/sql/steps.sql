@@ -165,11 +165,9 @@ tag_sets (namespace, required_tags) as (
             order by j.required_tags limit 1) next_set
 )
 
--- step: jobs_without_worker(tag_sets) -> unmatched_jobs
--- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
--- A worker that is stale, cordoned, draining or full counts, for it may come back; of a cluster in maintenance also one
--- that has ended. Judged once per set of tags, of which `scan_limit` jobs are looked at (null: all), and one by one where
--- a job was refused, which few are.
+-- step: tag_sets_without_worker(tag_sets) -> tag_sets_without_worker
+-- Those sets of tags that no alive worker of the namespace has. One that is stale, cordoned, draining or full counts, for
+-- it may come back; of a cluster in maintenance also one that has ended.
 tag_sets_without_worker as materialized (
     select tag_sets.namespace, tag_sets.required_tags from tag_sets
      -- What has the empty tag is dispatched by the control plane itself.
@@ -181,7 +179,34 @@ tag_sets_without_worker as materialized (
        and not exists (
            select from liveness_clustermaintenance m join liveness_server s using (cluster)
             where s.type = 'WORKER' and {{is_suited(s, tag_sets)}})
+)
+
+-- step: runners_without_worker -> runners_without_worker
+-- Of the sets of tags that the runners of what is submitted ask for, those that no worker of the namespace has, nor had
+-- within UNMATCHED_AFTER, though workers are there: what waits for them fails for want of one.
+tag_sets (namespace, required_tags) as (
+    select %(namespace)s::text, array(select jsonb_array_elements_text(runner))
+      from jsonb_array_elements(%(runners)s::jsonb) r(runner)
+     where %(unmatched_after)s::float8 is not null
 ),
+{{tag_sets_without_worker}},
+runners_without_worker as (
+    select required_tags
+      from tag_sets_without_worker wanted
+     where exists (
+           select from liveness_server s
+            where s.type = 'WORKER' and s.state in {{ALIVE}} and s.namespace = wanted.namespace)
+       and not exists (
+           select from liveness_server s
+            where s.type = 'WORKER' and {{is_suited(s, wanted)}}
+              and s.heard_observed > (select observed_now()) - %(unmatched_after)s::float8)
+)
+
+-- step: jobs_without_worker(tag_sets) -> unmatched_jobs
+-- Pending jobs that no alive worker may have: none has their tags, or all that have them gave the job back as not allowed.
+-- Judged once per set of tags, of which `scan_limit` jobs are looked at (null: all), and one by one where a job was
+-- refused, which few are.
+{{tag_sets_without_worker}},
 unmatched_jobs as (
     select jobs_of_tag_set.*
       from tag_sets_without_worker

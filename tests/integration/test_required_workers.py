@@ -70,7 +70,7 @@ def test_a_job_that_requires_a_worker_is_refused_with_the_filter_that_is_in_the_
     happens(clock, one)
     assert_in_the_way(submitter.post("/jobs", [job(), body] if many else body), filter, code)
     assert not WorkerJob.objects.exists()
-    assert submitter.post("/jobs", job(require_worker=False)).status_code == 201
+    assert submitter.post("/jobs", job(require_worker=False, unmatched="wait")).status_code == 201
 
 
 def test_a_server_that_is_no_worker_is_none(submitter, api):

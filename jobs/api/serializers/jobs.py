@@ -45,7 +45,10 @@ class JobRequest(StrictSerializer):
     good_until = TimeField(required=False, allow_null=True, help_text="If it still waits at this time, it is EXPIRED.")
     on_worker_lost = serializers.ChoiceField(OnWorkerLost.choices(), required=False)
     unmatched = serializers.ChoiceField(
-        Unmatched.choices(), required=False, help_text="What to do when no worker alive has its tags."
+        Unmatched.choices(),
+        required=False,
+        help_text="What to do when no worker alive has its tags;"
+        " one to fail is refused at once (409, `no_runner`) when no worker of the fleet takes such an action.",
     )
     max_retries = WholeField(
         required=False, min_value=0, max_value=1000, help_text="How often it is retried after an error of its code."

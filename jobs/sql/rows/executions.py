@@ -11,6 +11,7 @@ class SubmittedExecution(NamedTuple):
     child_of: UUID | None
     missing_worker: str | None
     waiting: int
+    without_worker: str | None
 
 
 class StepToRestart(NamedTuple):

@@ -17,3 +17,4 @@ class SubmittedJob(NamedTuple):
     available_at: datetime
     good_until: datetime | None
     left_out: list[str]
+    without_worker: str | None
