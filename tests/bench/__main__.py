@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ BENCHES = {
     "call": "calls",
     "celery": "celery",
     "django_tasks": "django_tasks",
+    "peers": "peers",
     "pages": "pages",
     "pages_at_scale": "pages",
 }
@@ -46,6 +48,8 @@ def main() -> None:
     names = parser.parse_args().name or list(BENCHES)
     if unknown := set(names) - set(BENCHES):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, postgres.exit_on_signal)
     screen = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with database() as data_dir, Progress(*columns, console=screen, transient=True) as bar:

@@ -52,8 +52,9 @@ def read_spent(port: int | None) -> dict[str, float]:
 
 def is_web_server(process: psutil.Process, port: int | None) -> bool:
     """Whether it is the first process of it."""
-    words, parent = process.info["cmdline"] or [], process.parent()
+    words = process.info["cmdline"] or []
     with suppress(psutil.Error):
+        parent = process.parent()
         return "granian" in words and str(port) in words and parent is not None and parent.cmdline() != words
     return False
 

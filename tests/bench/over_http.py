@@ -1,6 +1,7 @@
 """What workers and clients get through, over HTTP and with authentication."""
 
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -19,6 +20,9 @@ API = "/api/v1"
 SECONDS = 3
 BATCH = 100
 JOB = {"action": {"type": "script", "runner": "local", "command": "true"}, "payload": {"n": 1}}
+
+EVENTS = {"STARTED": {"event": "STARTED"}, "COMPLETED": {"event": "COMPLETED", "output": 1}}
+APART, TOGETHER = (("STARTED",), ("COMPLETED",)), (("STARTED", "COMPLETED"),)
 
 CLAIM = """
     with claimed as (
@@ -121,16 +125,16 @@ def throughput(data_dir: Path, step: Step) -> Row:
     return Row("throughput", value, "jobs/s", reference, "the same writes bare, one connection", "≥ PgQueuer", more)
 
 
-def work(server: UUID, token: str) -> Talk:
-    """A worker that claims a hundred, starts them, completes them, until there is nothing left."""
+def work(server: UUID, token: str, batch: int = BATCH, calls: Iterable[Sequence[str]] = APART) -> Talk:
+    """A worker that claims so many and tells in each of the calls these events of all, until there is nothing left."""
     while True:
-        claim = {"limit": BATCH, "request_id": str(uuid4())}
+        claim = {"limit": batch, "request_id": str(uuid4())}
         answer = yield request(f"{API}/servers/{server}/claims", token, claim)
         ids = [attempt["id"] for attempt in orjson.loads(answer)["attempts"]]
         if not ids:
             return
-        for event in ({"event": "STARTED"}, {"event": "COMPLETED", "output": 1}):
-            reports = [{"attempt": id, **event} for id in ids]
+        for events in calls:
+            reports = [{"attempt": id, **EVENTS[event]} for event in events for id in ids]
             answer = yield request(f"{API}/servers/{server}/reports", token, {"reports": reports})
             assert all(result["accepted"] for result in orjson.loads(answer)["results"])
 

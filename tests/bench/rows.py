@@ -1,5 +1,6 @@
 """A measured figure, and how it is measured: alternating with its reference, the median of several rounds."""
 
+import math
 import os
 import statistics
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        return self.value / self.reference
+        return self.value / self.reference if self.reference else math.nan
 
     def as_dict(self) -> dict[str, str | float]:
         return {

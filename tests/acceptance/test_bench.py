@@ -1,0 +1,58 @@
+"""A benchmark that is stopped leaves the machine as it was."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from controlplane.embedded.postgres import PostgresServer
+from tests.support.processes import ROOT, eventually
+
+NOTE = "postmaster.pid"
+SHARED_MEMORY = 6
+"""The line of that file with the key and the number of a segment."""
+
+
+class Begun(NamedTuple):
+    """What a benchmark has on the machine."""
+
+    processes: list[psutil.Process]
+    segment: str
+    files: set[str]
+    """Shared memory."""
+    folders: list[Path]
+
+
+def list_begun(bench: psutil.Process, temporary: Path) -> Begun | None:
+    """None before its web servers are there."""
+    own = bench.children(recursive=True)
+    if not any("granian" in process.cmdline() for process in own):
+        return None
+    [data_dir] = temporary.glob("controlplane-bench-*")
+    home = PostgresServer(data_dir).home
+    note = (home / NOTE).read_text().splitlines()
+    postmaster = psutil.Process(int(note[0]))
+    database = [postmaster, *postmaster.children(recursive=True)]
+    mapped = {region.path.split()[0] for process in database for region in process.memory_maps()}
+    files = {path for path in mapped if path.startswith("/dev/shm/")}
+    return Begun([*own, *database], note[SHARED_MEMORY].split()[1], files, [data_dir, home])
+
+
+def test_a_benchmark_that_is_stopped_leaves_no_process_no_shared_memory_and_no_folder(tmp_path):
+    command = [sys.executable, "-m", "tests.bench", "throughput"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as bench:
+        begun = eventually(lambda: list_begun(psutil.Process(bench.pid), tmp_path), why="web servers are there")
+        bench.terminate()
+        _, said = bench.communicate(timeout=120)
+
+    assert bench.returncode != 0
+    assert not [process for process in begun.processes if process.is_running()], said
+    segments = [line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()]
+    assert begun.segment not in segments
+    assert not [file for file in begun.files if Path(file).exists()]
+    assert not [folder for folder in begun.folders if folder.exists()]
+    assert not list(tmp_path.iterdir())
