@@ -180,6 +180,11 @@ end)
      where a.job_id = j.id and a.state in {{INTERRUPTED}} and a.reason <> 'not_allowed' and s.state not in {{ALIVE}}
      limit 1), false))
 
+-- rule: unmatched_since(j)
+-- the observed time since which pending job j has had the chance of a worker: it waits since then, or some maintenance
+-- ended then, for which workers were sent away
+greatest(j.pending_observed, (select maintenance_ended_observed from liveness_instance))
+
 -- rule: job_columns
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
         retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent

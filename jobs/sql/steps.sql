@@ -183,7 +183,8 @@ tag_sets_without_worker as materialized (
 
 -- step: runners_without_worker -> runners_without_worker
 -- Of the sets of tags that the runners of what is submitted ask for, those that no worker of the namespace has, nor had
--- within UNMATCHED_AFTER, though workers are there: what waits for them fails for want of one.
+-- within UNMATCHED_AFTER, though workers are there: what waits for them fails for want of one. None in maintenance, nor
+-- for so long after it.
 tag_sets (namespace, required_tags) as (
     select %(namespace)s::text, array(select jsonb_array_elements_text(runner))
       from jsonb_array_elements(%(runners)s::jsonb) r(runner)
@@ -200,6 +201,10 @@ runners_without_worker as (
            select from liveness_server s
             where s.type = 'WORKER' and {{is_suited(s, wanted)}}
               and s.heard_observed > (select observed_now()) - %(unmatched_after)s::float8)
+       and not exists (
+           select from liveness_instance
+            where maintenance_since is not null
+               or maintenance_ended_observed > (select observed_now()) - %(unmatched_after)s::float8)
 )
 
 -- step: jobs_without_worker(tag_sets) -> unmatched_jobs
@@ -237,7 +242,7 @@ unmatched_jobs as (
 -- Jobs that fail for want of a worker unless one comes, and in how many seconds of observed time.
 to_be_failed as (
     select j.id, j.required_tags as tags,
-           greatest(0, j.pending_observed + %(unmatched_after)s::float8 - (select observed_now()),
+           greatest(0, {{unmatched_since(j)}} + %(unmatched_after)s::float8 - (select observed_now()),
                     extract(epoch from j.available_at - clock_timestamp())::float8 + %(unmatched_after)s::float8) as seconds
       from unmatched_jobs j
      where j.available_at <= clock_timestamp() and not {{waits_for_worker(j)}}

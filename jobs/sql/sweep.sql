@@ -108,7 +108,7 @@ overdue_jobs as materialized (
       from unmatched_jobs j
      cross join liveness_clock clock
      where not {{waits_for_worker(j)}}
-       and clock.reading - j.pending_observed > %(unmatched_after)s
+       and clock.reading - {{unmatched_since(j)}} > %(unmatched_after)s
        and j.available_at < clock_timestamp() - make_interval(secs => %(unmatched_after)s)
        and not exists (select from liveness_instance where maintenance_since is not null)
      order by j.id

@@ -59,6 +59,9 @@ class Instance(models.Model):
     maintenance_until = models.DateTimeField(null=True, help_text="The check after it ends it. Null: an operator does.")
     maintenance_by = models.TextField(db_default="")
     maintenance_note = models.TextField(db_default="")
+    maintenance_ended_observed = models.FloatField(
+        null=True, help_text="The observed clock when some last ended, that of a cluster as well. Null: none has."
+    )
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="instance_one_row")]

@@ -5,10 +5,11 @@ Each with a note, and with exactly one event. Each raises the 409 that says why 
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import QuerySet
 
-from controlplane.core.model_fields import ClockTimestamp
+from controlplane.core.model_fields import ClockTimestamp, ObservedNow
 from controlplane.core.transactions import retried_atomic
 from liveness import states
 from liveness.errors import AlreadyInMaintenance, BrakeNotEngaged, NoSuchCluster, NotInMaintenance
@@ -40,10 +41,12 @@ def exit_maintenance(by: str, note: str, cluster: str = "") -> None:
     """Work is given out again; to a cluster, unless the whole control plane is in maintenance too."""
     lock_maintenance(cluster)
     ensure_may_exit_maintenance(cluster)
+    ended: dict[str, Any] = {"maintenance_ended_observed": ObservedNow()}
     if cluster:
         ClusterMaintenance.objects.filter(cluster=cluster).delete()
     else:
-        Instance.objects.update(maintenance_since=None, maintenance_until=None, maintenance_by="", maintenance_note="")
+        ended |= {"maintenance_since": None, "maintenance_until": None, "maintenance_by": "", "maintenance_note": ""}
+    Instance.objects.update(**ended)
     record_operator_event("maintenance_exit", by, note, subject_of(cluster))
 
 

@@ -122,6 +122,26 @@ def test_no_job_fails_for_want_of_a_worker_that_its_cluster_is_to_bring_back(ope
     clock.advance(100)
     assert sweep.run_sweep()["unmatched"] == {}
     operator("maintenance_exit", **EU)
+    clock.advance(31)
+    assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
+
+
+@pytest.mark.parametrize("scope", [{}, EU], ids=["all", "cluster"])
+@pytest.mark.parametrize("seconds", [60, None], ids=["by itself", "by hand"])
+def test_workers_that_come_back_after_maintenance_have_as_long_as_at_a_start(
+    operator, submit, worker, clock, scope, seconds
+):
+    gone = worker(name="gone", cluster="eu", tags=["gpu", "script"])
+    operator("maintenance_enter", **scope, **({"duration_seconds": seconds} if seconds else {}))
+    gone.beat(state="TERMINATED_GRACEFULLY")
+    submit(tags=["gpu"])
+    clock.advance(100)
+    if seconds is None:
+        operator("maintenance_exit", **scope)
+    check_liveness()
+    clock.advance(25)
+    assert sweep.run_sweep()["unmatched"] == {}
+    clock.advance(6)
     assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
 
 
@@ -136,6 +156,7 @@ def test_a_job_that_all_others_gave_back_waits_for_a_worker_that_its_cluster_is_
     clock.advance(100)
     assert sweep.run_sweep()["unmatched"] == {}
     operator("maintenance_exit", **EU)
+    clock.advance(31)
     assert sweep.run_sweep()["unmatched"] == {"FAILED": 1}
 
 

@@ -72,6 +72,18 @@ def test_a_worker_that_was_heard_within_unmatched_after_counts_for_it_may_be_res
     assert submitter.post("/jobs", job(action=DOCKER, key="soon")).status_code == 200
 
 
+def test_nothing_is_refused_in_maintenance_nor_before_its_workers_can_be_back(submitter, worker, operator, clock):
+    worker(tags=["script"])
+    operator("maintenance_enter")
+    clock.advance(60)
+    assert submitter.post("/jobs", job(action=DOCKER)).status_code == 201
+    operator("maintenance_exit")
+    clock.advance(29)
+    assert submitter.post("/jobs", job(action=DOCKER)).status_code == 201
+    clock.advance(2)
+    assert submitter.post("/jobs", job(action=DOCKER)).json()["code"] == "no_runner"
+
+
 def test_tags_and_handlers_are_names_that_may_come_later(submitter, worker):
     worker(tags=["script"])
     assert submitter.post("/jobs", job(tags=["eu-west"])).status_code == 201
