@@ -149,7 +149,7 @@ class Instance(RoleCall):
         cluster = InstanceFilter(data=request.query_params.dict()).read_cluster()
         figures = instance_figures(cluster=cluster)
         attention = servers_needing_attention(cluster=cluster)
-        by_type = list(server_counts_by_type(cluster))
+        by_type = server_counts_by_type(cluster)
         counted = JobState if not cluster else (JobState.PENDING, JobState.CLAIMED, JobState.RUNNING)
         shown = {
             **figures,

@@ -1,8 +1,9 @@
 """How the whole control plane stands."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from controlplane.core.statements import Statement, fetch_result_sets
 from jobs import states
@@ -85,6 +86,13 @@ def instance_figures(
 def tab_counts(namespaces: Iterable[str] | None) -> list[TabCount]:
     """How many there are of what the tabs of the pages tell the number of, of these namespaces or (None) of all."""
     return sql.read_tab_counts.fetch_rows(**tab_parameters(namespaces))
+
+
+def tab_counts_beside(namespaces: Iterable[str] | None, named: Mapping[str, UUID]) -> tuple[list[TabCount], set[str]]:
+    """The same, and in that query the namespaces of what an address names by `server`, `job` and so on."""
+    ids = dict.fromkeys(("server", "job", "execution", "trigger")) | dict(named)
+    counts, of = fetch_result_sets(sql.read_tab_counts, sql.read_namespaces_of, **tab_parameters(namespaces), **ids)
+    return counts, {row.namespace for row in of}
 
 
 def tab_parameters(namespaces: Iterable[str] | None) -> dict[str, Any]:

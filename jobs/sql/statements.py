@@ -145,6 +145,7 @@ class JobsStatements(Statements):
     list_stale_attempts: Statement[sweep.StaleAttempt]
     count_stale_attempts: Statement[sweep.CountStaleAttemptsRow]
     read_tab_counts: Statement[tabs.TabCount]
+    read_namespaces_of: Statement[tabs.NamespaceRow]
     release_taken_attempts: Statement[taken_attempts.ReleasedAttempt]
     find_due_triggers: Statement[triggers.DueTrigger]
     read_incidents: Statement[verdict.Incidents]

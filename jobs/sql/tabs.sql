@@ -37,3 +37,16 @@ select sort, count(*) filter (where is_sought and (%(namespaces)s::text[] is nul
        (select 'brakes', null, true from liveness_brake where released_by is null)
        ) looked
  group by sort
+
+-- statement: read_namespaces_of
+-- The namespaces of what an address names, of each sort at most one (null: none).
+-- takes: server uuid, job uuid, execution uuid, trigger uuid
+-- returns: namespace text
+-- row: NamespaceRow
+select namespace from liveness_server where id = %(server)s::uuid
+ union all
+select namespace from jobs_workerjob where id = %(job)s::uuid
+ union all
+select namespace from jobs_execution where id = %(execution)s::uuid
+ union all
+select namespace from jobs_trigger where id = %(trigger)s::uuid

@@ -128,13 +128,18 @@ def flagged_jobs(figures: Mapping[str, Any]) -> Iterable[Concern]:
 
 
 def failures(incidents: Mapping[str, Any]) -> Iterable[Concern]:
-    """How many jobs failed a minute, against the hour before."""
+    """How many jobs failed in five minutes, against the hour before."""
     lately, before = incidents["failed_lately"], incidents["failed_before"]
     if not lately:
         return
     some = SomeJobs(count_up_to_limit(lately), (("state", JobState.FAILED.value),))
     if lately >= FAILURES_NOTICED and lately / 5 > 2 * before / 60:
-        rates = f" failed in the last 5 min: {lately / 5:.2g} a minute, {before / 60:.2g} in the hour before"
-        yield Concern("failures", WORRY, (some, rates), jobs=lately)
+        # In the same measure, where there is something to measure: nobody reads 0.017 a minute as one.
+        usual = (
+            f"{before or 'none'} in the hour before"
+            if before < 12
+            else f"{before / 12:.0f} every 5 min in the hour before"
+        )
+        yield Concern("failures", WORRY, (some, f" failed in the last 5 min, {usual}"), jobs=lately)
     else:
         yield Concern("failures", NOTE, (some, " failed in the last 5 min"), jobs=lately)

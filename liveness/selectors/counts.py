@@ -1,12 +1,14 @@
 """How many servers there are: by type, by state, and by what they can be told apart by."""
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 from django.db.models import BooleanField, Count, F, Q, QuerySet
 
+from controlplane.core.composed import Composed, compose_query
 from liveness import states
-from liveness.conf import conf
+from liveness.conf import LivenessSettings, conf
 from liveness.selectors.clusters import servers_within_cluster
 from liveness.selectors.servers import servers_with_silence
 from liveness.sql import sql
@@ -14,16 +16,21 @@ from liveness.sql.rows.selectors import ServerFacets
 from liveness.states import ServerState
 
 
-def server_counts_by_type(cluster: str = "") -> "QuerySet[Any, Any]":
+def server_counts_by_type(cluster: str = "") -> list[dict[str, Any]]:
     """For one cluster, or each, and type of server, the control plane's own (`is_own`) apart: how many have not ended,
     `present`; how many of them are alive and not silent, `well`; how many may get work, `takes_work`; how many are
     `silent_ones`, `lost`, or `ending` otherwise than well; how many are kept from work, `cordoned` and
     `draining`."""
+    return compose_counts_by_type(cluster, conf()).fetch_dicts()
+
+
+@lru_cache(maxsize=64)
+def compose_counts_by_type(cluster: str, settings: LivenessSettings) -> Composed:
     well = Q(state__in=states.ALIVE, silent=False)
     may_get_work = sql.build_expression(
-        "may_get_work", BooleanField(), staleness_multiplier=conf().staleness_multiplier
+        "may_get_work", BooleanField(), staleness_multiplier=settings.staleness_multiplier
     )
-    return (
+    return compose_query(
         servers_within_cluster(cluster, servers_with_silence())
         .annotate(may_get_work=may_get_work)
         .exclude(state__in=states.ENDED)

@@ -11,11 +11,15 @@ import pytest
 from django.contrib.auth.models import User
 
 from controlplane.console.charts import layouts, machine
+from jobs.permissions import VIEWS
 from jobs.services.liveness_check import check_liveness
 from jobs.states import AttemptState, ExecutionState, JobState
 from liveness import states
+from liveness.models import OF_NAMESPACE
 from liveness.selectors.clock import database_time
+from liveness.services import tokens
 from liveness.states import ServerState
+from tests.support.people import employ
 
 HOSTILE = "<script>alert(1)</script>"
 HTMX = {"HX-Request": "true"}
@@ -284,7 +288,14 @@ def test_jobs_are_listed_a_page_at_a_time_and_by_state(reader, submit):
 
 
 @pytest.mark.parametrize("headers", [{}, HTMX])
-def test_no_page_costs_more_than_eight_queries(reader, story, worker, submit, headers, django_assert_max_num_queries):
+@pytest.mark.parametrize("is_administrator", [True, False], ids=["an administrator", "who views one namespace"])
+def test_no_page_costs_more_than_eight_queries(
+    reader, client, story, worker, submit, headers, is_administrator, django_assert_max_num_queries
+):
+    if not is_administrator:
+        tokens.make_permissions("default")
+        client.force_login(employ(*VIEWS.values(), f"liveness.{OF_NAMESPACE}default"))
+        reader = client
     job, lost, heir = story
     for number in range(5):
         submit()

@@ -7,6 +7,7 @@ import pytest
 
 from jobs.services import sweep
 from jobs.services.liveness_check import check_liveness
+from jobs.verdict import work
 from tests.integration.test_hot_paths import submit_many
 
 IMMEDIATELY = {"worker_task_restart_strategy": "IMMEDIATELY"}
@@ -115,8 +116,21 @@ def test_failures_a_minute_are_held_against_the_hour_before(told, worker, submit
     assert told("failures") == []
     fail(4)
     [concern] = told("failures")
-    assert concern["text"] == "4 jobs failed in the last 5 min: 0.8 a minute, 0.017 in the hour before"
+    assert concern["text"] == "4 jobs failed in the last 5 min, 1 in the hour before"
     assert (concern["tone"], told()["tone"]) == ("worry", "worry")
+
+
+@pytest.mark.parametrize(
+    ("lately", "before", "expected"),
+    [
+        (4, 0, "4 jobs failed in the last 5 min, none in the hour before"),
+        (40, 11, "40 jobs failed in the last 5 min, 11 in the hour before"),
+        (40, 36, "40 jobs failed in the last 5 min, 3 every 5 min in the hour before"),
+    ],
+)
+def test_failures_are_told_in_whole_numbers(lately, before, expected):
+    [concern] = work.failures({"failed_lately": lately, "failed_before": before})
+    assert concern.text == expected
 
 
 def test_quarantine_and_the_oldest_waiting_job_are_told(told, read, worker, submit, clock):

@@ -1,7 +1,8 @@
 """What happened: transitions of servers and actions on them and on jobs, interrupted attempts, refused reports."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -9,6 +10,7 @@ from django.db.models import Case, F, Func, IntegerField, OuterRef, Q, QuerySet,
 from django.db.models.functions import Cast
 from django.db.models.lookups import Exact
 
+from controlplane.core.composed import Composed, compose_query
 from jobs import scan_window
 from jobs.models import Attempt, LateReport
 from jobs.models.attempts import INTERRUPTED
@@ -102,6 +104,8 @@ def list_activity(
     """What happened last, of one kind or of each, of one server, one cluster or of all, by some or by all, before a
     moment and not before another, to what the reader `sees`; at most `limit`, latest first. And since when it was
     looked for, where that was not from the beginning."""
+    if not any((kind, server, who, cluster, before, after)) and SUBJECTS_OF_VIEWS.keys() <= set(sees):
+        return latest_first(compose_latest_activity(limit).fetch_rows())[:limit], None
     some = activity_sources(kind, server, who, cluster, before, after, sees)
     if not some:
         return [], None
@@ -110,8 +114,22 @@ def list_activity(
     since = max((end for end in scan_ends if end), default=None)
     first, *others = (source.latest_entries(limit, since) for source in some)
     merged = first.union(*others, all=True) if others else first
-    entries = sorted((ActivityEntry(*row) for row in merged), key=lambda entry: entry.at, reverse=True)
+    entries = latest_first(merged)
     return entries[:limit], since if len(entries) < limit else None
+
+
+def latest_first(rows: Iterable[tuple[Any, ...]]) -> list[ActivityEntry]:
+    return sorted((ActivityEntry(*row) for row in rows), key=lambda entry: entry.at, reverse=True)
+
+
+@lru_cache(maxsize=8)
+def compose_latest_activity(limit: int) -> Composed:
+    """All that happened last, to whatever: what the first page asks."""
+    first, *others = (
+        source.latest_entries(limit, None)
+        for source in activity_sources("", "", "", "", None, None, SUBJECTS_OF_VIEWS.keys())
+    )
+    return compose_query(first.union(*others, all=True))
 
 
 def visible(sees: Collection[str]) -> Q:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,13 +27,15 @@ from controlplane.console.views.page import (
     show_not_found,
     viewable,
 )
+from controlplane.core.composed import Composed, compose_query
 from jobs import verdict
 from jobs.selectors.history import build_history
 from jobs.selectors.instance import instance_figures
 from jobs.selectors.servers import instance_servers
 from jobs.states import JobState
 from liveness import states
-from liveness.conf import conf
+from liveness.conf import LivenessSettings, conf
+from liveness.models import Server
 from liveness.selectors.clock import is_check_late
 from liveness.selectors.clusters import is_known_cluster
 from liveness.selectors.counts import server_counts_by_type
@@ -53,13 +56,14 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     sees = viewable(request.user)
     window, chosen = chosen_window(request), ScopeFilter(request.GET)
     cluster = chosen.cluster_name
-    if cluster and not is_known_cluster(cluster):
+    of_servers = read_servers(cluster) if "server" in sees else None
+    # Where servers of it are there, nothing more is asked.
+    if cluster and not (of_servers and of_servers[0]) and not is_known_cluster(cluster):
         return show_not_found(request, "cluster", "overview")
     reached = reached_namespaces(request)
     figures = instance_figures(window if "job" in sees else None, cluster, counts_tabs=True, namespaces=reached)
     if "job" not in sees:
         figures |= {"counts": {}, "flags": {}, "flagged_tags": None, "to_be_failed": None, "waiting": None}
-    of_servers = read_servers(cluster) if "server" in sees else None
     by_type, servers = of_servers or (None, [])
     known = by_type is None or servers
     clusters = sorted({row["cluster"] for row in by_type or []})
@@ -92,9 +96,14 @@ NOTHING_YET = {"tone": "empty", "sentences": ["No server has registered yet."]}
 
 def read_servers(cluster: str) -> tuple[list[dict[str, Any]], list[TimedServer]]:
     """How many servers there are of which type, and those that the first page shows; of one cluster or of all."""
-    some = instance_servers(SERVERS_SHOWN, ended=1, cluster=cluster)
-    shown = servers_with_beats(some, BEATS_SHOWN)
-    return list(server_counts_by_type(cluster)), list(shown)
+    shown: Any = Server.objects.raw(*compose_shown_servers(cluster, conf()))
+    return server_counts_by_type(cluster), list(shown)
+
+
+@lru_cache(maxsize=64)
+def compose_shown_servers(cluster: str, settings: LivenessSettings) -> Composed:
+    """Those that the first page shows, with their `beats`; by these settings."""
+    return compose_query(servers_with_beats(instance_servers(SERVERS_SHOWN, ended=1, cluster=cluster), BEATS_SHOWN))
 
 
 def present_servers(by_type: list[dict[str, Any]], servers: list[TimedServer]) -> dict[str, Any]:

@@ -18,19 +18,18 @@ from django_htmx.middleware import HtmxDetails
 
 from controlplane.console.presenters.tabs import present_tabs
 from controlplane.core.described import Described
-from jobs.models import Execution, Trigger, WorkerJob
 from jobs.permissions import VIEWS
-from jobs.selectors.instance import tab_counts
+from jobs.selectors.instance import tab_counts, tab_counts_beside
 from jobs.states import AttemptState, ExecutionState, JobState, SlotOutcome, TriggerState
 from liveness.conf import conf
-from liveness.models import DEFAULT_NAMESPACE, Server
+from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.namespaces import known_namespaces, namespaces_of_person, reaches_instance, rows_within
 from liveness.states import ServerState
 
 View = Callable[..., HttpResponse]
 POLL_INTERVALS = {"1": "every second", "3": "every 3 s", "10": "every 10 s", "0": "off"}
 YEAR = 365 * 86400
-OF_NAMESPACES: dict[str, Any] = {"server": Server, "job": WorkerJob, "execution": Execution, "trigger": Trigger}
+OF_NAMESPACES = {"server", "job", "execution", "trigger"}
 """What is of a namespace, as addresses name it."""
 READ_METHODS, FORM_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
@@ -107,11 +106,13 @@ def require_instance(request: HttpRequest) -> None:
 def is_hidden(request: HttpRequest, named: dict[str, Any]) -> bool:
     """Whether the address names what the reader does not see."""
     reached = reached_namespaces(request)
-    return reached is not None and any(
-        model.objects.filter(pk=named[word]).exclude(namespace__in=reached).exists()
-        for word, model in OF_NAMESPACES.items()
-        if word in named
-    )
+    named = {word: id for word, id in named.items() if word in OF_NAMESPACES}
+    if reached is None or not named:
+        return False
+    # In one query with what the page tells on its tabs.
+    counts, namespaces = tab_counts_beside(reached, named)
+    request.tab_counts = counts  # type: ignore[attr-defined]
+    return not namespaces <= reached
 
 
 def list_tabs(request: HttpRequest) -> list[str]:
@@ -163,7 +164,7 @@ def render_page(
 ) -> HttpResponse:
     """The page, or for a poll only the part of it that lives."""
     live, tabs = f"admin/instance/_{name}.html", list_tabs(request)
-    counts = shown.pop("tab_counts", None)
+    counts = shown.pop("tab_counts", getattr(request, "tab_counts", None))
     if counts is None:
         # Who searches looks at what he has found: that takes as many queries as a page may have.
         counts = [] if is_narrowed(shown) else tab_counts(reached_namespaces(request))

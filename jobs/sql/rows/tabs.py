@@ -7,3 +7,7 @@ class TabCount(NamedTuple):
     sort: str
     found: int
     is_full: bool
+
+
+class NamespaceRow(NamedTuple):
+    namespace: str
