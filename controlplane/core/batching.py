@@ -3,67 +3,90 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from controlplane.core.threads import Threads
 
 Call = TypeVar("Call")
 Answer = TypeVar("Answer")
 
+GATHERING = 0.01
+"""Seconds that calls wait at most, once a statement has ended, for those who are likely to come as well."""
 
-class CallBatch(Generic[Call, Answer]):
-    """Calls that share a statement: those that came while the one `before` was under way."""
 
-    def __init__(self, before: "CallBatch[Call, Answer] | None" = None) -> None:
-        self.before = before
-        self.calls: list[Call] = []
-        self.answers: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+class Waiting(NamedTuple, Generic[Call, Answer]):
+    call: Call
+    answer: "asyncio.Future[Answer]"
 
 
 class GroupCommit(Generic[Call, Answer]):
     """While a statement is under way, calls that come meanwhile wait, and share the next.
 
-    `say` gets what they said, in one of the threads, and answers each, in the same order. What it raises, each gets,
-    and who waits, too. Nobody waits longer than `patience` seconds for the statement before, nor for the own one. One
-    that hangs costs those who are in it, who get TimeoutError, and nobody else: the next is said by another thread, so
-    over another connection, and whoever comes after waits for that one alone.
+    That is said as soon as as many wait as shared the last one or waited at its end, or GATHERING seconds after it: who
+    was answered often calls again, and a statement for many costs little more than one for a few. One who is alone
+    waits for nobody.
+
+    `run_statement` gets what they said, in one of the threads, and answers each, in the same order. What it raises,
+    each gets, and who waits, too. Nobody waits longer than `patience` seconds for the statement before, nor for the own
+    one. One that hangs costs those who are in it, who get TimeoutError, and nobody else: the next is said by another
+    thread, so over another connection, and whoever comes after waits for that one alone.
     """
 
     def __init__(self, run_statement: Callable[[list[Call]], list[Answer]], patience: float, threads: Threads) -> None:
         self._run_statement, self._patience, self._threads = run_statement, patience, threads
-        self._open: CallBatch[Call, Answer] | None = None
-        self._leading: set[asyncio.Task[None]] = set()
+        self._waiting: list[Waiting[Call, Answer]] = []
+        self._likely = 1  # so many are worth a statement at once
+        self._gathering: asyncio.TimerHandle | None = None
+        self._under_way: asyncio.Future[list[Answer]] | None = None
 
-    async def __call__(self, call: Call) -> Answer:
-        if self._open is None:
-            self._open = CallBatch()
-        batch, place = self._open, len(self._open.calls)
-        batch.calls.append(call)
-        if place == 0:
-            task = asyncio.create_task(self._run_batch(batch))
-            self._leading.add(task)
-            task.add_done_callback(self._leading.discard)
-        # One who is cancelled does not take the answers of the others along.
-        return (await asyncio.shield(batch.answers))[place]
+    def __call__(self, call: Call) -> "asyncio.Future[Answer]":
+        """Its answer, once it is there."""
+        loop = asyncio.get_running_loop()
+        one: Waiting[Call, Answer] = Waiting(call, loop.create_future())
+        self._waiting.append(one)
+        if self._under_way is None and len(self._waiting) == self._likely:
+            loop.call_soon(self._say)  # with those who come in the same breath
+        return one.answer
 
-    async def _run_batch(self, batch: CallBatch[Call, Answer]) -> None:
-        before, batch.before = batch.before, None
-        if before is not None and not before.answers.done():
-            await asyncio.wait([before.answers], timeout=self._patience)
-            error = before.answers.exception() if before.answers.done() else None
-        else:
-            error = None
-        self._open = CallBatch(batch)
-        if error is None or isinstance(error, TimeoutError):
-            saying = self._threads.run(partial(self._run_statement, batch.calls))
-            await asyncio.wait([saying], timeout=self._patience)
-            if not saying.done():
-                error = TimeoutError("The statement hangs.")
-            elif (error := saying.exception()) is None:
-                answers = saying.result()
-                if len(answers) == len(batch.calls):
-                    batch.answers.set_result(answers)
-                    return
-                error = ValueError(f"{len(answers)} answers to {len(batch.calls)} calls")
-        batch.answers.set_exception(error)
-        batch.answers.exception()  # whoever asked may have gone
+    def _say(self) -> None:
+        """Those who wait share a statement."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        if self._under_way is not None:
+            return
+        self._likely = 1
+        if not self._waiting:
+            return
+        batch, self._waiting = self._waiting, []
+        saying = self._under_way = self._threads.run(partial(self._run_statement, [one.call for one in batch]))
+        hangs = asyncio.get_running_loop().call_later(self._patience, give_up, saying)
+        saying.add_done_callback(partial(self._end, batch, hangs))
+
+    def _end(
+        self, batch: list[Waiting[Call, Answer]], hangs: asyncio.TimerHandle, said: "asyncio.Future[list[Answer]]"
+    ) -> None:
+        hangs.cancel()
+        self._under_way = None
+        error = said.exception()
+        if error is None and len(said.result()) != len(batch):
+            error = ValueError(f"{len(said.result())} answers to {len(batch)} calls")
+        if error is not None and not isinstance(error, TimeoutError):
+            batch, self._waiting = [*batch, *self._waiting], []
+        for place, one in enumerate(batch):
+            if one.answer.done():
+                continue  # its caller has gone
+            if error is None:
+                one.answer.set_result(said.result()[place])
+            else:
+                one.answer.set_exception(error)
+        self._likely = 1 if error else len(batch) + len(self._waiting)
+        if self._likely > 1:
+            self._gathering = asyncio.get_running_loop().call_later(GATHERING, self._say)
+        elif self._waiting:
+            self._say()
+
+
+def give_up(saying: "asyncio.Future[Any]") -> None:
+    if not saying.done():
+        saying.set_exception(TimeoutError("The statement hangs."))

@@ -8,6 +8,9 @@ import orjson
 from controlplane.core import problems
 from controlplane.core.problems import Problem
 
+JSON = [("Content-Type", "application/json")]
+"""The headers of an answer that is one."""
+
 Environ = dict[str, Any]
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 

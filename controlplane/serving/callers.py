@@ -10,6 +10,7 @@ from django.conf import settings
 from controlplane.core.problems import Problem
 from controlplane.serving.seats import Call, Lane
 from liveness.services import tokens
+from liveness.services.tokens import ServerToken
 
 SERVER_CALL = re.compile(
     r"/api/v1/servers/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/(heartbeat|claims|hints|reports)"
@@ -41,10 +42,11 @@ class Callers:
         self._good: OrderedDict[bytes, None] = OrderedDict()
 
     def call(self, scope: Scope) -> Call:
-        path, address = scope.path, scope.client.rpartition(":")[0]
+        path = scope.path
         authorization: str = scope.headers.get("authorization", "")
-        if (server := server_of(path, authorization)) is not None:
-            return Call(Lane.CLAIM if path.endswith(("/claims", "/hints")) else Lane.HEARTBEAT_OR_REPORT, server)
+        if (token := token_of_server(path, authorization)) is not None:
+            lane = Lane.CLAIM if path.endswith(("/claims", "/hints")) else Lane.HEARTBEAT_OR_REPORT
+            return Call(lane, token.server_text, token=token)
         if path in PROBES:
             return Call(Lane.PROBE_OR_SIGN_IN, "probe", is_strange=True)
         if path == SIGN_IN and scope.method == "POST":
@@ -52,7 +54,7 @@ class Callers:
         digest = digest_of_credential(scope.headers)
         if digest in self._good:
             return Call(Lane.GENERAL, digest.hex())
-        return Call(Lane.GENERAL, f"address {address}", is_strange=True)
+        return Call(Lane.GENERAL, f"address {scope.client.rpartition(':')[0]}", is_strange=True)
 
     def learn(self, scope: Scope, status: int, *, is_signed_in: bool) -> None:
         """The answer to a call says whether its token is good; of a session, that somebody is signed in by it, for a
@@ -68,8 +70,8 @@ class Callers:
             self._good.pop(digest, None)
 
 
-def server_of(path: str, authorization: str) -> str | None:
-    """The server that may make this call of its own, by its well-signed token."""
+def token_of_server(path: str, authorization: str) -> ServerToken | None:
+    """The well-signed token of the server that makes this call of its own."""
     match = SERVER_CALL.fullmatch(path)
     if match is None or not authorization.startswith(f"Bearer {tokens.SERVER_PREFIX}"):
         return None
@@ -77,7 +79,7 @@ def server_of(path: str, authorization: str) -> str | None:
         token = tokens.read_server_token(authorization.removeprefix("Bearer "))
     except Problem:
         return None
-    return match[1] if str(token.server) == match[1] else None
+    return token if token.server_text == match[1] else None
 
 
 def digest_of_credential(headers: Any) -> bytes:

@@ -17,14 +17,13 @@ from typing import Any
 
 import orjson
 import structlog
-from django.http import HttpResponse
 
 from controlplane.agent.limits import BODY_LIMIT
 from controlplane.console.sign_in import IS_SIGNED_IN
 from controlplane.core.batching import GroupCommit
 from controlplane.core.problems import Problem
 from controlplane.core.threads import Threads
-from controlplane.serving.answers import Answer, Application, Environ, answered, refusal
+from controlplane.serving.answers import JSON, Answer, Application, Environ, answered, refusal
 from controlplane.serving.callers import Callers, Scope
 from controlplane.serving.hints import WorkHints, hint_answer
 from controlplane.serving.seats import Call, Lane, Seats
@@ -128,16 +127,12 @@ class Front:
                 body = await body_of(scope, proto)
                 if body is None:
                     return None
+                beat = plain_heartbeat_of(scope, call, body)
+                if beat is not None and (heard := await self._record_beat(beat)) is not None:
+                    return heard
                 environ = environ_of(scope, body)
                 if is_asked_again:
                     environ[ASKED_AGAIN] = True
-                if (
-                    call.lane == Lane.HEARTBEAT_OR_REPORT
-                    and (beat := shortcut.parse_plain_heartbeat(environ)) is not None
-                ):
-                    response = await self._record_beat(beat)
-                    if response is not None:
-                        return Answer(response.status_code, list(response.items()), response.content)
                 if not await self._seats.take(call, proto.client_disconnect):
                     return None
                 try:
@@ -150,12 +145,14 @@ class Front:
         self._callers.learn(scope, answer.status, is_signed_in=environ.get(IS_SIGNED_IN, False))
         return answer
 
-    async def _record_beat(self, beat: PlainHeartbeat) -> HttpResponse | None:
+    async def _record_beat(self, beat: PlainHeartbeat) -> Answer | None:
         """None: it is to go the long way."""
         try:
-            return await self._hear(beat)
+            content = await self._hear(beat)
         except shortcut.UNHEARD as error:
-            return shortcut.unheard(error)
+            response = shortcut.unheard(error)
+            return Answer(response.status_code, list(response.items()), response.content)
+        return None if content is None else Answer(200, JSON, content)
 
     def _say_refused(self, problem: Problem) -> None:
         self._refused += 1
@@ -196,6 +193,19 @@ async def body_of(scope: Scope, proto: Any) -> bytes | None:
     return b"".join(chunks)[: BODY_LIMIT + 1]
 
 
+def plain_heartbeat_of(scope: Scope, call: Call, body: bytes) -> PlainHeartbeat | None:
+    """The heartbeat that a call is, when it is a plain one."""
+    if call.token is None or scope.method != "POST" or not scope.path.endswith("/heartbeat"):
+        return None
+    return shortcut.parse_plain_heartbeat(call.token, headers_of(scope), body)
+
+
+def headers_of(scope: Scope) -> list[tuple[str, str]]:
+    """All of them, as they were sent; of HTTP/2 with its host."""
+    headers: list[tuple[str, str]] = scope.headers.items()
+    return [("host", scope.authority), *headers] if scope.authority else headers
+
+
 def environ_of(scope: Scope, body: bytes) -> Environ:
     """The request as WSGI has it."""
     name, _, port = scope.server.rpartition(":")
@@ -215,9 +225,7 @@ def environ_of(scope: Scope, body: bytes) -> Environ:
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
     }
-    if scope.authority:
-        environ["HTTP_HOST"] = scope.authority
-    for name, value in scope.headers.items():
+    for name, value in headers_of(scope):
         if "_" in name:
             continue  # it would pass for the one with a hyphen
         key = "HTTP_" + name.upper().replace("-", "_")

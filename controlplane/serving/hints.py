@@ -19,7 +19,7 @@ from django.db import DatabaseError, InterfaceError
 
 from controlplane.core.notifications import Listener
 from controlplane.core.threads import Threads
-from controlplane.serving.answers import Answer
+from controlplane.serving.answers import JSON, Answer
 from controlplane.serving.choice import Choice, Offer
 from jobs.services import hints
 from jobs.sql.rows.hints import ClaimableJobs, WorkerLoad
@@ -207,4 +207,4 @@ class WorkHints:
 
 def hint_answer(jobs: int) -> Answer:
     body = b'{"work":true,"jobs":%d}' % jobs if jobs else b'{"work":false}'
-    return Answer(200, [("Content-Type", "application/json")], body)
+    return Answer(200, JSON, body)

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from controlplane.core.problems import Problem
+from liveness.services.tokens import ServerToken
 
 WAIT = 2.0
 """Seconds that a call waits for a seat."""
@@ -39,6 +40,8 @@ class Call(NamedTuple):
     """Whose it is: the server, the token or session, or the address of a stranger."""
     is_strange: bool = False
     """Nobody knows whether its token, if it has one, is worth anything."""
+    token: ServerToken | None = None
+    """Of the server that makes this call of its own."""
 
 
 class TooManyCalls(Problem):
@@ -86,12 +89,14 @@ class Seats:
             raise TooManyCalls
         if any(self._inside[name] >= self._room[name] for name in names):
             raise Overloaded
-        self._inside.update(names)
+        for name in names:
+            self._inside[name] += 1
         self._inside_of[call.key] += 1
         try:
             yield
         finally:
-            self._inside.subtract(names)
+            for name in names:
+                self._inside[name] -= 1
             give_back(self._inside_of, call.key)
 
     async def take(self, call: Call, gone: Callable[[], Awaitable[None]]) -> bool:

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from uuid import UUID
 
 from django.contrib.auth.models import Permission
@@ -43,6 +43,10 @@ class ServerToken:
 
     server: UUID
     version: int
+
+    @cached_property
+    def server_text(self) -> str:
+        return str(self.server)
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,7 @@ def refuse_revoked(token: ServerToken) -> None:
         raise TokenRevoked("This server token was revoked: register again.")
 
 
-@lru_cache(maxsize=4096)  # a server says the same for as long as it lives
+@lru_cache(maxsize=20_000)  # a server says the same for as long as it lives
 def read_server_token(text: str) -> ServerToken:
     """What a server token says. Raises TokenRefused when it was not signed here."""
     try:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from controlplane.core import batching
 from controlplane.core.batching import GroupCommit
 from controlplane.core.threads import Threads
 
@@ -55,7 +56,7 @@ def test_who_comes_while_a_statement_is_under_way_shares_the_next():
     async def calls():
         with held() as ends:
             call = together(lambda numbers: batches.append(numbers) or (ends.wait(ENOUGH) and numbers))
-            first = asyncio.create_task(call(100))
+            first = call(100)
             await until(lambda: batches)
             others = asyncio.create_task(at_once(call, range(8)))
             await asyncio.sleep(0)
@@ -142,24 +143,71 @@ def test_a_statement_that_hangs_costs_those_who_are_in_it_and_the_next_is_said_b
     assert threads[1] is not threads[0] and threads[3] not in (threads[0], threads[2])
 
 
-def test_after_the_first_timeout_nobody_waits_for_the_statement_that_hangs(monkeypatch):
+def test_after_the_first_timeout_nobody_waits_for_the_statement_that_hangs():
     async def calls():
         with held() as ends:
             call = together(lambda numbers: (0 not in numbers or ends.wait(ENOUGH)) and numbers, patience=0.2)
-            await at_once(call, [0])
-            wait, waits = asyncio.wait, []
-            monkeypatch.setattr(asyncio, "wait", lambda what, **limit: waits.append(what) or wait(what, **limit))
-            assert [await call(number) for number in range(1, 100)] == list(range(1, 100))
-            assert len(waits) == 99, "each for its own statement"
+            assert isinstance((await at_once(call, [0]))[0], TimeoutError)
+            call._patience = 10 * ENOUGH
+            async with asyncio.timeout(ENOUGH):
+                assert [await call(number) for number in range(1, 100)] == list(range(1, 100))
 
     asyncio.run(calls())
+
+
+def test_who_was_answered_and_comes_again_shares_the_next_with_those_who_came_meanwhile(monkeypatch):
+    monkeypatch.setattr(batching, "GATHERING", ENOUGH)
+    batches = []
+
+    async def calls():
+        with held() as ends:
+            call = together(lambda numbers: batches.append(numbers) or (ends.wait(ENOUGH) and numbers))
+            first = asyncio.create_task(at_once(call, range(16)))
+            await until(lambda: batches)
+            others = asyncio.create_task(at_once(call, range(16, 32)))
+            await asyncio.sleep(0)
+            ends.set()
+            await at_once(call, await first)
+            await others
+
+    asyncio.run(calls())
+    assert [sorted(numbers) for numbers in batches] == [list(range(16)), list(range(32))]
+
+
+def test_nobody_waits_long_for_those_who_do_not_come_again():
+    batches = []
+
+    async def calls():
+        call = together(lambda numbers: batches.append(numbers) or numbers)
+        await at_once(call, range(16))
+        async with asyncio.timeout(ENOUGH):
+            assert await call(16) == 16
+            assert await call(17) == 17
+
+    asyncio.run(calls())
+    assert batches == [list(range(16)), [16], [17]]
+
+
+def test_one_alone_waits_for_nobody_though_there_were_many_before(monkeypatch):
+    batches = []
+
+    async def calls():
+        call = together(lambda numbers: batches.append(numbers) or numbers)
+        await at_once(call, range(16))
+        await until(lambda: call._gathering is None)
+        monkeypatch.setattr(batching, "GATHERING", ENOUGH)
+        for number in range(3):
+            await asyncio.wait_for(call(number), ENOUGH / 2)
+
+    asyncio.run(calls())
+    assert batches == [list(range(16)), [0], [1], [2]]
 
 
 def test_one_who_goes_takes_the_answers_of_the_others_not_along():
     async def calls():
         with held() as ends:
             call = together(lambda numbers: ends.wait(ENOUGH) and numbers)
-            gone, stays = asyncio.create_task(call(1)), asyncio.create_task(call(2))
+            gone, stays = call(1), call(2)
             await asyncio.sleep(0)
             gone.cancel()
             ends.set()
