@@ -2,15 +2,17 @@
 
 import os
 
-from django.core.wsgi import get_wsgi_application
+import django
 
 from controlplane.core import database_limits
 from controlplane.core.garbage_collection import collect_seldom
+from controlplane.serving.lean_calls import LeanHandler
 from controlplane.startup import refuse_wrong_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 database_limits.role = database_limits.WEB
 collect_seldom()
 
-application = get_wsgi_application()
+django.setup(set_prefix=False)
+application = LeanHandler()
 refuse_wrong_settings()

@@ -65,7 +65,7 @@ class Throttled(ModelBackend):
 def address_of(request: HttpRequest) -> str:
     """Who calls; behind a proxy the last whom X-Forwarded-For names, for the caller may have made up the others."""
     forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_TLS else ""
-    return forwarded.rpartition(",")[2].strip() or request.META["REMOTE_ADDR"]
+    return forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
 
 
 @receiver(user_logged_in)

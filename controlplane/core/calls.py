@@ -28,6 +28,17 @@ def extend_schema(**options: Any) -> Callable[[F], F]:
     return describe
 
 
+class Negotiation(DefaultContentNegotiation):
+    """Who asks for nothing in particular gets the first there is, which is not worth looking for."""
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        first, meta = renderers[0], request._request.META
+        is_particular = format_suffix or meta.get("QUERY_STRING")
+        if not is_particular and meta.get("HTTP_ACCEPT", "*/*") in ("*/*", first.media_type):
+            return first, first.media_type
+        return super().select_renderer(request, renderers, format_suffix)
+
+
 class OwnSettings(APIView):
     """Everybody may call it; bodies and answers are JSON, refusals problem documents."""
 
@@ -36,7 +47,7 @@ class OwnSettings(APIView):
     throttle_classes = []
     parser_classes = [JSONParser]
     renderer_classes = [JSONRenderer]
-    content_negotiation_class = DefaultContentNegotiation
+    content_negotiation_class = Negotiation
     metadata_class = None
     versioning_class = None
     schema = AutoSchema()

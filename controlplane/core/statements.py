@@ -171,7 +171,8 @@ def read_result_sets(cursor: Any, statements: Sequence[Statement[Any]]) -> tuple
 def read_rows(row: type[Row], cursor: Any) -> list[Row]:
     """What a cursor has, as these rows."""
     fields: tuple[str, ...] = row._fields  # type: ignore[attr-defined]
-    names = tuple([column.name for column in cursor.description])
+    result = cursor.pgresult  # its description would make an object of each column
+    names = tuple([result.fname(place).decode() for place in range(result.nfields)])
     rows = cursor.fetchall()
     if names != fields:
         # `s.*` while an upgrade goes on: the table has columns already that this code does not know.

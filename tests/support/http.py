@@ -9,10 +9,16 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.test import Client
+from django.test.client import ClientHandler
 
 from controlplane.serving.callers import Callers
 from controlplane.serving.front import plain_heartbeat_of
+from controlplane.serving.lean_calls import LeanCalls
 from jobs.api import shortcut
+
+
+class LeanClientHandler(LeanCalls, ClientHandler):
+    """Django as the web server has it."""
 
 
 class ShortClient(Client):
@@ -20,6 +26,7 @@ class ShortClient(Client):
 
     def __init__(self) -> None:
         super().__init__(raise_request_exception=False, headers={"Host": "testserver"})
+        self.handler = LeanClientHandler()
 
     def request(self, **request: Any) -> Any:
         environ = self._base_environ(**request)
