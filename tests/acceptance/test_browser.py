@@ -13,6 +13,8 @@ pytestmark = pytest.mark.acceptance
 # A graph may be wider than a phone; a table or a state machine may not.
 HIDDEN_AT_THE_SIDE = """[...document.querySelectorAll('.scroll, .machine, .lanes')]
     .filter(it => !it.closest('.graph') && it.scrollWidth > it.clientWidth + 1).map(it => it.outerHTML.slice(0, 200))"""
+ROW_HEIGHTS = """[...document.querySelectorAll('table.rows:not(.incidents) tbody tr')]
+    .map(it => it.getBoundingClientRect().height).filter(Boolean)"""
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>'\"{{ 1234567*7 }}"
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
@@ -115,7 +117,8 @@ def test_a_server_is_drained_from_its_page_and_the_drain_stopped(site):
     page.locator(".actions a", has_text="Drain").click()
     assert "continues; given back at the deadline" in page.inner_text("main")
     page.fill("textarea[name=note]", "a new disk")
-    page.fill("input[name=deadline]", "5m")
+    page.locator("[data-for=deadline]").get_by_role("button", name="5m", exact=True).click()
+    assert page.input_value("input[name=deadline]") == "5m"
     page.click("button.is-main")
     page.locator(".messagelist", has_text="Drain: done to 1 server.").wait_for()
     page.locator(".badge", has_text="DRAINING").first.wait_for()
@@ -324,6 +327,26 @@ def test_when_polls_fail_the_page_says_stale_and_nothing_stays_green(site):
     site.running.web("web-2", port=port)
     page.locator("#stale").wait_for(state="hidden")
     site.running.kill("web-2")
+    page.context.close()
+
+
+def test_a_row_of_a_list_is_one_line_on_every_screen_that_is_no_phone(site):
+    site.running.agent("rows", site.url, "--tags", "rows")
+    job = site.submit("exit 1", tags=["rows"], unmatched="wait", name="import of the orders of the day " * 3)
+    site.begin(browser.step("a", "exit 1", tags=["rows"]), browser.step("b", "true", "a", tags=["rows"]))
+    site.schedule("rows")
+    eventually(lambda: site.job(job)["state"] == "FAILED", why="it failed")
+    page = site.open()
+    site.go(page, "triggers/?q=rows")
+    browser.poll_often(page)
+    page.locator("tr", has_text="rows").locator(".slot .s-FIRED").first.wait_for()
+    for width in (1024, 1440, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        for path in ("", "servers/", "jobs/", "executions/", "triggers/", "trends/", "alerts/", f"jobs/{job}/"):
+            site.go(page, path)
+            assert page.evaluate(HIDDEN_AT_THE_SIDE) == [], (width, path)
+            heights = page.evaluate(ROW_HEIGHTS)
+            assert all(28 <= height <= 36 for height in heights), (width, path, heights)
     page.context.close()
 
 

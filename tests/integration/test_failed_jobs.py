@@ -72,10 +72,22 @@ def test_durations_have_decimals_and_who_ended_an_attempt_is_told(submit, worker
     job, one = submit(), worker()
     clock.advance(1.25)
     attempt = one.hold()
-    clock.advance(2.5), one.complete(attempt)
+    clock.advance(0.5)
+    assert "Waited 1.25 s, has run for 0.5" in words(f"jobs/{job['id']}/")
+    clock.advance(2), one.complete(attempt)
     seen = words(f"jobs/{job['id']}/")
     assert "Waited 1.25 s, ran 2.50 s." in seen
     assert "by server" in seen
+
+
+def test_what_waits_again_does_not_read_as_if_it_had_waited_once(submit, worker, clock, words):
+    job, one = submit(), worker()
+    clock.advance(1.25), one.hold()
+    clock.advance(2)
+    submit.client.post(f"/jobs/{job['id']}/resubmit", {})
+    clock.advance(3)
+    assert "Waited 1.25 s, ran 2.0" in (seen := words(f"jobs/{job['id']}/"))
+    assert "has waited again for 3.0" in seen
 
 
 def test_what_a_superseded_worker_reported_is_shown(submit, worker, api, words):

@@ -58,6 +58,8 @@ def test_past_slots_are_listed_with_their_outcomes_and_lead_to_what_came_of_them
     browser = staff(checks_csrf=False)
     page = browser.get(f"{AT}/{trigger}/").content.decode()
     assert f'href="/admin/instance/executions/{fired.execution_id}/"' in page
+    listed = browser.get(f"{AT}/").content.decode()
+    assert '<span class="slot-mark s-MISSED" title="MISSED, ' in listed and "FIRED" in listed
     assert f'href="/admin/instance/jobs/{fired.job_id}/"' in page
     assert page.count('id="slot-') == TriggerSlot.objects.count() == 4
     missed = browser.get(f"{AT}/{trigger}/?outcome=MISSED").content.decode()
@@ -114,7 +116,7 @@ def test_all_triggers_that_match_are_paused(make, staff):
     act(browser, "triggers/pause/?all=1&q=east")
     assert [*Trigger.objects.filter(enabled=True).values_list("name", flat=True)] == ["west"]
     assert "east one" not in words(browser.get(f"{AT}/?state=ENABLED"))
-    assert "matches: q north" in words(browser.get(f"{AT}/?q=north"))
+    assert "matches: search north" in words(browser.get(f"{AT}/?q=north"))
 
 
 def test_a_form_that_is_sent_twice_evaluates_once_and_one_in_flight_is_said(make, staff):

@@ -11,7 +11,7 @@ from controlplane.core.durations import parse_duration
 
 
 class PresetInput(forms.TextInput):
-    """A text, with what is mostly typed to choose from."""
+    """A text, with what is mostly typed to choose from: by a click where there is a script (instance.js)."""
 
     def __init__(self, presets: tuple[str, ...]) -> None:
         super().__init__()
@@ -20,8 +20,13 @@ class PresetInput(forms.TextInput):
     def render(self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None) -> SafeString:
         known = f"presets-{name}"
         field = super().render(name, value, {**(attrs or {}), "list": known}, renderer)
-        options = format_html_join("", '<option value="{}"></option>', ((preset,) for preset in self.presets))
-        return format_html('{}<datalist id="{}">{}</datalist>', field, known, options)
+        each = [(preset,) for preset in self.presets]
+        options = format_html_join("", '<option value="{}"></option>', each)
+        buttons = format_html_join(" ", '<button type="button" class="button is-small">{}</button>', each)
+        return format_html(
+            '{}<datalist id="{}">{}</datalist><span class="presets" data-for="{}" hidden>{}</span>',
+            field, known, options, name, buttons,
+        )  # fmt: skip
 
 
 class DurationField(forms.CharField):

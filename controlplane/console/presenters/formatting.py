@@ -63,8 +63,10 @@ def shorten(text: str, length: int) -> str:
 
 @lru_cache(maxsize=4096)
 def format_tags(tags: tuple[str, ...]) -> SafeString:
-    """What has the empty tag alone is dispatched by the control plane itself, and shows none."""
-    return format_html_join(" ", '<span class="tag">{}</span>', ((tag,) for tag in tags if tag)) or SafeString("–")
+    """Those that agents find by themselves, as `runtime:shell`, come last: where there is little room, the others are
+    what tells servers apart. What has the empty tag alone is dispatched by the control plane itself, and shows none."""
+    shown = sorted(filter(None, tags), key=lambda tag: ":" in tag)
+    return format_html_join(" ", '<span class="tag">{}</span>', ((tag,) for tag in shown)) or SafeString("–")
 
 
 @lru_cache(maxsize=4096)

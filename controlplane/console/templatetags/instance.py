@@ -31,6 +31,16 @@ def badge(state: str) -> SafeString:
 
 
 @register.filter
+def mark(slot: Any) -> SafeString:
+    """What came of a slot of a trigger, where there are many: a shape, with the word and the moment in its title."""
+    return format_html(
+        '<span class="slot-mark s-{0}" title="{0}, {1} UTC"><svg class="icon" aria-hidden="true">'
+        '<use href="#i-{0}"/></svg><span class="visually-hidden">{0}</span></span>',
+        slot.outcome, f"{slot.slot:%Y-%m-%d %H:%M:%S}",
+    )  # fmt: skip
+
+
+@register.filter
 @lru_cache(maxsize=256)
 def badge_on(state: str, server: str | None) -> SafeString:
     """The state of a job, or of an attempt, that a server has: never as if all were well where that is not heard."""

@@ -26,5 +26,6 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def render_error(request: HttpRequest, status: int, title: str, reason: str) -> HttpResponse:
-    context = {**admin.site.each_context(request), "title": title, "reason": reason, "is_nav_sidebar_enabled": False}
+    shown = {"status": status, "title": title, "reason": reason, "is_nav_sidebar_enabled": False}
+    context = {**admin.site.each_context(request), **shown}
     return render(request, "admin/error.html", context, status=status)

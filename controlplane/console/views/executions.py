@@ -10,6 +10,7 @@ from controlplane.agent.secret_values import mask
 from controlplane.console.actions.jobs import EXECUTION_ACTIONS
 from controlplane.console.actions.servers import list_permitted_actions
 from controlplane.console.presenters.formatting import format_moment, seconds_until, time_since
+from controlplane.console.presenters.jobs import short_id
 from controlplane.console.presenters.steps import present_steps
 from controlplane.console.selectors.filters.executions import ExecutionFilter
 from controlplane.console.selectors.listing import build_list_page
@@ -91,6 +92,7 @@ def present_execution(row: CountedExecution) -> dict[str, Any]:
             at += 100 * count / total
     return {
         "it": row,
+        "short_id": short_id(row.pk),
         "made": time_since(row.created_at, row.now),
         "finished": row.finished_at and time_since(row.finished_at, row.now),
         "shares": shares,

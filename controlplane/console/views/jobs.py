@@ -170,15 +170,20 @@ def present_timeline(job: DetailedJob) -> list[tuple[dict[str, Any], str, str | 
 
 
 def describe_times(job: DetailedJob) -> str:
-    """How long a job waited until its code first began, and for how long it ran in all."""
+    """How long a job waited until its code first began, and for how long it ran in all; what still counts is said as
+    what it is."""
     spans = [
         (attempt.started_at, attempt.finished_at or job.now) for attempt in job.attempts.all() if attempt.started_at
     ]
     if not spans:
         return ""
     waited = (spans[0][0] - job.created_at).total_seconds()
+    is_running = any(attempt.started_at and not attempt.finished_at for attempt in job.attempts.all())
     ran = sum((end - start).total_seconds() for start, end in spans)
-    return f"Waited {describe_exactly(waited)}, ran {describe_exactly(ran)}"
+    times = f"Waited {describe_exactly(waited)}, {'has run for' if is_running else 'ran'} {describe_exactly(ran)}"
+    if job.state != JobState.PENDING:
+        return times
+    return f"{times}, has waited again for {describe_exactly((job.now - spans[-1][1]).total_seconds())}"
 
 
 ERRORS_SHOWN = 10

@@ -27,7 +27,7 @@ from liveness.selectors.namespaces import known_namespaces, namespaces_of_person
 from liveness.states import ServerState
 
 View = Callable[..., HttpResponse]
-POLL_INTERVALS = {"1": "every second", "3": "every 3 s", "10": "every 10 s", "0": "off"}
+POLL_INTERVALS = {"1": "every 1 s", "3": "every 3 s", "10": "every 10 s", "0": "off"}
 YEAR = 365 * 86400
 OF_NAMESPACES = {"server", "job", "execution", "trigger"}
 """What is of a namespace, as addresses name it."""

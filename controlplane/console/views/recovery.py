@@ -32,6 +32,7 @@ class ManualRecovery:
     then: str
     state: AttemptState
     service: Callable[..., int]
+    is_grave: bool = False
 
 
 MANUAL_RECOVERIES = {
@@ -46,7 +47,7 @@ MANUAL_RECOVERIES = {
             "fail-stale-running", "Fail stale runners",
             "Each attempt and its job are FAILED with WORKER_CRASHED, whatever the job says of lost workers. They are "
             "found in quarantine.",
-            AttemptState.RUNNING, sweep.fail_stale_running,
+            AttemptState.RUNNING, sweep.fail_stale_running, is_grave=True,
         ),
     )
 }  # fmt: skip

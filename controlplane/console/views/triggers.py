@@ -51,7 +51,7 @@ from liveness.models import DEFAULT_NAMESPACE
 from liveness.selectors.clock import database_time
 from liveness.selectors.namespaces import known_namespaces, namespace_of_new
 
-TRIGGERS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN = 200, 50, 5
+TRIGGERS_SHOWN, SLOTS_SHOWN, SLOTS_A_PAGE, UPCOMING_SHOWN = 200, 8, 50, 5
 ADD, EDIT = "jobs.add_trigger", "jobs.change_trigger"
 
 
@@ -75,11 +75,15 @@ def show_triggers(request: HttpRequest) -> HttpResponse:
 
 
 def present_trigger(trigger: Any) -> dict[str, Any]:
+    last, *before = [*trigger.last_slots[:SLOTS_SHOWN]] or [None]
     return {
         "it": trigger,
         "schedule": describe_schedule(trigger),
         "due": trigger.next_slot_at and describe_due_time(trigger.next_slot_at, trigger.now),
-        "slots": [(slot, time_since(slot.slot, trigger.now)) for slot in trigger.last_slots],
+        "last": last,
+        "ago": last and time_since(last.slot, trigger.now),
+        "before": before,
+        "note": last and last.note,
     }
 
 

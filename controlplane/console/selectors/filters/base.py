@@ -26,7 +26,7 @@ INDEXED = {"state", *PERIOD}
 
 ORDERS = {"oldest": "oldest", "longest": "longest run", "priority": "highest priority"}
 
-WORDS = {"within": "of the last"}
+WORDS = {"within": "of the last", "q": "search"}
 
 
 def choices_of(words: Iterable[str]) -> list[tuple[str, str]]:

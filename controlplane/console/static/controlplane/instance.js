@@ -6,6 +6,14 @@
     const field = document.getElementById(known.id.replace("known-", "by-"));
     if (field) field.setAttribute("list", known.id);
   }
+  // What is mostly typed, by a click.
+  for (const presets of document.querySelectorAll(".presets")) {
+    presets.hidden = false;
+    presets.addEventListener("click", (event) => {
+      const preset = event.target.closest("button");
+      if (preset) presets.parentElement.querySelector(`[name="${presets.dataset.for}"]`).value = preset.textContent;
+    });
+  }
   const every = document.getElementById("poll-every");
   if (every) {
     every.addEventListener("change", () => every.form.requestSubmit());
