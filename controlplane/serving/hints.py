@@ -1,8 +1,9 @@
 """Idle workers that wait for work: each holds a socket, and neither a thread nor the database.
 
-One look at what waits to be claimed serves all of them. It is made when work is announced, when somebody comes, and
-every second; then workers are woken for as many jobs as there are, the least loaded first: see choice. Each is told its
-share, so that what is submitted at once does not all go to whoever claims first.
+One look at what waits to be claimed serves all of them. It is made when work is announced, when somebody comes for whom
+the last one may have found something, and every second; then workers are woken for as many jobs as there are, the least
+loaded first: see choice. Each is told its share, so that what is submitted at once does not all go to whoever claims
+first.
 """
 
 import asyncio
@@ -41,6 +42,9 @@ LISTED = 100
 WAITING, REMEMBERED = 5_000, 20_000
 """Servers that wait at once, and servers whose offers are known."""
 
+NOTHING_YET: tuple[float, list[ClaimableJobs]] = (float("-inf"), [])
+"""When the last look began, and what it found."""
+
 Caller = tuple[str | None, ...]
 """The headers by which it is known."""
 
@@ -64,6 +68,7 @@ class WorkHints:
         self._hinted: dict[UUID, tuple[float, str]] = {}  # those for which somebody was woken lately, when, and who
         self._claiming: dict[str, tuple[float, int]] = {}  # who was woken lately and is not back: when, for how many
         self._returned: dict[UUID, Counter[str]] = {}  # who came back without them though woken for them, how often
+        self._found = NOTHING_YET
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
@@ -93,7 +98,8 @@ class WorkHints:
             del self._hinted[job]
             self._returned.setdefault(job, Counter())[server] += 1
         self._begin()
-        self._wanted.set()
+        if self._may_have_work(waiter):
+            self._wanted.set()
         leaves = asyncio.ensure_future(gone())
         try:
             await asyncio.wait([waiter.woken, leaves], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -122,6 +128,13 @@ class WorkHints:
             self._listener = Listener(hints.CHANNEL, lambda: loop.call_soon_threadsafe(wanted.set))
             self._listener.start()
 
+    def _may_have_work(self, waiter: Waiter) -> bool:
+        """What came since the last look was announced, so that there is nothing to be seen that it did not see."""
+        at, claimable = self._found
+        return time.monotonic() - at >= LOOK_INTERVAL or any(
+            waiter.offer.suits(waiter.server, row) for row in claimable
+        )
+
     async def _look_for_work(self) -> None:
         pause: float | None = None
         while not self._is_closed:
@@ -131,15 +144,17 @@ class WorkHints:
             except TimeoutError:
                 pass
             self._wanted.clear()
+            self._found = NOTHING_YET
             if not self._waiting:
                 pause = None
                 continue
-            pause = LOOK_INTERVAL
+            pause, began = LOOK_INTERVAL, time.monotonic()
             try:
                 self._forget_hints(time.monotonic() - CLAIMED_WITHIN)
                 waiting = list(self._waiting.values())
                 claimable, loads = await self._threads.run(partial(self._read_work, waiting, self._hinted))
                 self._take_note(claimable)
+                self._found = began, claimable
                 if loads is not None or self._hinted:
                     pause = CLAIMED_WITHIN
                 if loads and self._wake(claimable, loads):

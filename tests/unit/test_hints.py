@@ -1,6 +1,7 @@
 """Idle workers that wait in a web process: who is woken for what, and who is not."""
 
 import asyncio
+import threading
 import uuid
 
 import pytest
@@ -97,6 +98,17 @@ async def looked(work, jobs, times=2):
     while jobs.looks < until:
         work._wanted.set()
         await asyncio.sleep(0.001)
+
+
+async def until(what):
+    async with asyncio.timeout(LONG):
+        while not what():
+            await asyncio.sleep(0.001)
+
+
+async def calm(work):
+    """Whoever looks waits for the next occasion, having looked."""
+    await until(lambda: not work._wanted.is_set() and work._wanted._waiters)
 
 
 def test_who_comes_while_work_waits_is_told_at_once():
@@ -350,6 +362,59 @@ def test_while_nobody_waits_nobody_looks(monkeypatch):
         looks = jobs.looks
         await asyncio.sleep(0.02)
         assert jobs.looks == looks
+
+    play(story)
+
+
+def test_nobody_looks_for_one_who_comes_right_after_a_look_that_found_nothing_for_it(monkeypatch):
+    monkeypatch.setattr(hints, "LOOK_INTERVAL", LONG)
+
+    async def story(work, jobs, waits):
+        jobs.add("gpu")
+        waits(ONE, "script")
+        await until(lambda: jobs.looks)
+        await calm(work)
+        looks = jobs.looks
+        calls = [waits(TWO, "script"), waits(ONE, "script")]
+        await asyncio.sleep(0)
+        await calm(work)
+        assert jobs.looks == looks
+        assert await waits(THREE, "gpu") == 1, "it found something for this one"
+        assert not calls[0].done()
+
+    play(story)
+
+
+@pytest.mark.parametrize("hears", [True, False])
+def test_one_who_comes_after_an_announcement_that_nobody_waited_for_is_looked_for(monkeypatch, hears):
+    monkeypatch.setattr(hints, "LOOK_INTERVAL", LONG if hears else 0.0)
+
+    async def story(work, jobs, waits):
+        assert await waits(ONE, "script", seconds=0.05) == 0
+        await calm(work)
+        jobs.add("script")
+        if hears:
+            work._wanted.set()
+            await calm(work)
+        assert await waits(TWO, "script") == 1
+
+    play(story)
+
+
+def test_one_who_comes_in_the_middle_of_a_look_is_looked_for(monkeypatch):
+    monkeypatch.setattr(hints, "LOOK_INTERVAL", LONG)
+
+    async def story(work, jobs, waits):
+        ends, begun = threading.Event(), threading.Event()
+        look = work._look
+        work._look = lambda most: (look(most), begun.set(), ends.wait(LONG))[0]
+        waits(ONE, "gpu")
+        await until(begun.is_set)
+        jobs.add("script")
+        call = waits(TWO, "script")
+        await asyncio.sleep(0)
+        ends.set()
+        assert await call == 1
 
     play(story)
 
