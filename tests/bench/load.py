@@ -1,5 +1,6 @@
 """A load generator that costs the machine little: each connection is a generator of requests, sent their answers."""
 
+import heapq
 import selectors
 import socket
 import time
@@ -9,7 +10,8 @@ from typing import Any
 
 import orjson
 
-Talk = Generator[bytes, Any, None]
+Talk = Generator[bytes | float, Any, None]
+"""A number: it goes on at that time of `time.perf_counter()`."""
 
 
 def request(path: str, token: str, body: Any) -> bytes:
@@ -51,25 +53,33 @@ def drive(port: int, talks: Iterable[Talk], delays: list[float] | None = None) -
             connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(connection.socket, selectors.EVENT_READ, connection)
         began = time.perf_counter()
-        for key in list(selector.get_map().values()):
-            say(selector, key.data, None)
+        later: list[tuple[float, int, Connection]] = [(began, key.fd, key.data) for key in selector.get_map().values()]
         while selector.get_map():
-            for key, _ in selector.select():
+            while later and later[0][0] <= time.perf_counter():
+                _, _, connection = heapq.heappop(later)
+                say(selector, connection, None, later)
+            for key, _ in selector.select(max(0.0, later[0][0] - time.perf_counter()) if later else None):
                 data = key.data.socket.recv(1 << 20)
                 assert data, "the server hung up"
                 key.data.received += data
                 if (answer := key.data.answer()) is not None:
                     if delays is not None:
                         delays.append(time.perf_counter() - key.data.asked_at)
-                    say(selector, key.data, answer)
+                    say(selector, key.data, answer, later)
         return time.perf_counter() - began
 
 
-def say(selector: selectors.BaseSelector, connection: Connection, answer: bytes | None) -> None:
+def say(
+    selector: selectors.BaseSelector, connection: Connection, answer: bytes | None, later: list[tuple[float, int, Any]]
+) -> None:
     try:
         message = connection.talk.send(answer)
-        connection.asked_at = time.perf_counter()
-        connection.socket.sendall(message)
     except StopIteration:
         selector.unregister(connection.socket)
         connection.socket.close()
+        return
+    if isinstance(message, float):
+        heapq.heappush(later, (message, connection.socket.fileno(), connection))
+        return
+    connection.asked_at = time.perf_counter()
+    connection.socket.sendall(message)

@@ -138,6 +138,16 @@ def test_who_is_not_that_server_is_a_stranger(authorization):
     assert (caller.lane, caller.key, caller.is_strange) == (Lane.GENERAL, "address 10.0.0.1", True)
 
 
+@pytest.mark.parametrize(("authority", "host", "is_plain"), [
+    (None, "testserver", True), ("testserver", None, True), ("testserver", "testserver", False), (None, None, False),
+])  # fmt: skip
+def test_a_plain_heartbeat_names_its_host_once_as_http_2_or_as_http_1_does(authority, host, is_plain):
+    request = scope(f"/api/v1/servers/{SOME}/heartbeat", authorization=signed(SOME), content_type="application/json")
+    request.authority = authority
+    request.headers[0:1] = [("host", host)] if host else []
+    assert (front.plain_heartbeat_of(request, Callers().call(request), b"{}") is not None) == is_plain
+
+
 def test_probes_and_signing_in_have_their_places():
     callers = Callers()
     assert callers.call(scope("/livez", "GET")) == callers.call(scope("/healthz", "GET"))
