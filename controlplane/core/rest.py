@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import IO, Any
@@ -19,6 +20,7 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from controlplane.agent import clean_text
 from controlplane.agent.limits import BODY_DEPTH_LIMIT, BODY_LIMIT
+from controlplane.core import lean_bodies
 from controlplane.core.durations import LONGEST_WAIT
 
 
@@ -41,20 +43,41 @@ class JSONParser(BaseParser):
             data = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise ParseError(f"The body is not JSON: {error}") from None
-        if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > BODY_DEPTH_LIMIT:
-            refuse_unstorable(data)
+        if body.count(b"[") + body.count(b"{") > BODY_DEPTH_LIMIT:
+            refuse_deep(data)
+        if b"\\u0000" in body:
+            refuse_nul(data)
         return data
 
 
-def refuse_unstorable(data: object, depth: int = 0) -> None:
+def refuse_unstorable(data: object) -> None:
     """Raises ParseError for NUL characters and for what is nested too deeply to be read again."""
-    if depth > BODY_DEPTH_LIMIT:
-        raise ParseError(f"The body is nested more than {BODY_DEPTH_LIMIT} levels deep.")
+    refuse_deep(data)
+    refuse_nul(data)
+
+
+def refuse_deep(data: object) -> None:
+    """Raises ParseError for what is nested too deeply to be read again."""
+    level = [data]
+    for _ in range(BODY_DEPTH_LIMIT + 1):
+        level = [
+            item
+            for part in level
+            if type(part) is dict or type(part) is list
+            for item in (part.values() if type(part) is dict else part)
+        ]
+        if not level:
+            return
+    raise ParseError(f"The body is nested more than {BODY_DEPTH_LIMIT} levels deep.")
+
+
+def refuse_nul(data: object) -> None:
+    """Raises ParseError for NUL characters."""
     if isinstance(data, str) and "\0" in data:
         raise ParseError("A text holds the NUL character (\\u0000), which cannot be stored.")
     if isinstance(data, dict | list):
         for item in [*data, *data.values()] if isinstance(data, dict) else data:
-            refuse_unstorable(item, depth + 1)
+            refuse_nul(item)
 
 
 class JSONRenderer(BaseRenderer):
@@ -135,6 +158,8 @@ def shared_serializer(serializer: Callable[[], Any]) -> Any:
 
 def validate_body(serializer: Callable[..., Any], data: object) -> Any:
     """What a body says. Raises ValidationError."""
+    with suppress(*lean_bodies.REFUSALS):
+        return lean_bodies.reader_of(serializer)(data)
     try:
         return shared_serializer(serializer).run_validation(data)
     except serializers.ValidationError:
@@ -266,3 +291,13 @@ class WholeField(serializers.IntegerField):
         if not isinstance(data, int) or isinstance(data, bool):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+lean_bodies.BUILDERS |= {
+    FreeTextField.to_internal_value: lean_bodies.text_reader,
+    IdField.to_internal_value: lean_bodies.id_reader,
+    NumberField.to_internal_value: lean_bodies.number_reader,
+    StrictSerializer.to_internal_value: lean_bodies.object_reader,
+    WholeField.to_internal_value: lean_bodies.whole_reader,
+    YesNoField.to_internal_value: lean_bodies.flag_reader,
+}

@@ -7,6 +7,7 @@ from django.core.validators import RegexValidator
 from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
+from controlplane.core.lean_bodies import BUILDERS, NotPlain, Reader, reader_of
 from controlplane.core.rest import AnyField, FreeTextField, StrictSerializer, TextField, WholeField, shared_serializer
 from jobs.api.serializers.secrets import EnvironmentField
 
@@ -145,3 +146,16 @@ class ActionField(serializers.DictField):
         if not isinstance(kind, str) or kind not in actions:
             raise serializers.ValidationError({"type": [f"Must be one of {', '.join(actions)}."]})
         return dict(shared_serializer(actions[kind]).run_validation(data))
+
+
+def action_reader(field: ActionField) -> Reader:
+    def read(data: Any) -> Any:
+        kind = data.get("type") if type(data) is dict else None
+        if type(kind) is not str or (action := field.known_actions().get(kind)) is None:
+            raise NotPlain
+        return reader_of(action)(data)
+
+    return read
+
+
+BUILDERS[ActionField.to_internal_value] = action_reader

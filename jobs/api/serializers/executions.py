@@ -11,6 +11,7 @@ from rest_framework.settings import api_settings
 
 from controlplane.agent.secret_values import is_secret
 from controlplane.core.answers import ModelAnswer
+from controlplane.core.lean_bodies import BUILDERS, NotPlain, Reader, object_reader
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, scan_window
@@ -122,6 +123,21 @@ class Definition(StrictSerializer):
         if problems := graph.dependency_problems(needs):
             raise serializers.ValidationError({"steps": problems})
         return definition
+
+
+def definition_reader(serializer: Definition) -> Reader:
+    read_definition = object_reader(serializer)
+
+    def read(data: Any) -> Any:
+        steps = data.get("steps") if type(data) is dict else None
+        if type(steps) is not list or len(steps) > graph.STEPS_LIMIT:
+            raise NotPlain
+        return read_definition(data)
+
+    return read
+
+
+BUILDERS[Definition.to_internal_value] = definition_reader
 
 
 def refuse_oversized_inputs(field: str, size: int) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from controlplane.core.lean_bodies import BUILDERS, Reader, list_reader
 from controlplane.core.rest import IdField, ObjectField, SecondsField, StrictSerializer, TextField, WholeField
 from liveness.conf import conf, timeout_problems, witness_window
 from liveness.services.registration import Registration
@@ -52,6 +53,14 @@ class TagList(serializers.ListField):
 
     def to_internal_value(self, data: Any) -> list[str]:
         return sorted(set(super().to_internal_value(data)))
+
+
+def tags_reader(field: TagList) -> Reader:
+    read = list_reader(field)
+    return lambda data: sorted(set(read(data)))
+
+
+BUILDERS[TagList.to_internal_value] = tags_reader
 
 
 class RegistrationRequest(StrictSerializer):
