@@ -47,7 +47,8 @@ def build_transition_guards(
     `unless` is a condition in SQL under which a transition is legal all the same, `or_begins` one under which a first
     state is.
 
-    UPDATE OF state with a WHEN clause, so that a heartbeat never pays for it.
+    UPDATE OF state with a WHEN clause, so that a heartbeat never pays for it; and after it, as a trigger before it
+    locks each row once more, whatever its clause says.
     """
     legal = ", ".join(f"('{from_}', '{to}')" for from_, to in pairs)
     first = ", ".join(f"'{state}'" for state in sorted(initial))
@@ -59,6 +60,7 @@ def build_transition_guards(
                 f"OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN ({legal})"
                 + (f" AND NOT ({unless})" if unless else "")
             ),
+            when=pgtrigger.After,
             message="illegal transition from % to %', OLD.state, NEW.state USING ERRCODE = 'check_violation",
         ),
         RefusingTrigger(
@@ -136,3 +138,13 @@ class BuildUnique(ConcurrentBuild, migrations.AddConstraint):
         built = str(self.constraint.create_sql(model, schema_editor))
         with self.without_timeouts(schema_editor, self.constraint.name):
             schema_editor.execute(built.replace("CREATE UNIQUE INDEX", "CREATE UNIQUE INDEX CONCURRENTLY", 1))
+
+
+class RemoveUnique(ConcurrentBuild, migrations.RemoveConstraint):
+    """One that `BuildUnique` made goes; see `RemoveIndex`."""
+
+    name: str
+
+    def build(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        with self.without_timeouts(schema_editor, self.name):
+            pass

@@ -1,7 +1,7 @@
 """The attempts of jobs, what came too late from them, and what their code wrote."""
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, Q, When
 
 from controlplane.core.model_fields import ClockTimestamp, ObservedNow, Uuid7, build_transition_guards, check_one_of
 from jobs import states
@@ -10,12 +10,13 @@ from jobs.states import AttemptState
 from liveness.models import Server
 
 LIVE = sorted(states.LIVE)
-INTERRUPTED = sorted(states.INTERRUPTED)
+IS_LIVE = Q(finished_at__isnull=True)
+"""By its state, a start would change every index of the attempt: it would not be HOT."""
 
 
 class AttemptQuerySet(models.QuerySet["Attempt"]):
     def live(self) -> "AttemptQuerySet":
-        return self.filter(state__in=LIVE)
+        return self.filter(IS_LIVE)
 
 
 class Attempt(models.Model):
@@ -42,6 +43,12 @@ class Attempt(models.Model):
     error = models.JSONField(null=True)
     ended_by = models.TextField(db_default="", help_text="server, liveness or operator:NAME")
     reason = models.TextField(db_default="")
+    interrupted_at = models.GeneratedField(
+        expression=Case(When(state__in=sorted(states.INTERRUPTED), then="finished_at")),
+        output_field=models.DateTimeField(null=True),
+        db_persist=True,
+        help_text="When it ended and its job did not.",
+    )
 
     objects = AttemptQuerySet.as_manager()
 
@@ -49,7 +56,7 @@ class Attempt(models.Model):
         constraints = [
             check_one_of("state", AttemptState, "attempt_state"),
             models.UniqueConstraint(fields=["job", "number"], name="attempt_number_once"),
-            models.UniqueConstraint(fields=["job"], condition=Q(state__in=LIVE), name="attempt_one_live"),
+            models.UniqueConstraint(fields=["job"], condition=IS_LIVE, name="attempt_live_once"),
             models.CheckConstraint(
                 condition=Q(state__in=LIVE, finished_at__isnull=True)
                 | (~Q(state__in=LIVE) & Q(finished_at__isnull=False)),
@@ -57,10 +64,12 @@ class Attempt(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["server"], name="attempt_live_on_server", condition=Q(state__in=LIVE)),
+            models.Index(fields=["server"], name="attempt_live_of_server", condition=IS_LIVE),
             models.Index(fields=["server", "id"], name="attempt_of_server"),
             models.Index(fields=["request_id"], name="attempt_of_claim", condition=Q(request_id__isnull=False)),
-            models.Index(fields=["finished_at"], name="attempt_interrupted", condition=Q(state__in=INTERRUPTED)),
+            models.Index(
+                fields=["interrupted_at"], name="attempt_interrupted_at", condition=Q(interrupted_at__isnull=False)
+            ),
             models.Index(fields=["server", "finished_at"], name="attempt_lost", condition=Q(ended_by="liveness")),
         ]
         triggers = build_transition_guards(states.legal_transitions(states.ATTEMPT_TRANSITIONS), states.ATTEMPT_INITIAL)

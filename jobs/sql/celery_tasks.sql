@@ -165,7 +165,7 @@ with {{reported_tasks}}
 update jobs_attempt a
    set heartbeat_at = clock_timestamp(), alive_observed = {{liveness.heard_now(s)}}
   from reported_tasks t, (select heard_observed from liveness_server where id = %(server)s) s
- where a.id = any(array[t.attempt]) and a.server_id = %(server)s and a.state in {{LIVE}} and t.state in ('HELD', 'RUNNING')
+ where a.id = any(array[t.attempt]) and a.server_id = %(server)s and {{is_live(a)}} and t.state in ('HELD', 'RUNNING')
 returning a.id
 
 -- statement: end_tasks

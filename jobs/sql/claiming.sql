@@ -73,8 +73,8 @@ claimed_jobs as (
  returning j.attempt_id as id, j.attempt_count as number, j.id as job_id
 ),
 new_attempts as (
-    insert into jobs_attempt (id, job_id, number, server_id, request_id)
-    select id, job_id, number, %(server)s, %(request)s from claimed_jobs
+    insert into jobs_attempt (id, job_id, number, server_id, request_id, alive_observed)
+    select id, job_id, number, %(server)s, %(request)s, (select observed_now()) from claimed_jobs
 ),
 given_attempts as (
     select * from claimed_jobs

@@ -16,19 +16,19 @@ listed_attempts as (
     select r.id, 'runner', r.pid from unnest(%(running)s::uuid[], %(pids)s::int[]) as r(id, pid)
 ),
 live_attempts as (
-    select a.id, a.job_id from jobs_attempt a join beat on beat.id = a.server_id where a.state in {{LIVE}}
+    select a.id, a.job_id from jobs_attempt a join beat on beat.id = a.server_id where {{is_live(a)}}
 ),
 unlocked_attempts as (
     -- A report that is under way holds its attempts in another order; they are alive without our saying so.
     select a.id from jobs_attempt a join live_attempts using (id) join listed_attempts using (id)
-     where a.state in {{LIVE}}
+     where {{is_live(a)}}
        for no key update of a skip locked
 ),
 alive_attempts as (
     update jobs_attempt a
        set heartbeat_at = clock_timestamp(), alive_observed = {{liveness.heard_now(beat)}}, pid = coalesce(listed_attempts.pid, a.pid)
       from listed_attempts, unlocked_attempts, beat
-     where a.id = any(array[listed_attempts.id]) and a.id = unlocked_attempts.id and a.state in {{LIVE}}
+     where a.id = any(array[listed_attempts.id]) and a.id = unlocked_attempts.id and {{is_live(a)}}
  returning a.id, a.heartbeat_at, listed_attempts.role, listed_attempts.pid
 ),
 taken_attempts as materialized (
@@ -98,7 +98,7 @@ with heartbeats as (
 select beat.id, beat.token_version, beat.state, beat.heartbeat_interval, beat.cordoned_by, beat.fence_after,
        beat.drain_deadline, {{liveness.is_in_maintenance(beat)}} as maintenance,
        array(select a.id from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
-              where a.server_id = beat.id and a.state in {{LIVE}} and j.cancel_requested_at is not null) as cancel
+              where a.server_id = beat.id and {{is_live(a)}} and j.cancel_requested_at is not null) as cancel
   from beat
 
 -- statement: lock_roots_of_held_steps
@@ -112,7 +112,7 @@ select r.id
          from jobs_attempt a
          join jobs_workerjob j on j.id = a.job_id
          join jobs_execution e on e.id = j.execution_id
-        where a.server_id = %(server)s and a.state in {{LIVE}})
+        where a.server_id = %(server)s and {{is_live(a)}})
  order by r.id
    for no key update
 
@@ -132,7 +132,7 @@ with held as materialized (
            s.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
            j.available_at
       from liveness_server s
-      join jobs_attempt a on a.server_id = s.id and a.state in {{LIVE}}
+      join jobs_attempt a on a.server_id = s.id and {{is_live(a)}}
       join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id and j.state = a.state
      where s.id = %(server)s and not a.id = any(%(listed)s::uuid[])
        and (a.state = 'CLAIMED' or s.worker_task_restart_strategy <> 'NEVER')

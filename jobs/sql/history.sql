@@ -123,10 +123,10 @@ losses as (
     select at, 'cluster', cluster, count(*) from lost_servers where cluster is not null group by at, cluster
 ),
 moved_attempts as materialized (
-    select date_trunc('minute', a.finished_at, 'UTC') as at, s.cluster
-      from stretch join jobs_attempt a on a.finished_at >= stretch.since and a.finished_at <= stretch.until
+    select date_trunc('minute', a.interrupted_at, 'UTC') as at, s.cluster
+      from stretch join jobs_attempt a on a.interrupted_at >= stretch.since and a.interrupted_at <= stretch.until
       join liveness_server s on s.id = a.server_id
-     where a.state = 'RESUBMITTED' and a.state in {{INTERRUPTED}}
+     where a.state = 'RESUBMITTED'
 ),
 moves as (
     select at, '' as dimension, '' as key, count(*) as moved from moved_attempts group by at

@@ -16,7 +16,7 @@ with lost_servers as materialized (
      where (s.state not in {{ALIVE}} or s.drain_until_observed is not null)  -- all others are not even looked at
        and ({{liveness.lost_at(s)}} <= greatest(clock.reading, s.state_changed_observed) or {{outstays_drain(s)}})
        -- One is enough to know, and the planner is not to begin with all of them.
-       and (select true from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}} limit 1)
+       and (select true from jobs_attempt a where a.server_id = s.id and {{is_live(a)}} limit 1)
      order by s.id
        for share of s skip locked
 ),
@@ -33,7 +33,7 @@ held as materialized (
            lost_servers.id as server_id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries,
            j.available_at
       from lost_servers
-      join jobs_attempt a on a.server_id = lost_servers.id and a.state in {{LIVE}}
+      join jobs_attempt a on a.server_id = lost_servers.id and {{is_live(a)}}
      cross join lateral (
            select j.id, j.cancel_requested_at, j.on_worker_lost, j.resubmissions, j.retries, j.available_at,
                   clock_timestamp() as detected_at

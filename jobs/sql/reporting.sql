@@ -8,7 +8,7 @@ select a.id
        select from jobs_workerjob j
         where j.id = a.job_id and (j.execution_id is not null or j.kind = 'TRIGGER') offset 0
        ) moving
- where a.id = any(%(attempts)s::uuid[]) and a.server_id = %(server)s and a.state in {{LIVE}}
+ where a.id = any(%(attempts)s::uuid[]) and a.server_id = %(server)s and {{is_live(a)}}
 
 -- statement: lock_reported_roots
 -- Hold the trees of executions whose steps' attempts are reported on.
@@ -65,7 +65,7 @@ begun_jobs as (
  returning j.attempt_id
 )
 update jobs_attempt a
-   set state = 'RUNNING', started_at = clock_timestamp(), started_observed = observed_now(),
+   set state = 'RUNNING', started_at = clock_timestamp(), started_observed = (select observed_now()),
        alive_observed = (select {{liveness.heard_now(s)}} from liveness_server s where s.id = %(server)s)
  where a.id = any(array(select attempt_id from begun_jobs))
 returning a.id

@@ -14,7 +14,7 @@ with held as materialized (
            j.resubmissions, j.retries, j.available_at
       from jobs_attempt a
       join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id
-     where a.state in {{LIVE}}
+     where {{is_live(a)}}
      order by j.id
        for no key update of j
 ),
@@ -26,4 +26,4 @@ with held as materialized (
 -- returns: id uuid
 select distinct j.execution_id as id
   from jobs_attempt a join jobs_workerjob j on j.id = a.job_id
- where a.state in {{LIVE}} and j.execution_id is not null
+ where {{is_live(a)}} and j.execution_id is not null

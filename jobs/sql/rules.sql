@@ -15,7 +15,7 @@
  and {{liveness.lost_at(s)}} <= clock.reading
  and not exists (
      select from jobs_attempt a
-      where a.server_id = s.id and a.state in {{LIVE}}
+      where a.server_id = s.id and {{is_live(a)}}
         and not (a.state = 'RUNNING' and s.worker_task_restart_strategy = 'NEVER')))
 
 -- rule: halts_with_execution(j)
@@ -23,9 +23,13 @@
 ((j.state = 'PENDING' or j.state in {{LIVE}} and j.attempt_id is not null)
  and j.cancel_requested_at is null and not j.is_hook)
 
+-- rule: is_live(a)
+-- a worker holds attempt a. (As its indexes have it: by the state, a start would change every one of them)
+a.finished_at is null
+
 -- rule: held_attempts(s)
 -- how many attempts server s holds
-(select count(*) from jobs_attempt a where a.server_id = s.id and a.state in {{LIVE}})
+(select count(*) from jobs_attempt a where a.server_id = s.id and {{is_live(a)}})
 
 -- rule: waits_for_previous_attempt(j)
 -- the last attempt of job j may still run where it was taken from. (A scalar subquery: looked up by index, never joined)

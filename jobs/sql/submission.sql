@@ -14,9 +14,9 @@ with submitted as materialized (
       from jsonb_to_recordset(%(jobs)s::jsonb) as r(place int, key text, fingerprint text, {{job_columns_in_json}})
 ),
 new_jobs as (
-    insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, {{job_columns}})
+    insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, pending_observed, {{job_columns}})
     select id, %(owner)s, namespace, %(kind)s, key, decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()),
-           {{job_columns}}
+           (select observed_now()), {{job_columns}}
       from submitted order by key, place
         on conflict (owner_id, key) where key is not null do nothing
  returning id, action, payload, created_at, available_at, good_until

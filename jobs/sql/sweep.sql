@@ -2,7 +2,7 @@
 from jobs_attempt a
   join liveness_server s on s.id = a.server_id
  cross join liveness_clock clock
- where a.state in {{LIVE}}
+ where {{is_live(a)}}
    and clock.reading - a.alive_observed
        > case a.state when 'CLAIMED' then %(claimed_stale_after)s::float8 else %(running_stale_after)s::float8 end
 
@@ -51,7 +51,7 @@ with held as materialized (
            and (%(by_hand)s or not {{is_lost(s)}} and s.worker_task_restart_strategy <> 'NEVER')
          limit 1
      ) cause
-     where a.state in {{LIVE}}
+     where {{is_live(a)}}
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
        -- Of those alone that have a cause: a condition on the job alone would be judged first, of every live one.
        and case when cause.event is null then false else {{root_is_locked(j)}} end

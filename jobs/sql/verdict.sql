@@ -24,7 +24,7 @@ lost_attempts as materialized (
     select distinct a.job_id, last_of_job.state
       from lost_servers l
      cross join lateral (
-           select a.job_id from jobs_attempt a where a.server_id = l.id and a.state in {{LIVE}}
+           select a.job_id from jobs_attempt a where a.server_id = l.id and {{is_live(a)}}
             union all
            select a.job_id from jobs_attempt a
             where a.server_id = l.id and a.ended_by = 'liveness' and a.finished_at >= l.at) a
@@ -83,7 +83,7 @@ held as materialized (
     select a.state, s.worker_task_restart_strategy = 'NEVER' and s.state not in {{ALIVE}} and {{is_lost(s)}} as is_kept
       from liveness_server s
      cross join liveness_clock clock
-      join jobs_attempt a on a.server_id = s.id and a.state in {{LIVE}}
+      join jobs_attempt a on a.server_id = s.id and {{is_live(a)}}
      where s.cluster = %(cluster)s
 ),
 counted as (

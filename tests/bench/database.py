@@ -83,7 +83,7 @@ def settle_down() -> None:
 
 def bare_copy(table: str, name: str, *, filled: bool = True) -> None:
     """The same table with its indexes, checks and storage, but without triggers and foreign keys."""
-    run(f"drop table if exists {name}; create table {name} (like {table} including all)")
+    run(f"drop table if exists {name}; create table {name} (like {table} including all excluding generated)")
     if options := run("select array_to_string(reloptions, ', ') from pg_class where relname = %s", [table]):
         run(f"alter table {name} set ({options})")
     if filled:

@@ -183,7 +183,7 @@ def test_raw_sql_makes_exactly_the_attempt_transitions_of_the_table(worker, subm
 def test_a_job_has_at_most_one_live_attempt(worker, submit):
     submit()
     attempt = Attempt.objects.get(pk=worker().hold()["id"])
-    with pytest.raises(IntegrityError, match="attempt_one_live"):
+    with pytest.raises(IntegrityError, match="attempt_live_once"):
         Attempt.objects.create(job=attempt.job, number=2, server=attempt.server)
 
 

@@ -14,7 +14,6 @@ from controlplane.console.presenters.jobs import name_job, short_id
 from controlplane.console.selectors.filters.executions import ExecutionFilter, TriggerFilter
 from controlplane.console.selectors.filters.jobs import JobFilter, QuarantineFilter
 from controlplane.console.selectors.filters.servers import ServerFilter
-from jobs import states
 from jobs.models import Attempt
 from jobs.selectors.executions import visible_executions
 from jobs.selectors.jobs import DetailedJob, actionable_jobs, actionable_quarantine
@@ -32,7 +31,7 @@ def list_consequences(name: str, servers: list[TimedServer]) -> list[tuple[Any, 
     if name not in ("drain", "disconnect"):
         return []
     by_id = {server.pk: server for server in servers}
-    held = Attempt.objects.filter(server__in=by_id, state__in=states.LIVE).select_related("job").order_by("id")
+    held = Attempt.objects.live().filter(server__in=by_id).select_related("job").order_by("id")
     consequences = []
     for attempt in held[:HELD_SHOWN]:
         server = by_id[attempt.server_id]

@@ -13,7 +13,6 @@ from django.db.models.lookups import Exact
 from controlplane.core.composed import Composed, compose_query
 from jobs import scan_window
 from jobs.models import Attempt, LateReport
-from jobs.models.attempts import INTERRUPTED
 from liveness.models import Brake, Clock, Server, ServerEvent
 from liveness.states import Subject
 
@@ -33,7 +32,7 @@ COLUMNS: dict[str, tuple[Any, ...]] = {
         Case(When(IS_TRANSITION, then=F("to_state")), default=F("action")), "actor", "reason",
     ),
     "interruptions": (
-        Value("attempt"), "finished_at", Value("job"), Cast("job_id", TextField()), Value(""),
+        Value("attempt"), "interrupted_at", Value("job"), Cast("job_id", TextField()), Value(""),
         "server_id", "server__name", "number", Value(""), "state", "ended_by", "reason",
     ),
     "refusals": (
@@ -149,14 +148,14 @@ def activity_sources(
     sees: Collection[str],
 ) -> list[ActivitySource]:
     transitions, refusals = ServerEvent.objects.order_by(), LateReport.objects.order_by()
-    interruptions = Attempt.objects.filter(state__in=INTERRUPTED)
+    interruptions = Attempt.objects.filter(interrupted_at__isnull=False)
     on_server = from_server = Q()
     if before:
         transitions, refusals = transitions.filter(at__lt=before), refusals.filter(at__lt=before)
-        interruptions = interruptions.filter(finished_at__lt=before)
+        interruptions = interruptions.filter(interrupted_at__lt=before)
     if after:
         transitions, refusals = transitions.filter(at__gte=after), refusals.filter(at__gte=after)
-        interruptions = interruptions.filter(finished_at__gte=after)
+        interruptions = interruptions.filter(interrupted_at__gte=after)
     if server:
         transitions = transitions.filter(server_name=server)
         attempts, are_few = scan_window.attempts_of_servers(server, None)
@@ -172,7 +171,9 @@ def activity_sources(
     there, on_servers_there, from_servers_there = within_cluster(cluster)
     sought = is_kind & by & there & visible(sees)
     of_servers = ActivitySource("transitions", "at", transitions, sought, of_one=bool(server))
-    of_attempts = ActivitySource("interruptions", "finished_at", interruptions, on_server & on_servers_there & ended_by)
+    of_attempts = ActivitySource(
+        "interruptions", "interrupted_at", interruptions, on_server & on_servers_there & ended_by
+    )
     of_reports = ActivitySource("refusals", "at", refusals, from_server & from_servers_there)
     of_kind = {"server": of_servers, "action": of_servers, "attempt": of_attempts, "refusal": of_reports}
     some = [of_kind[kind]] if kind else [of_servers, of_attempts, of_reports]
