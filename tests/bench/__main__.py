@@ -37,6 +37,7 @@ BENCHES = {
     "celery": "celery",
     "django_tasks": "django_tasks",
     "peers": "peers",
+    "growth": "growth",
     "pages": "pages",
     "pages_at_scale": "pages",
 }
