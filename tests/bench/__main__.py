@@ -59,10 +59,10 @@ def main() -> None:
             task = bar.add_task(name, total=None)
             measure = getattr(import_module(f"tests.bench.{BENCHES[name]}"), name)
             measured = measure(data_dir, lambda task=task: bar.advance(task))
-            bar.remove_task(task)
-            for row in measured if isinstance(measured, list) else [measured]:
+            for row in [measured] if isinstance(measured, Row) else measured:
                 print(orjson.dumps(row.as_dict()).decode(), flush=True)  # noqa: T201
                 rows.append(row)
+            bar.remove_task(task)
     screen.print(table(rows))
 
 

@@ -4,7 +4,7 @@ import logging
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from django.contrib.auth.models import User
@@ -25,10 +25,9 @@ PAGES = {"overview": "", "servers": "servers/", "jobs": "jobs/", "job": "jobs/{j
 CLAIMS, REQUESTS, CHECKS = 50, 10, 3
 
 
-def growth(data_dir: Path, step: Step) -> list[Row]:
-    """Milliseconds, medians."""
+def growth(data_dir: Path, step: Step) -> Iterator[Row]:
+    """Milliseconds, medians; of each size as soon as they are known."""
     first: dict[str, float] = {}
-    rows = []
     logging.disable(logging.WARNING)
     for servers, jobs in SIZES + (LARGE if os.environ.get("BENCH_LARGE") else []):
         ((_, token),) = begin(1)
@@ -38,10 +37,9 @@ def growth(data_dir: Path, step: Step) -> list[Row]:
         for name, value in measured(token).items():
             reference = first.setdefault(name, value)
             column = f"growth {name}, {servers:,} servers, {jobs:,} jobs"
-            rows.append(Row(column, value, "ms", reference, f"{SIZES[0][0]:,} servers, {SIZES[0][1]:,} jobs", ""))
+            yield Row(column, value, "ms", reference, f"{SIZES[0][0]:,} servers, {SIZES[0][1]:,} jobs", "")
         step()
     logging.disable(logging.NOTSET)
-    return rows
 
 
 def measured(token: str) -> dict[str, float]:
