@@ -15,6 +15,8 @@ HIDDEN_AT_THE_SIDE = """[...document.querySelectorAll('.scroll, .machine, .lanes
     .filter(it => !it.closest('.graph') && it.scrollWidth > it.clientWidth + 1).map(it => it.outerHTML.slice(0, 200))"""
 ROW_HEIGHTS = """[...document.querySelectorAll('table.rows:not(.incidents) tbody tr')]
     .map(it => it.getBoundingClientRect().height).filter(Boolean)"""
+OUT_OF_THEIR_CELLS = """[...document.querySelectorAll('td.beat')]
+    .filter(it => it.scrollWidth > it.clientWidth + 1).map(it => it.outerHTML.slice(0, 200))"""
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>'\"{{ 1234567*7 }}"
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
@@ -347,6 +349,14 @@ def test_a_row_of_a_list_is_one_line_on_every_screen_that_is_no_phone(site):
             assert page.evaluate(HIDDEN_AT_THE_SIDE) == [], (width, path)
             heights = page.evaluate(ROW_HEIGHTS)
             assert all(28 <= height <= 36 for height in heights), (width, path, heights)
+    site.go(page, "")
+    site.running.kill("rows")
+    page.locator("tr", has_text="rows").locator(".due").wait_for()
+    for width in (1024, 1280, 1440, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(HIDDEN_AT_THE_SIDE) == [], width
+        assert page.evaluate(OUT_OF_THEIR_CELLS) == [], width
+        assert all(28 <= height <= 36 for height in page.evaluate(ROW_HEIGHTS)), width
     page.context.close()
 
 
