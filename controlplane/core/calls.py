@@ -1,5 +1,6 @@
 """What every view of the API has of its own, whatever the REST settings of the project around it say."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,13 +17,35 @@ from controlplane.core.rest import JSONParser, JSONRenderer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+GROUPS = {
+    "jobs": "Jobs", "executions": "Executions", "triggers": "Triggers", "batches": "Bulk actions",
+    "servers": "Servers", "recovery": "Recovery",
+}  # fmt: skip
+"""Of calls, in the document, by the first word of their addresses; what is in none is about the whole instance."""
+END_OF_SENTENCE = re.compile(r"[.:;](?:\s|$)")
+
+
+class CallSchema(AutoSchema):
+    """A call as the document has it: in its group, with its first sentence as summary, and with who may make it."""
+
+    view: "OwnSettings"  # type: ignore[assignment,override,unused-ignore]
+
+    def get_tags(self) -> list[str]:
+        return [self.view.group or GROUPS.get(self.path.partition("/v1/")[2].partition("/")[0], "Instance")]
+
+    def get_summary(self) -> str:
+        return END_OF_SENTENCE.split(" ".join(super().get_description().split()), maxsplit=1)[0]
+
+    def get_description(self) -> str:  # type: ignore[override]
+        return f"{super().get_description()}\n\nWho may call: {self.view.describe_callers(self.method)}."
+
 
 def extend_schema(**options: Any) -> Callable[[F], F]:
     """drf-spectacular's decorator of methods; it would take what it extends from the settings of the project."""
     extend = spectacular.extend_schema(**options)
 
     def describe(method: F) -> F:
-        vars(method).setdefault("kwargs", {}).setdefault("schema", AutoSchema)
+        vars(method).setdefault("kwargs", {}).setdefault("schema", CallSchema)
         return extend(method)
 
     return describe
@@ -50,7 +73,13 @@ class OwnSettings(APIView):
     content_negotiation_class = Negotiation
     metadata_class = None
     versioning_class = None
-    schema = AutoSchema()
+    schema = CallSchema()
+    group = ""
+    """That of its calls in the document, where their address does not tell."""
+
+    def describe_callers(self, method: str) -> str:
+        """Who may make such a call."""
+        return "everybody"
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         database.reset_may_have_changed()

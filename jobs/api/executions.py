@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from controlplane.core.rest import JSONLinesRenderer, JSONRenderer
+from jobs.api import examples
 from jobs.api.logs import JobLogs, LogFilter, LogPage
 from jobs.api.serializers.executions import (
     EventItem,
@@ -41,6 +42,7 @@ class Executions(JobCall):
         parameters=[KEY, NamespaceQuery],
         request=ExecutionRequest,
         responses={201: ExecutionAnswer, 200: ExecutionAnswer},
+        examples=[examples.EXECUTION],
     )
     def post(self, request: Request) -> Response:
         """Begin an execution: all of its steps at once, or nothing."""

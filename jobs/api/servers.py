@@ -5,6 +5,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
+from jobs.api import examples
 from jobs.conf import conf
 from liveness.api.access import RoleCall, TokenFirst, request_credential
 from liveness.api.serializers.registration import RegistrationAnswer, RegistrationRequest, describe_config
@@ -23,6 +24,9 @@ class Servers(TokenFirst, RoleCall):
 
     roles = {"GET": {Role.VIEWER, Role.OPERATOR}}
 
+    def describe_callers(self, method: str) -> str:
+        return f"a token of the role {Role.WORKER}" if method == "POST" else super().describe_callers(method)
+
     @property
     def call_name(self) -> str:
         """In the log, where the call is refused."""
@@ -35,7 +39,11 @@ class Servers(TokenFirst, RoleCall):
         query.is_valid(raise_exception=True)
         return Response(paged(ServerList, query.page(self.within_namespaces(servers_with_attempts()))))
 
-    @extend_schema(request=RegistrationRequest, responses={201: RegistrationAnswer, 200: RegistrationAnswer})
+    @extend_schema(
+        request=RegistrationRequest,
+        responses={201: RegistrationAnswer, 200: RegistrationAnswer},
+        examples=[examples.REGISTRATION],
+    )
     def post(self, request: Request) -> Response:
         """Register a process; the same instance id again finds the same server."""
         text = self.token_text(request)

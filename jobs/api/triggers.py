@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from jobs import models
+from jobs.api import examples
 from jobs.api.serializers.jobs import NoteRequest
 from jobs.api.serializers.triggers import SlotAnswer, TriggerAnswer, TriggerFilter, TriggerPage, TriggerRequest
 from jobs.api.views import KEY, idempotency_key
@@ -49,7 +50,12 @@ class Triggers(TriggerCall):
         query.is_valid(raise_exception=True)
         return Response(paged(TriggerPage, query.page(self.within_namespaces(triggers_with_slots()))))
 
-    @extend_schema(parameters=[NamespaceQuery], request=TriggerRequest, responses={201: TriggerAnswer})
+    @extend_schema(
+        parameters=[NamespaceQuery],
+        request=TriggerRequest,
+        responses={201: TriggerAnswer},
+        examples=[examples.TRIGGER],
+    )
     def post(self, request: Request) -> Response:
         """Create a trigger; its first slot is the next one of its schedule."""
         body = TriggerRequest(data=request.data)

@@ -15,6 +15,7 @@ from controlplane.agent.tracing import span_of_submission
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from controlplane.core.rest import StrictSerializer, validate_body
+from jobs.api import examples
 from jobs.api.serializers.celery_tasks import TasksAnswer, TasksRequest
 from jobs.api.serializers.executions import SUBMISSION, JobList, SubmissionRequest
 from jobs.api.serializers.jobs import (
@@ -181,8 +182,9 @@ class Jobs(JobCall):
         return Response(paged(JobPage, query.page(without_large(visible))))
 
     @extend_schema(
-        parameters=[KEY, TRACE, NamespaceQuery], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED}
-    )
+        parameters=[KEY, TRACE, NamespaceQuery], request=SUBMISSION, responses={201: SUBMITTED, 200: SUBMITTED},
+        examples=examples.JOBS,
+    )  # fmt: skip
     def post(self, request: Request) -> Response:
         """Submit a job, or a list of up to 1000, all or none."""
         many = isinstance(request.data, list)

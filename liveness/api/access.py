@@ -80,7 +80,11 @@ class TokenFirst(ApiCall):
 class ServerCall(TokenFirst):
     """A call that only the server in its address may make, with its server token: checked without a query."""
 
+    group = "Workers and other servers"
     server_token: ServerToken
+
+    def describe_callers(self, method: str) -> str:
+        return "the server in the address, with the token that its registration answered with"
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
@@ -95,6 +99,9 @@ class ServerCall(TokenFirst):
         tokens.refuse_revoked(self.server_token)
 
 
+STAFF = "; staff who are signed in count as a viewer, with the permissions of all actions as an operator"
+
+
 class RoleCall(ApiCall):
     """A call for API tokens of some roles. A view says which: `roles = {"POST": {Role.CLIENT}}`."""
 
@@ -105,6 +112,10 @@ class RoleCall(ApiCall):
     """Those that this call is about. None: all."""
     namespace: str
     """Of what this call makes."""
+
+    def describe_callers(self, method: str) -> str:
+        roles = sorted(self.roles.get(method, ()))
+        return f"a token of the role {' or '.join(roles)}{STAFF if {Role.VIEWER, Role.OPERATOR} & set(roles) else ''}"
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)

@@ -59,6 +59,43 @@ def tried(operation, headers, server, examples):
     return answers
 
 
+def calls_of(client):
+    paths = client.get("/api/schema?format=json").json()["paths"]
+    return {(method.upper(), path): call for path, calls in paths.items() for method, call in calls.items()}
+
+
+def test_each_call_has_a_group_a_summary_and_the_role_that_it_needs(client, db):
+    calls = calls_of(client)
+    assert {call["tags"][0] for call in calls.values()} == {
+        "Jobs", "Executions", "Triggers", "Bulk actions",
+        "Servers", "Workers and other servers", "Recovery", "Instance",
+    }  # fmt: skip
+    for name, call in calls.items():
+        assert 0 < len(call["summary"]) <= 160, name
+        assert "Who may call: " in call["description"], name
+
+    def who(method, path):
+        return (
+            calls[method, f"/api/v1/{path}"]["description"].partition("Who may call: ")[2].partition(";")[0].strip(".")
+        )
+
+    assert who("POST", "jobs") == "a token of the role client or operator"
+    assert who("GET", "servers") == "a token of the role operator or viewer"
+    assert who("POST", "servers") == "a token of the role worker"
+    assert who("POST", "servers/{server}/drain") == "a token of the role operator"
+    assert who("POST", "servers/{server}/claims").startswith("the server in the address")
+
+
+def test_the_examples_of_the_document_are_taken_as_they_stand(client, api):
+    roles = {"jobs": "client", "executions": "client", "triggers": "operator", "servers": "worker"}
+    calls = calls_of(client)
+    for name, role in roles.items():
+        content = calls["POST", f"/api/v1/{name}"]["requestBody"]["content"]["application/json"]
+        for example in content["examples"].values():
+            answer = api(role).post(f"/{name}", example["value"])
+            assert answer.status_code == 201, (name, answer.json())
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [*ROLES, "server", "none"])
 def test_no_answer_is_undocumented_or_a_fault_for_the_credential(document, credentials, kind):

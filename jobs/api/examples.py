@@ -1,0 +1,52 @@
+"""What the document shows of bodies: each is taken as it stands (tests/integration/test_openapi.py)."""
+
+from drf_spectacular.utils import OpenApiExample
+
+SCRIPT = {"type": "script", "command": "echo hello from try $JOB_ATTEMPT"}
+
+REGISTRATION = OpenApiExample(
+    "A worker for two jobs at a time",
+    {
+        "type": "WORKER",
+        "name": "gpu-17",
+        "instance_id": "3f0f8a5e-6a2c-4f5e-9d5c-0c7f1b1f9a11",
+        "tags": ["gpu", "script"],
+        "max_concurrent": 2,
+    },
+    request_only=True,
+)
+JOBS = [
+    OpenApiExample(
+        "A job for a worker with a GPU",
+        {"name": "train", "action": SCRIPT, "tags": ["gpu"], "unmatched": "wait", "max_retries": 2},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Two at once, or neither",
+        [{"action": SCRIPT, "unmatched": "wait", "key": f"order-{number}"} for number in (17, 18)],
+        request_only=True,
+    ),
+]
+EXECUTION = OpenApiExample(
+    "Two steps, and one that tells of a failure",
+    {
+        "name": "nightly",
+        "steps": [
+            {"key": "extract", "action": SCRIPT},
+            {"key": "load", "depends_on": ["extract"], "action": {"type": "script", "command": "echo loaded"}},
+        ],
+        "on_error": [{"key": "tell", "action": {"type": "script", "command": "cat"}}],
+    },
+    request_only=True,
+)
+TRIGGER = OpenApiExample(
+    "Each night at two, in Zurich",
+    {
+        "name": "every night",
+        "cron": "0 2 * * *",
+        "timezone": "Europe/Zurich",
+        "action": {"type": "script", "command": ["echo", '{"fire": true}']},
+        "execution": {"name": "nightly", "steps": [{"key": "a", "action": SCRIPT}]},
+    },
+    request_only=True,
+)
