@@ -5,13 +5,14 @@ PostgreSQL of the data directory."""
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from controlplane.client.__main__ import main as run_client
-from controlplane.client.parser import is_client_command
+from controlplane.client.parser import client_commands, is_client_command
 from controlplane.core.garbage_collection import collect_seldom
 
 NOT_INSTALLED = (
-    "{words} is a command of a control plane, and this is an agent's installation, without Django: "
+    "`{word}` is no command of the client, and for those of a control plane Django is missing: "
     "run `pip install 'controlplane[server]'`."
 )
 
@@ -32,16 +33,37 @@ def manage(argv: Sequence[str] | None = None) -> None:
     try:
         from django.core.management import execute_from_command_line
     except ModuleNotFoundError:
-        sys.exit(NOT_INSTALLED.format(words=f"`{' '.join(argv[1:2]) or 'manage'}`"))
+        sys.exit(NOT_INSTALLED.format(word="".join(argv[1:2]) or "manage"))
 
     from controlplane.embedded import data_dir, postgres
 
     argv = data_dir.take_option(argv)
+    refuse_unknown(argv)
     with postgres.database_for_command(argv):
         if postgres.needs_database(argv):
             run_on_database(argv)
         else:
             execute_from_command_line(argv)
+
+
+def refuse_unknown(argv: Sequence[str]) -> None:
+    """Before anything is begun for it. Raises SystemExit with what there is of a similar name."""
+    from controlplane.embedded.data_dir import MAKERS
+
+    word = "".join(argv[1:2])
+    if not word or word in ("help", *MAKERS) or word.startswith("-"):
+        return  # the settings, which name the other commands, are read when these have made their directory
+    import django
+    from django.conf import settings
+    from django.core.management import get_commands
+
+    django.setup()
+    if word not in (known := get_commands()):
+        similar = get_close_matches(word, {*known, *client_commands()}, n=1)
+        perhaps = f" Did you mean `{similar[0]}`?" if similar else ""
+        sys.exit(f"There is no command `{word}`.{perhaps} `controlplane --help` and `controlplane help` list all.")
+    if word == "collectstatic" and not settings.STATIC_ROOT:
+        sys.exit("Set CONTROLPLANE_STATIC_ROOT to the folder from which a web server is to serve static files.")
 
 
 def run_on_database(argv: Sequence[str]) -> None:

@@ -42,3 +42,8 @@ def value_on_one_line(value: object) -> Any:
     """A value as it is, unless its text would not stay on the line."""
     text = value if isinstance(value, str) else repr(value)
     return value if is_clean(text) else escaped(text)
+
+
+def reason(error: Exception) -> str:
+    """Why a file cannot be read, without the number of the error and the path, which whoever says it has said."""
+    return getattr(error, "strerror", None) or str(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ import urllib3
 
 log = structlog.get_logger()
 API = "/api/v1"
+WHICH_POOL = re.compile(r"^HTTPS?Connection(Pool)?\([^)]*\): ")
+"""What urllib3 begins its messages with, and whoever reads them knows."""
 
 
 class ControlPlaneError(Exception):
@@ -109,7 +112,7 @@ class Client:
                 redirect=False,
             )
         except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(str(error)) from error
+            raise Unreachable(WHICH_POOL.sub("", str(error))) from error
         self._update_clock_offset(response.headers.get("Date"))
         return _parse_response(response)
 
@@ -145,13 +148,28 @@ def _is_own(family: socket.AddressFamily, address: Any) -> bool:
     return True
 
 
+def check_address(url: str) -> str:
+    """The address of a control plane as it was given. Raises ValueError where it can be none."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            raise ValueError("it begins with http:// or https://")
+        if not parts.hostname:
+            raise ValueError("it names no host")
+        parts.port  # noqa: B018 - what is no port is refused
+    except ValueError as error:
+        raise ValueError(f"{url!r} is no address of a control plane: {error}") from None
+    return url
+
+
 def _parse_response(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     status = response.status
     try:
         body = json.loads(response.data)
     except (ValueError, RecursionError):
         body = None
-    problem = body if isinstance(body, dict) else {}
+    foreign = f"{status} {response.reason or ''}".rstrip() + ", which is no answer of a control plane"
+    problem = body if isinstance(body, dict) else {"detail": foreign}
     if 200 <= status < 300:
         # A captive portal or a proxy's page answers 200 too: that is not the control plane.
         if not isinstance(body, dict):

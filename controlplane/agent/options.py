@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.agent import environment, runtimes
+from controlplane.agent.clean_text import reason
+from controlplane.agent.client import check_address
 from controlplane.agent.leftovers import state_folder
 from controlplane.agent.memory import parse_size
 from controlplane.agent.policy import ActionPolicy, queue_tag
@@ -80,6 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_STATUSES,
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"%(prog)s {VERSION}")
     add("--url", default=env("CONTROLPLANE_URL"), help="address of the control plane (default: CONTROLPLANE_URL)")
     add(
         "--token-file",
@@ -189,8 +192,7 @@ def read_options(arguments: argparse.Namespace) -> Options:
     missing = [flag for flag, value in (("--url", arguments.url), ("--token-file", token)) if not value]
     if missing:
         raise ValueError(f"{' and '.join(missing)} must be given (or CONTROLPLANE_URL, CONTROLPLANE_TOKEN)")
-    if not arguments.url.startswith(("http://", "https://")):
-        raise ValueError(f"--url {arguments.url}: it begins with http:// or https://")
+    check_address(arguments.url)
     if arguments.concurrency < 1 or arguments.poll <= 0:
         raise ValueError("--concurrency is at least 1, --poll more than 0")
     if arguments.probe_interval <= 0 or arguments.probe_timeout <= 0:
@@ -244,7 +246,7 @@ def _token(arguments: argparse.Namespace) -> str:
     try:
         token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"--token-file {arguments.token_file} cannot be read: {error}") from None
+        raise ValueError(f"--token-file {arguments.token_file} cannot be read: {reason(error)}") from None
     if not token:
         raise ValueError(f"--token-file {arguments.token_file} is empty")
     return token

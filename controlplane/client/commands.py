@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from controlplane.agent.clean_text import reason
 from controlplane.client import views
 from controlplane.client.answers import Execution, Job
 from controlplane.client.asynchronous import Client
@@ -198,7 +199,9 @@ def find_server(client: Client, text: str) -> str:
     except ValueError:
         named = [server for server in client.servers(search=text) if server["name"] == text]
     alive = [server["id"] for server in named if server["state"] in ALIVE]
-    if len(alive) != 1:
+    if not alive:
+        raise ValueError(f"No server that is alive is called {text!r}: of another give the id")
+    if len(alive) > 1:
         raise ValueError(f"{len(alive)} servers that are alive are called {text!r}: give the id of one")
     return alive[0]
 
@@ -218,8 +221,8 @@ def read_json(file: str) -> Any:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} cannot be read: {error}") from None
-    return parse_json(text, file)
+        raise ValueError(f"{file} cannot be read: {reason(error)}") from None
+    return parse_json(text, "Standard input" if file == "-" else file)
 
 
 def parse_json(text: str, where: str) -> Any:

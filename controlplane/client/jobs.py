@@ -86,7 +86,8 @@ class JobCalls(Session):
                     yield self.job(job) if job["left_out"] else job
             if not waiting:
                 return
-        raise StillRunning(f"{len(waiting)} jobs have not ended after {timeout:g} s", list(waiting))
+        which = "1 job has" if len(waiting) == 1 else f"{len(waiting)} jobs have"
+        raise StillRunning(f"{which} not ended after {timeout:g} s", list(waiting))
 
     def wait_any(self, jobs: Iterable[Reference], timeout: float | None = None) -> Job:
         """The first of the jobs to end. Raises StillRunning after `timeout` seconds."""

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Collection
 from typing import Any
 
+from controlplane.agent.options import VERSION
 from controlplane.client import commands, top
 
 EXITS = """exit codes: 0 done, 1 what was waited for ended without success, 2 not understood, 3 refused,
@@ -22,9 +23,12 @@ def build_parser(prog: str) -> argparse.ArgumentParser:
 
 def is_client_command(word: str) -> bool:
     """Whether a command line that begins so is the client's: with one of its commands, or its options."""
-    return word.partition("=")[0] in ("-h", "--help", "--url", "--token-file", "--retry-for", "--json") or (
-        word in _build("")[1]
-    )
+    is_option = word.startswith("-") and word.partition("=")[0] not in ("--data-dir", "--settings", "--pythonpath")
+    return is_option or word in client_commands()
+
+
+def client_commands() -> Collection[str]:
+    return _build("")[1]
 
 
 def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
@@ -44,6 +48,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
         epilog=f"{OF_SERVERS} {EXITS}" if prog == PROGRAM else EXITS,
         parents=[common],
     )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, run: Callable[..., int], help: str, *targets: str) -> Callable[..., Any]:
@@ -194,7 +199,6 @@ def _add_wait(add: Callable[..., Any]) -> None:
 
 
 def whole(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from controlplane.agent import client as http
 from controlplane.agent.backoff import full_jitter
+from controlplane.agent.clean_text import reason
 from controlplane.agent.client import ControlPlaneError, Refused, Unreachable
 from controlplane.agent.tracing import current_traceparent
 from controlplane.client.requests import dump_json
@@ -56,9 +57,11 @@ class Session:
         connections: int = 10,
     ) -> None:
         address = url or os.environ.get("CONTROLPLANE_URL") or ""
-        if not address.startswith(("http://", "https://")):
-            what = f"{address!r} is no address of a control plane" if address else "Which control plane?"
-            raise ValueError(f'{what}: give its url, like "https://control.example", or set CONTROLPLANE_URL')
+        if not address:
+            raise ValueError(
+                'Which control plane? Give its url, like "https://control.example", or set CONTROLPLANE_URL'
+            )
+        http.check_address(address)
         self._token = read_token(token, token_file)
         self._http = http.Client(address, timeout, connections=connections, warn=log.warning)
         self.timeout, self.retry_for, self.long_poll = timeout, retry_for, long_poll
@@ -174,10 +177,10 @@ def read_token(token: str | None, file: str | os.PathLike[str] | None) -> str:
         try:
             text = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"The token's file {file} cannot be read: {error}") from None
+            raise ValueError(f"The token's file {file} cannot be read: {reason(error)}") from None
     else:
         text = token or os.environ.get("CONTROLPLANE_TOKEN") or ""
     if not text or not text.isprintable():
         where = f"The file {file} holds none" if file else "Give it, a file that holds it, or set CONTROLPLANE_TOKEN"
-        raise ValueError(f"A token is needed, which `manage.py create_token` makes. {where}.")
+        raise ValueError(f"A token is needed, which `controlplane create_token` makes. {where}.")
     return text

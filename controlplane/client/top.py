@@ -16,13 +16,15 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def run(client: Client, given: Namespace, out: Output) -> int:
-    """Until interrupted, or `times`; an outage is said and outlived."""
+    """Until interrupted, or `times`; an outage is said and outlived, but for one that there was from the beginning."""
     client.retry_for = 0
     for number in islice(count(1), given.times or None):
         try:
             now = client.instance()
         except Unreachable as error:
-            out.line(f"No answer: {error}")
+            if number == 1:
+                raise
+            out.line(str(error))
         else:
             if out.is_json:
                 out.document(now)

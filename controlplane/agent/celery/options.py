@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from controlplane.agent.client import check_address
+
 OFF = "off"
 RECORDINGS = ("servers", "notable", "everything")
 WHEN_STUCK = ("flag", "cordon")
@@ -82,8 +84,7 @@ class Options:
         if missing:
             names = " and ".join(variable_of(name) for name in missing)
             raise ValueError(f"protect() needs {names} (CONTROLPLANE_URL={OFF} runs this worker unprotected)")
-        if not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"CONTROLPLANE_URL {self.url}: it begins with http:// or https://")
+        check_address(self.url)
         for name, choices in (("record", RECORDINGS), ("when_stuck", WHEN_STUCK)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} ({variable_of(name)}): {getattr(self, name)!r} is none of {choices}")

@@ -25,6 +25,15 @@ SERVER = {
     "id": ID, "name": "worker-1", "type": "WORKER", "cluster": "default", "state": "RUNNING", "fresh": True,
     "cordoned": False, "drain": None, "attempts": [], "max_concurrent": 4, "last_heartbeat_at": None, "tags": [],
 }  # fmt: skip
+SILENT = {"server": {"id": ID, "name": "worker-2"}, "state": "RUNNING", "silence_seconds": 4.2, "held": 1}
+COMING = {"to": "DISCONNECTED", "at": "2030-01-01T00:00:09Z", "reason": "silent for 10 s"}
+INSTANCE = {
+    "at": "2030-01-01T00:00:00Z", "jobs": {"RUNNING": 3, "FAILED": 0}, "flagged": {}, "brakes": [],
+    "servers": [{"type": "WORKER", "state": "RUNNING", "cluster": "a", "servers": 2, "heard": 1}],
+    "oldest_pending_seconds": None, "last_check": {"age_seconds": 0.5}, "maintenance": None,
+    "attention": [{**SILENT, "next_transition": COMING}],
+    "verdict": {"tone": "worry", "text": "1 of 2 servers alive. worker-2 silent for 4 s."},
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -188,6 +197,9 @@ def test_a_name_that_several_servers_have_is_no_name(plane, run):
     plane.answers["GET", "/servers"] = [listed(SERVER, {**SERVER, "id": OTHER})]
     code, _, err = run("cordon", "worker-1", "--note", "x")
     assert (code, err) == (2, "2 servers that are alive are called 'worker-1': give the id of one\n")
+    plane.answers["GET", "/servers"] = [listed({**SERVER, "state": "INACTIVE"})]
+    code, _, err = run("cordon", "worker-1", "--note", "x")
+    assert (code, err) == (2, "No server that is alive is called 'worker-1': of another give the id\n")
 
 
 def test_a_refusal_says_in_lines_what_is_wrong_where(plane, run):
@@ -203,6 +215,10 @@ def test_a_refusal_says_in_lines_what_is_wrong_where(plane, run):
 def test_no_control_plane_is_4_and_no_address_is_2(run, monkeypatch):
     code, _, err = run("jobs", "--url", "http://127.0.0.1:1", "--retry-for", "0")
     assert code == 4 and err.startswith("No control plane answers at http://127.0.0.1:1/api/v1")
+    assert "HTTPConnection" not in err
+    for url in ("control.example", "http://127.0.0.1:99999", "http://", "http://[::1"):
+        code, _, err = run("jobs", "--url", url)
+        assert code == 2 and err.startswith(f"{url!r} is no address of a control plane: "), url
     monkeypatch.delenv("CONTROLPLANE_URL")
     code, _, err = run("jobs")
     assert code == 2 and "CONTROLPLANE_URL" in err
@@ -211,16 +227,33 @@ def test_no_control_plane_is_4_and_no_address_is_2(run, monkeypatch):
     assert code == 2 and "'no-id' is no id" in err
 
 
+def test_what_answers_and_is_no_control_plane_is_said(plane, run):
+    plane.answers["GET", "/jobs"] = [Say(404, "File not found")]
+    code, _, err = run("jobs")
+    assert (code, err) == (3, "404 Not Found, which is no answer of a control plane\n")
+
+
+def test_top_ends_where_there_is_no_control_plane_from_the_beginning_and_outlives_an_outage(plane, run):
+    code, _, err = run("top", "--url", "http://127.0.0.1:1")
+    assert code == 4 and err.startswith("No control plane answers at http://127.0.0.1:1/api/v1")
+    plane.answers["GET", "/instance"] = [Say(200, INSTANCE), problem(503, "overloaded", "Come again.")]
+    code, out, _ = run("top", "--times", "2", "--every", "0.1")
+    assert code == 0 and out.endswith("503: Come again.\n")
+
+
+def test_what_is_given_and_cannot_be_read_is_said_once(run, tmp_path, monkeypatch):
+    file = tmp_path / "none"
+    assert run("execute", str(file))[::2] == (2, f"{file} cannot be read: No such file or directory\n")
+    token = run("jobs", "--token-file", str(file))
+    assert token[::2] == (2, f"The token's file {file} cannot be read: No such file or directory\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("{"))
+    assert run("execute", "-")[2].startswith("Standard input is not JSON: ")
+    with pytest.raises(SystemExit):
+        run("jobs", "--limit", "-1")
+
+
 def test_the_instance_is_shown_and_again_by_top(plane, run):
-    silent = {"server": {"id": ID, "name": "worker-2"}, "state": "RUNNING", "silence_seconds": 4.2, "held": 1}
-    coming = {"to": "DISCONNECTED", "at": "2030-01-01T00:00:09Z", "reason": "silent for 10 s"}
-    plane.answers["GET", "/instance"] = [Say(200, {
-        "at": "2030-01-01T00:00:00Z", "jobs": {"RUNNING": 3, "FAILED": 0}, "flagged": {}, "brakes": [],
-        "servers": [{"type": "WORKER", "state": "RUNNING", "cluster": "a", "servers": 2, "heard": 1}],
-        "oldest_pending_seconds": None, "last_check": {"age_seconds": 0.5}, "maintenance": None,
-        "attention": [{**silent, "next_transition": coming}],
-        "verdict": {"tone": "worry", "text": "1 of 2 servers alive. worker-2 silent for 4 s."},
-    })]  # fmt: skip
+    plane.answers["GET", "/instance"] = [Say(200, INSTANCE)]
     code, out, _ = run("instance")
     assert code == 0 and "2 WORKER RUNNING" in out and "3 RUNNING" in out and "silent for 10 s" in out
     assert "1 of 2 servers alive. worker-2 silent for 4 s." in out

@@ -1,11 +1,14 @@
 """The program `controlplane`: which of its words ask over the API, and which are the control plane's own commands."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
 from controlplane import __main__ as program
+from controlplane.agent.__main__ import main as start_agent
+from controlplane.agent.options import VERSION
 from tests.support.processes import ROOT
 from tests.support.scripted import Say
 
@@ -68,3 +71,41 @@ def test_without_django_the_client_works():
     without = "import sys; sys.modules['django'] = None; from controlplane.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", without, "jobs", "--help"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and "jobs, latest first" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["job-list"], ["manage", "migrat"], ["nonsense", "--data-dir", "/nowhere"]])
+def test_a_word_that_is_no_command_is_one_sentence_whether_there_is_a_database_or_not(tmp_path, words):
+    done = run_program(*words, CONTROLPLANE_DATA_DIR=str(tmp_path / "none"), DATABASE_URL="")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("There is no command `") and "`controlplane --help`" in done.stderr
+    assert ("Did you mean `" in done.stderr) == (words != ["nonsense", "--data-dir", "/nowhere"])
+    assert "\n" not in done.stderr.strip() and not any(tmp_path.iterdir())
+
+
+def test_an_option_that_there_is_not_is_no_matter_of_a_database(run):
+    code, _, err = run("--nonsense")
+    assert code == 2 and "controlplane: error:" in err
+
+
+def test_static_files_are_collected_where_a_folder_is_named(tmp_path):
+    done = run_program("collectstatic", "--noinput", CONTROLPLANE_STATIC_ROOT="")
+    assert done.returncode == 1 and done.stderr.startswith("Set CONTROLPLANE_STATIC_ROOT")
+    assert "\n" not in done.stderr.strip()
+    assert run_program("collectstatic", "--noinput", CONTROLPLANE_STATIC_ROOT=str(tmp_path)).returncode == 0
+    assert (tmp_path / "controlplane" / "instance.css").exists()
+
+
+def test_each_program_says_its_version(run, capsys):
+    code, out, _ = run("--version")
+    assert (code, out) == (0, f"controlplane {VERSION}\n")
+    with pytest.raises(SystemExit):
+        start_agent(["--version"])
+    assert capsys.readouterr().out == f"controlplane-agent {VERSION}\n"
+
+
+def run_program(*words, **environment):
+    program = [sys.executable, "-m", "controlplane", *words]
+    return subprocess.run(
+        program, cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "SECRET_KEY": "of this installation", **environment},
+    )  # fmt: skip
