@@ -266,7 +266,6 @@ def object_reader(serializer: Any) -> Reader:
 
 BUILDERS: dict[Any, Callable[[Any], Reader]] = {
     serializers.CharField.to_internal_value: text_reader,
-    serializers.ChoiceField.to_internal_value: choice_reader,
     serializers.JSONField.to_internal_value: any_reader,
     serializers.ListField.to_internal_value: list_reader,
     serializers.ListSerializer.to_internal_value: many_reader,

@@ -150,6 +150,15 @@ class StrictSerializer(serializers.Serializer):
         }
 
 
+class ChoiceField(serializers.ChoiceField):
+    """One of several words; whoever says another is told which there are."""
+
+    def __init__(self, choices: Any, **options: Any) -> None:
+        super().__init__(choices, **options)
+        words = ", ".join(map(str, self.choices))
+        self.error_messages["invalid_choice"] = f'"{{input}}" is not a valid choice. Valid are: {words}.'
+
+
 @cache
 def shared_serializer(serializer: Callable[[], Any]) -> Any:
     """One of each is enough, for validation leaves nothing in it; making one takes longer than using it."""
@@ -294,6 +303,7 @@ class WholeField(serializers.IntegerField):
 
 
 lean_bodies.BUILDERS |= {
+    ChoiceField.to_internal_value: lean_bodies.choice_reader,
     FreeTextField.to_internal_value: lean_bodies.text_reader,
     IdField.to_internal_value: lean_bodies.id_reader,
     NumberField.to_internal_value: lean_bodies.number_reader,

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import StrictSerializer, TextField, TimeField
+from controlplane.core.rest import ChoiceField, StrictSerializer, TextField, TimeField
 from jobs.api.instance import InstanceFilter
 from jobs.history import DEFAULT_WINDOW, KEYS_KEPT, WINDOWS, Dimension, Window
 from jobs.selectors.history import read_history, read_history_by
@@ -16,7 +16,7 @@ from liveness.models import Role
 
 
 class HistoryFilter(StrictSerializer):
-    window = serializers.ChoiceField([*WINDOWS], default=DEFAULT_WINDOW, help_text="How far back, from now.")
+    window = ChoiceField([*WINDOWS], default=DEFAULT_WINDOW, help_text="How far back, from now.")
 
 
 class HistoryOfCluster(HistoryFilter, InstanceFilter):

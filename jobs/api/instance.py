@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
-from controlplane.core.rest import StrictSerializer, TextField, TimeField
+from controlplane.core.rest import ChoiceField, StrictSerializer, TextField, TimeField
 from jobs import verdict
 from jobs.api.serializers.jobs import ServerName
 from jobs.selectors.instance import instance_figures
@@ -78,7 +78,7 @@ class ConcernAnswer(serializers.Serializer):
         help_text="check, silent, lost, ending, no_matching_worker, no_worker, no_worker_takes_work,"
         " waits_for_maintenance, a flag of jobs, quarantine, failures, oldest_waiting, cordoned, draining or incident."
     )
-    tone = serializers.ChoiceField(["bad", "worry", "note"], help_text="note: intended, or only worth knowing.")
+    tone = ChoiceField(["bad", "worry", "note"], help_text="note: intended, or only worth knowing.")
     text = serializers.CharField(help_text="For people.")
     jobs = serializers.IntegerField(allow_null=True, help_text="How many are concerned.")
     servers = serializers.IntegerField(allow_null=True, help_text="How many are concerned.")
@@ -88,7 +88,7 @@ class ConcernAnswer(serializers.Serializer):
 
 
 class VerdictAnswer(serializers.Serializer):
-    tone = serializers.ChoiceField(["bad", "worry", "well"])
+    tone = ChoiceField(["bad", "worry", "well"])
     text = serializers.CharField(help_text="As on the Instance page.")
     concerns = ConcernAnswer(many=True)
     last_incident = ConcernAnswer(

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import within_limit
-from controlplane.core.rest import JSONLinesRenderer, JSONRenderer, StrictSerializer, TimeField
+from controlplane.core.rest import ChoiceField, JSONLinesRenderer, JSONRenderer, StrictSerializer, TimeField
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
 from jobs.models import LogLine
@@ -33,7 +33,7 @@ class LogFilter(StrictSerializer):
 class LogItem(serializers.Serializer):
     at = TimeField()
     attempt = serializers.IntegerField(help_text="Number of the attempt.")
-    stream = serializers.ChoiceField(LogLine.Stream.values)
+    stream = ChoiceField(LogLine.Stream.values)
     line = serializers.CharField()
 
 

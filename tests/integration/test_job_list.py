@@ -72,6 +72,11 @@ def test_a_wrong_query_is_a_400_that_names_the_field(submit, query):
     assert set(answer.json()["errors"]) == {query.partition("=")[0]}
 
 
+def test_who_says_a_word_that_there_is_not_is_told_which_there_are(submit):
+    (error,) = submit.client.get("/jobs?state=DONE").json()["errors"]["state"]
+    assert error.startswith('"DONE" is not a valid choice. Valid are: ') and "COMPLETED" in error
+
+
 @pytest.mark.parametrize(("role", "sees"), [("client", 0), ("viewer", 2), ("operator", 2)])
 def test_a_client_lists_its_own_jobs_and_others_all(submit, api, role, sees):
     submit(key="mine"), submit()

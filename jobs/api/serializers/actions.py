@@ -8,7 +8,15 @@ from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_fiel
 from rest_framework import serializers
 
 from controlplane.core.lean_bodies import BUILDERS, NotPlain, Reader, reader_of
-from controlplane.core.rest import AnyField, FreeTextField, StrictSerializer, TextField, WholeField, shared_serializer
+from controlplane.core.rest import (
+    AnyField,
+    ChoiceField,
+    FreeTextField,
+    StrictSerializer,
+    TextField,
+    WholeField,
+    shared_serializer,
+)
 from jobs.api.serializers.secrets import EnvironmentField
 
 TEXT_OR_LIST = "A text, run by /bin/sh, or a list of texts, run as they are."
@@ -55,8 +63,8 @@ class ResourcesField(StrictSerializer):
 
 
 class ScriptAction(StrictSerializer):
-    type = serializers.ChoiceField(["script"])
-    runner = serializers.ChoiceField(["local", "docker", "pod"], default="local")
+    type = ChoiceField(["script"])
+    runner = ChoiceField(["local", "docker", "pod"], default="local")
     command = CommandField(help_text=TEXT_OR_LIST)
     env = EnvironmentField()
     cwd = FreeTextField(required=False, max_length=4096)
@@ -72,7 +80,7 @@ class ScriptAction(StrictSerializer):
 
 
 class CallableAction(StrictSerializer):
-    type = serializers.ChoiceField(["callable"])
+    type = ChoiceField(["callable"])
     path = serializers.RegexField(
         r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$",
         max_length=500,
@@ -81,12 +89,12 @@ class CallableAction(StrictSerializer):
 
 
 class HandlerAction(StrictSerializer):
-    type = serializers.ChoiceField(["handler"])
+    type = ChoiceField(["handler"])
     name = TextField(max_length=92, help_text="A handler that workers registered: they have the tag `handler:NAME`.")
 
 
 class CeleryAction(StrictSerializer):
-    type = serializers.ChoiceField(["celery"])
+    type = ChoiceField(["celery"])
     task = TextField(help_text="The name under which its application knows it.")
     args = serializers.ListField(
         child=AnyField(), required=False, error_messages={"not_a_list": 'Write a list, like [1, "two"].'}
@@ -100,7 +108,7 @@ class CeleryAction(StrictSerializer):
 
 
 class ContainerAction(StrictSerializer):
-    type = serializers.ChoiceField(["docker", "pod"])
+    type = ChoiceField(["docker", "pod"])
     image = ImageField()
     command = CommandField(required=False, help_text=TEXT_OR_LIST)
     env = EnvironmentField()

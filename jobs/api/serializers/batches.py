@@ -10,7 +10,16 @@ from rest_framework import serializers
 
 from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter, PageSizeField
-from controlplane.core.rest import AnyField, IdField, NoteField, SecondsField, StrictSerializer, TimeField, YesNoField
+from controlplane.core.rest import (
+    AnyField,
+    ChoiceField,
+    IdField,
+    NoteField,
+    SecondsField,
+    StrictSerializer,
+    TimeField,
+    YesNoField,
+)
 from jobs.api.serializers.executions import ExecutionFilter
 from jobs.api.serializers.jobs import JobFilter
 from jobs.api.serializers.triggers import TriggerFilter
@@ -41,7 +50,7 @@ OPTIONS = {
 
 
 class BatchRequest(StrictSerializer):
-    operation = serializers.ChoiceField(OPERATION_NAMES, help_text="What is done to each.")
+    operation = ChoiceField(OPERATION_NAMES, help_text="What is done to each.")
     ids = serializers.ListField(
         child=IdField(), required=False, min_length=1, max_length=IDS_LIMIT, help_text="To which it is done."
     )
@@ -121,8 +130,8 @@ class BatchRequest(StrictSerializer):
 
 class BatchSummary(ModelAnswer):
     operation = serializers.CharField(help_text="What is done to each.")
-    subject = serializers.ChoiceField(list(Subject), source="subject_type", help_text="What the items are.")
-    state = serializers.ChoiceField(BatchState.choices())
+    subject = ChoiceField(list(Subject), source="subject_type", help_text="What the items are.")
+    state = ChoiceField(BatchState.choices())
     chosen = serializers.CharField(help_text="How the items were chosen, in words.")
     done = serializers.IntegerField(help_text="To how many it was done.")
     refused = serializers.IntegerField(help_text="To how many it did not apply any more.")
@@ -142,7 +151,7 @@ class BatchSummary(ModelAnswer):
 
 class ItemAnswer(ModelAnswer):
     subject = serializers.UUIDField(source="subject_id", help_text="What it is done to.")
-    outcome = serializers.ChoiceField(ItemOutcome.choices())
+    outcome = ChoiceField(ItemOutcome.choices())
     reason = serializers.CharField(help_text="Why it was refused.")
     result = serializers.UUIDField(
         source="result_id", allow_null=True, help_text="What it was submitted again as, or run again as."
@@ -177,8 +186,8 @@ class BatchFilter(PageFilter):
     """Which batches, and which page of them."""
 
     namespace = None  # type: ignore[assignment]
-    state = serializers.ChoiceField(BatchState.choices(), required=False)
-    operation = serializers.ChoiceField(OPERATION_NAMES, required=False)
+    state = ChoiceField(BatchState.choices(), required=False)
+    operation = ChoiceField(OPERATION_NAMES, required=False)
 
     def match_rows(self, rows: QuerySet[Batch]) -> QuerySet[Batch]:
         given = self.validated_data
@@ -188,7 +197,7 @@ class BatchFilter(PageFilter):
 class ItemFilter(StrictSerializer):
     """Which page of the items of a batch."""
 
-    outcome = serializers.ChoiceField(ItemOutcome.choices(), required=False)
+    outcome = ChoiceField(ItemOutcome.choices(), required=False)
     cursor = serializers.IntegerField(
         default=0, min_value=0, max_value=2**63 - 1, help_text="`next` of the page before."
     )

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from controlplane.core.rest import (
+    ChoiceField,
     FreeTextField,
     IdField,
     NumberField,
@@ -29,7 +30,7 @@ class Task(StrictSerializer):
     attempt = IdField(help_text="Chosen by the worker for each delivery; the same id again means the same attempt.")
     id = TextField(help_text="Id of the task.")
     name = TextField(help_text="Name of the task.")
-    state = serializers.ChoiceField(list(TaskState))
+    state = ChoiceField(list(TaskState))
     queue = TextField(default="", allow_blank=True)
     eta = TextField(required=False, allow_null=True, max_length=64)
     retries = WholeField(default=0, min_value=0, max_value=2**31 - 1)

@@ -13,7 +13,7 @@ from controlplane.agent.secret_values import is_secret
 from controlplane.core.answers import ModelAnswer
 from controlplane.core.lean_bodies import BUILDERS, NotPlain, Reader, object_reader
 from controlplane.core.paging import PageFilter
-from controlplane.core.rest import AnyField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
+from controlplane.core.rest import AnyField, ChoiceField, IdField, SecondsField, StrictSerializer, TextField, YesNoField
 from jobs import graph, scan_window
 from jobs.api.serializers.actions import ACTIONS, ActionField
 from jobs.api.serializers.jobs import JobRequest, ServerName, one_or_many_schema
@@ -149,7 +149,7 @@ def refuse_oversized_inputs(field: str, size: int) -> None:
 
 
 class ChildAction(Definition):
-    type = serializers.ChoiceField(["execution"])
+    type = ChoiceField(["execution"])
 
 
 class ExecutionRequest(Definition):
@@ -264,7 +264,7 @@ class ExecutionPage(serializers.Serializer):
 class ExecutionFilter(PageFilter):
     """Which executions, and which page of them."""
 
-    state = serializers.ChoiceField(ExecutionState.choices(), required=False)
+    state = ChoiceField(ExecutionState.choices(), required=False)
     name = TextField(required=False)
     key = TextField(required=False)
     trigger = IdField(required=False)
@@ -283,7 +283,7 @@ class ExecutionFilter(PageFilter):
 
 
 class EventItem(ModelAnswer):
-    code = serializers.ChoiceField(EventCode.choices())
+    code = ChoiceField(EventCode.choices())
     server = serializers.UUIDField(source="server_id", allow_null=True)
 
     class Meta:

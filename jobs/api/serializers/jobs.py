@@ -11,6 +11,7 @@ from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
+    ChoiceField,
     FreeTextField,
     NoteField,
     SecondsField,
@@ -43,8 +44,8 @@ class JobRequest(StrictSerializer):
     timeout_seconds = SecondsField(required=False, allow_null=True, min_value=0.001)
     available_at = TimeField(required=False, help_text="It is not claimed before this time.")
     good_until = TimeField(required=False, allow_null=True, help_text="If it still waits at this time, it is EXPIRED.")
-    on_worker_lost = serializers.ChoiceField(OnWorkerLost.choices(), required=False)
-    unmatched = serializers.ChoiceField(
+    on_worker_lost = ChoiceField(OnWorkerLost.choices(), required=False)
+    unmatched = ChoiceField(
         Unmatched.choices(),
         required=False,
         help_text="What to do when no worker alive has its tags;"
@@ -54,7 +55,7 @@ class JobRequest(StrictSerializer):
         required=False, min_value=0, max_value=1000, help_text="How often it is retried after an error of its code."
     )
     retry_delay_seconds = SecondsField(required=False)
-    retry_backoff = serializers.ChoiceField(RetryBackoff.choices(), required=False)
+    retry_backoff = ChoiceField(RetryBackoff.choices(), required=False)
     retry_on = serializers.ListField(
         child=FreeTextField(), max_length=100, required=False, allow_null=True,
         help_text="Error codes after which it is retried; null: every error of its code.",
@@ -127,7 +128,7 @@ class JobAnswer(ModelAnswer):
     timeline = serializers.SerializerMethodField()
     late_reports = LateReportAnswer(many=True)
     flags = serializers.ListField(
-        child=serializers.ChoiceField(Flag.choices()),
+        child=ChoiceField(Flag.choices()),
         help_text="Why it stands still until somebody acts: held_by_lost_server (RUNNING on a server that is"
         " lost, under NEVER), waits_for_tags (no alive worker has its tags), refused_by_all (every alive worker that"
         " has them gave it back as not allowed), waits_after_loss (a worker that had it is gone; it waits for more).",
@@ -178,8 +179,8 @@ class JobPage(serializers.Serializer):
 class JobFilter(PageFilter):
     """Which jobs, and which page of them."""
 
-    state = serializers.ChoiceField(JobState.choices(), required=False)
-    kind = serializers.ChoiceField(JobKind.choices(), required=False)
+    state = ChoiceField(JobState.choices(), required=False)
+    kind = ChoiceField(JobKind.choices(), required=False)
     key = TextField(required=False)
     tag = TextField(
         required=False, max_length=100, help_text="A tag that a worker must have, including those of the action."
@@ -230,7 +231,7 @@ class FailRequest(NoteRequest):
 class Candidate(serializers.Serializer):
     server = ServerName()
     load = serializers.FloatField(help_text="Attempts that it holds, divided by max_concurrent.")
-    hint = serializers.ChoiceField(
+    hint = ChoiceField(
         ["first", "later"],
         help_text="When it is hinted at the job while it waits for work: at once, or a fraction of a second later, if"
         " none of those who are less loaded has claimed it by then.",

@@ -15,6 +15,7 @@ from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
 from controlplane.core.rest import (
     AnyField,
+    ChoiceField,
     NoteField,
     SecondsField,
     StrictSerializer,
@@ -104,7 +105,7 @@ class TriggerRequest(StrictSerializer):
         help_text="How often an evaluation is retried after an error of its code (default: 1).",
     )
     enabled = YesNoField(required=False)
-    missed = serializers.ChoiceField(
+    missed = ChoiceField(
         list(Missed), required=False, help_text="What happens to slots that passed while nobody evaluated the trigger."
     )
     execution = Template()
@@ -125,7 +126,7 @@ class TriggerRequest(StrictSerializer):
 
 
 class SlotAnswer(ModelAnswer):
-    outcome = serializers.ChoiceField(SlotOutcome.choices())
+    outcome = ChoiceField(SlotOutcome.choices())
     job = serializers.UUIDField(source="job_id", allow_null=True)
     execution = serializers.UUIDField(source="execution_id", allow_null=True)
 

@@ -7,6 +7,7 @@ from rest_framework import serializers
 from controlplane.agent.limits import CHECKPOINT_LIMIT, LINE_LIMIT, MESSAGE_LIMIT, REPORT_LINES_LIMIT, SIZE_LIMIT
 from controlplane.core.rest import (
     AnyField,
+    ChoiceField,
     FreeTextField,
     IdField,
     NumberField,
@@ -35,9 +36,7 @@ class Running(StrictSerializer):
 
 
 class HeartbeatRequest(StrictSerializer):
-    state = serializers.ChoiceField(
-        ServerState.choices(), required=False, help_text="The state the server is going to."
-    )
+    state = ChoiceField(ServerState.choices(), required=False, help_text="The state the server is going to.")
     metrics = ObjectField(
         max_bytes=METRICS_SIZE_LIMIT,
         required=False,
@@ -186,7 +185,7 @@ CARRIES: dict[Event, dict[str, bool]] = {
 
 class ReportItem(StrictSerializer):
     attempt = IdField()
-    event = serializers.ChoiceField(list(Event))
+    event = ChoiceField(list(Event))
     output = AnyField(required=False, help_text=f"{SIZE_LIMIT_TEXT} `output_too_large`.")
     error = ReportedError(required=False, help_text=f"{SIZE_LIMIT_TEXT} `error_too_large`.")
     reason = FreeTextField(required=False, max_length=MESSAGE_LIMIT)
@@ -201,7 +200,7 @@ class ReportItem(StrictSerializer):
     traceparent = serializers.RegexField(
         TRACEPARENT, required=False, help_text="The span of the attempt: the next one is told, for a link."
     )
-    stream = serializers.ChoiceField(LogLine.Stream.values, required=False)
+    stream = ChoiceField(LogLine.Stream.values, required=False)
     lines = serializers.ListField(
         child=FreeTextField(max_length=LINE_LIMIT, allow_blank=True),
         min_length=1,

@@ -6,13 +6,13 @@ from django.db.models import QuerySet
 from rest_framework import serializers
 
 from controlplane.core.paging import PageSizeField
-from controlplane.core.rest import StrictSerializer, TimeField
+from controlplane.core.rest import ChoiceField, StrictSerializer, TimeField
 from liveness.models import ServerEvent
 from liveness.states import Subject
 
 
 class EventSubject(serializers.Serializer):
-    type = serializers.ChoiceField(list(Subject), source="subject_type")
+    type = ChoiceField(list(Subject), source="subject_type")
     id = serializers.CharField(source="subject_id")
     name = serializers.CharField(source="subject_name")
 

@@ -5,7 +5,15 @@ from typing import Any
 from rest_framework import serializers
 
 from controlplane.core.lean_bodies import BUILDERS, Reader, list_reader
-from controlplane.core.rest import IdField, ObjectField, SecondsField, StrictSerializer, TextField, WholeField
+from controlplane.core.rest import (
+    ChoiceField,
+    IdField,
+    ObjectField,
+    SecondsField,
+    StrictSerializer,
+    TextField,
+    WholeField,
+)
 from liveness.conf import conf, timeout_problems, witness_window
 from liveness.services.registration import Registration
 from liveness.states import RestartStrategy, ServerType
@@ -29,7 +37,7 @@ class Config(StrictSerializer):
     heartbeat_interval_seconds = SecondsField(required=False, min_value=0.01)
     timeout_seconds = SecondsField(required=False)
     termination_grace_period_seconds = SecondsField(required=False)
-    worker_task_restart_strategy = serializers.ChoiceField(RestartStrategy.choices(), required=False)
+    worker_task_restart_strategy = ChoiceField(RestartStrategy.choices(), required=False)
 
     def validate(self, config: dict[str, Any]) -> dict[str, Any]:
         problems = timeout_problems(
@@ -64,7 +72,7 @@ BUILDERS[TagList.to_internal_value] = tags_reader
 
 
 class RegistrationRequest(StrictSerializer):
-    type = serializers.ChoiceField(ServerType.choices())
+    type = ChoiceField(ServerType.choices())
     name = TextField()
     instance_id = IdField(help_text="Chosen by the process; the same again finds the same server.")
     cluster = TextField(default="default")

@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from controlplane.core.answers import ModelAnswer
 from controlplane.core.paging import PageFilter
-from controlplane.core.rest import TextField, TimeField
+from controlplane.core.rest import ChoiceField, TextField, TimeField
 from liveness.api.serializers.registration import describe_config
 from liveness.models import Server
 from liveness.selectors.next_transition import next_transition
@@ -83,8 +83,8 @@ class ServerFilter(PageFilter):
     """Which servers, and which page of them."""
 
     cluster = TextField(required=False)
-    state = serializers.ChoiceField(ServerState.choices(), required=False)
-    type = serializers.ChoiceField(ServerType.choices(), required=False)
+    state = ChoiceField(ServerState.choices(), required=False)
+    type = ChoiceField(ServerType.choices(), required=False)
     tag = TextField(required=False, max_length=100)
     search = TextField(required=False, help_text="In the name or the host name, or the beginning of the id.")
 
