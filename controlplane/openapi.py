@@ -64,3 +64,16 @@ def add_problem_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             for status, description in PROBLEMS.items():
                 operation["responses"].setdefault(status, {"description": description, "content": content})
     return result
+
+
+def allow_null_of_anything(result: Any, **_: Any) -> Any:
+    """Anything, or null, is anything: as one of the two, null would be both, and so none."""
+    if isinstance(result, dict):
+        if {} in result.get("oneOf", ()):
+            del result["oneOf"]
+        for value in result.values():
+            allow_null_of_anything(value)
+    elif isinstance(result, list):
+        for value in result:
+            allow_null_of_anything(value)
+    return result

@@ -19,6 +19,7 @@ DOCUMENT: dict[str, Any] = {
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
+        "controlplane.openapi.allow_null_of_anything",
         "controlplane.openapi.add_problem_responses",
     ],
     "SWAGGER_UI_DIST": "SIDECAR",
