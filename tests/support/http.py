@@ -26,7 +26,7 @@ class ShortClient(Client):
 
     def __init__(self) -> None:
         super().__init__(raise_request_exception=False, headers={"Host": "testserver"})
-        self.handler = LeanClientHandler()
+        self.handler = LeanClientHandler(enforce_csrf_checks=False)
 
     def request(self, **request: Any) -> Any:
         environ = self._base_environ(**request)
