@@ -22,20 +22,35 @@ class ModelAnswer(serializers.ModelSerializer):
 
     def to_representation(self, instance: Any) -> dict[str, Any]:
         return {
-            name: None if (value := read(instance)) is None else represent(value)
+            name: value if (value := read(instance)) is None or represent is None else represent(value)
             for name, read, represent in list_readers(type(self))
         }
 
 
 @cache
-def list_readers(answer: type[ModelAnswer]) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]:
-    """Each field that is shown: its name, how it is read of a row, and how it is written. Making fields takes longer
-    than answering a row, and reading leaves nothing in them."""
+def list_readers(answer: type[ModelAnswer]) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any] | None]]:
+    """Each field that is shown: its name, how it is read of a row, and how it is written, None: as it is. Making fields
+    takes longer than answering a row, and reading leaves nothing in them."""
     return [
-        (name, build_reader(field, answer), field.to_representation)
+        (name, build_reader(field, answer), None if is_written_as_it_is(field, answer) else field.to_representation)
         for name, field in answer().fields.items()
         if not field.write_only
     ]
+
+
+AS_THEY_ARE = {
+    serializers.CharField.to_representation: models.CharField | models.TextField,
+    serializers.IntegerField.to_representation: models.IntegerField,
+    serializers.BooleanField.to_representation: models.BooleanField,
+}
+"""What writes a value as the column has it, and of which columns."""
+
+
+def is_written_as_it_is(field: Any, answer: type[ModelAnswer]) -> bool:
+    model: Any = answer.Meta.model
+    columns = {column.attname: column for column in model._meta.concrete_fields}
+    kind: Any = AS_THEY_ARE.get(type(field).to_representation, ())
+    return isinstance(columns.get(field.source), kind)
 
 
 def build_reader(field: Any, answer: type[ModelAnswer]) -> Callable[[Any], Any]:
