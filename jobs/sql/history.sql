@@ -217,7 +217,8 @@ waiting_by_cluster as (
 ),
 running_by_cluster as (
     select s.cluster, count(*) as jobs
-      from jobs_attempt a join liveness_server s on s.id = a.server_id where a.state = 'RUNNING' group by s.cluster
+      from jobs_attempt a join liveness_server s on s.id = a.server_id
+     where a.state = 'RUNNING' and {{is_live(a)}} group by s.cluster
     union all
     select '', count(*) from jobs_workerjob where state = 'RUNNING'
 )

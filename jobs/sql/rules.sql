@@ -24,7 +24,8 @@
  and j.cancel_requested_at is null and not j.is_hook)
 
 -- rule: is_live(a)
--- a worker holds attempt a. (As its indexes have it: by the state, a start would change every one of them)
+-- a worker holds attempt a. (As its indexes have it: by the state, a start would change every one of them. Who seeks
+-- those that run says this too, or all that ever were are read)
 a.finished_at is null
 
 -- rule: held_attempts(s)

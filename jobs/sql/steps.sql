@@ -264,7 +264,7 @@ flagged as (
     select j.id, '{}'::text[], 'held_by_lost_server'
       from liveness_server s
      cross join liveness_clock clock
-      join jobs_attempt a on a.server_id = s.id and a.state = 'RUNNING'
+      join jobs_attempt a on a.server_id = s.id and a.state = 'RUNNING' and {{is_live(a)}}
       join jobs_workerjob j on j.id = a.job_id and j.attempt_id = a.id
      where s.worker_task_restart_strategy = 'NEVER' and s.state not in {{ALIVE}} and {{is_lost(s)}}
        and (%(only)s::uuid[] is null or j.id = any(%(only)s))
