@@ -51,7 +51,8 @@ def check_project(**_: Any) -> list[CheckMessage]:
         messages.append(Error(f"INSTALLED_APPS lacks {', '.join(missing)}.", id="controlplane.E004"))
     else:
         messages += check_pages()
-    if settings.ROOT_URLCONF != "controlplane.site_urls" and conf.read_settings()[0].witness_url is None:
+    is_site = settings.WSGI_APPLICATION == "controlplane.wsgi.application"  # or settings that extend its own
+    if not is_site and conf.read_settings()[0].witness_url is None:
         messages.append(
             Warning(
                 'LIVENESS["WITNESS_URL"] is not set: nothing proves that heartbeats get in, so nobody is disconnected.',

@@ -1,13 +1,16 @@
 """What a project of others relies on: which apps there are, what beat starts, and which key signs."""
 
+import sys
+from types import ModuleType
 from uuid import uuid4
 
 import pytest
 from django.conf import settings
 
-from controlplane import beat
+from controlplane import beat, site_urls
 from controlplane.apps import INSTALLED
 from controlplane.celery import app
+from controlplane.checks import check_project
 from jobs import tasks
 from liveness.errors import TokenRefused
 from liveness.services import tokens
@@ -47,3 +50,19 @@ def test_the_tokens_of_servers_outlive_a_change_of_the_secret_key(settings, sign
     signing_key(None)
     with pytest.raises(TokenRefused):
         tokens.read_server_token(text)
+
+
+def warnings():
+    return [message.id for message in check_project()]
+
+
+def test_settings_of_ones_own_that_extend_the_sites_are_not_told_to_name_a_witness(settings, monkeypatch):
+    company = ModuleType("company_urls")
+    company.urlpatterns = [*site_urls.urlpatterns]
+    monkeypatch.setitem(sys.modules, "company_urls", company)
+    settings.ROOT_URLCONF = "company_urls"
+    assert "controlplane.W001" not in warnings(), "web processes are their own witnesses"
+    settings.WSGI_APPLICATION = "mysite.wsgi.application"
+    assert "controlplane.W001" in warnings()
+    settings.LIVENESS = {"WITNESS_URL": "https://example.com/controlplane"}
+    assert "controlplane.W001" not in warnings()
