@@ -174,7 +174,7 @@ def test_frozen_under_never_its_jobs_are_never_given_away_and_thawed_it_ends_by_
     agent = running.processes["frozen-never"]
     freeze(agent)
     frozen_at = time.time()
-    eventually(lambda: state_of(running, "frozen-never") == "DISCONNECTED", why="the silence is seen")
+    eventually(lambda: state_of(running, "frozen-never") == "NOT_RUNNING", why="it is given up")
     while time.time() - frozen_at < 3 * TIMEOUT:
         time.sleep(0.1)
     assert attempt(running, job)["state"] == "RUNNING"
