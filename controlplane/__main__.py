@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from controlplane.client.__main__ import main as run_client
 from controlplane.client.parser import client_commands, is_client_command
@@ -47,12 +48,20 @@ def manage(argv: Sequence[str] | None = None) -> None:
 
 
 def refuse_unknown(argv: Sequence[str]) -> None:
-    """Before anything is begun for it. Raises SystemExit with what there is of a similar name."""
+    """Before anything is begun for it. Raises SystemExit with what there is of a similar name, or which options."""
     from controlplane.embedded.data_dir import MAKERS
 
     word = "".join(argv[1:2])
-    if not word or word in ("help", *MAKERS) or word.startswith("-"):
-        return  # the settings, which name the other commands, are read when these have made their directory
+    if not word or word == "help" or word.startswith("-"):
+        return
+    if word in MAKERS:
+        # The settings, which name the other commands, are read when these have made their directory.
+        from django.core.management import load_command_class
+
+        command: Any = load_command_class(MAKERS[word], word)
+        command._called_from_command_line = True  # so that it exits
+        command.create_parser(argv[0], word).parse_args(argv[2:])
+        return
     import django
     from django.conf import settings
     from django.core.management import get_commands

@@ -109,3 +109,16 @@ def run_program(*words, **environment):
         program, cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "SECRET_KEY": "of this installation", **environment},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", [["standalone", "--nonsense"], ["standalone", "--port", "0"], ["migrate", "--nonsense"]]
+)
+def test_a_mistyped_option_is_refused_before_a_data_directory_is_made_for_it(tmp_path, words):
+    missing = tmp_path / "new"
+    done = subprocess.run(
+        [sys.executable, "-m", "controlplane", *words, "--data-dir", missing],
+        cwd=ROOT, env={**os.environ, "DATABASE_URL": ""}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, missing.exists()) == (2, False), done.stderr
+    assert words[1] in done.stderr and "Traceback" not in done.stderr
