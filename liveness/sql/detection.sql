@@ -211,7 +211,8 @@ with expired as (
      where due.until <= clock_timestamp() and (%(only)s::text[] is null or due.cluster = any(%(only)s))
 ),
 -- due: select cluster as id from expired
--- The row of the whole control plane is locked first, as an operator's end does; it notes when any has ended.
+-- The row of the whole control plane is locked first, as an operator's end does. It notes when any has ended; where it
+-- cannot be written, clusters tried for themselves end without that.
 ended_of_all as (
     update liveness_instance i
        set maintenance_ended_observed = observed_now(),
@@ -220,6 +221,7 @@ ended_of_all as (
            maintenance_by = case when over.is_all and maintenance_until <= over.at then '' else maintenance_by end,
            maintenance_note = case when over.is_all and maintenance_until <= over.at then '' else maintenance_note end
       from (select bool_or(cluster = '') as is_all, clock_timestamp() as at from expired having count(*) > 0) over
+     where over.is_all or %(only)s::text[] is null
  returning '' as cluster, over.is_all and i.maintenance_since is null as has_ended
 ),
 ended_of_clusters as (

@@ -3,10 +3,13 @@
 import argparse
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import entry_points, requires
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 from celery.bin.celery import celery as celery_command
@@ -330,3 +333,20 @@ def test_the_image_is_built_of_what_is_locked_and_of_what_the_wheel_needs():
         *build["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"],
         *("pyproject.toml", build["project"]["readme"], "LICENSE", "requirements.lock", "requirements-dev.lock"),
     }
+
+
+@pytest.mark.parametrize("command", [
+    ["hadolint", DEPLOY / "Dockerfile"],
+    ["check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yml"],
+], ids=["image", "compose"])  # fmt: skip
+def test_those_who_know_the_format_find_nothing_wrong(command):
+    program, *arguments = command
+    found = subprocess.run(
+        [Path(sys.executable).parent / program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_each_object_is_as_kubernetes_knows_it_with_no_field_that_it_does_not(kubernetes):
+    for document in kubernetes.values():
+        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
