@@ -8,7 +8,12 @@ from controlplane.core.paging import paged
 from jobs.api import examples
 from jobs.conf import conf
 from liveness.api.access import RoleCall, TokenFirst, request_credential
-from liveness.api.serializers.registration import RegistrationAnswer, RegistrationRequest, describe_config
+from liveness.api.serializers.registration import (
+    RegistrationAnswer,
+    RegistrationRequest,
+    describe_config,
+    to_registration,
+)
 from liveness.api.serializers.servers import ServerFilter, ServerList
 from liveness.errors import WrongRole
 from liveness.models import Role
@@ -47,9 +52,7 @@ class Servers(TokenFirst, RoleCall):
     def post(self, request: Request) -> Response:
         """Register a process; the same instance id again finds the same server."""
         text = self.token_text(request)
-        body = RegistrationRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        server, is_new = registration.register_server(text, body.to_registration())
+        server, is_new = registration.register_server(text, to_registration(request.data))
         answer = {
             "id": server.id,
             "token": tokens.sign_server_token(server.id, server.token_version, server.token_id),

@@ -38,6 +38,7 @@ from jobs.api.serializers.workers import (
     ReportsRequest,
     describe_heartbeat_answer,
     describe_holders,
+    to_heartbeat,
     to_reports,
 )
 from jobs.selectors.contents import LARGE, without_large
@@ -79,13 +80,9 @@ class Heartbeat(ServerCall):
     @extend_schema(request=HeartbeatRequest, responses=HeartbeatAnswer)
     def post(self, request: Request, server: UUID) -> Response:
         """A server is heard, with the attempts it holds, and hears what it is to do."""
-        body = HeartbeatRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        holders = body.validated_data.get("holders")
-        row = heartbeats.record_worker_heartbeat(
-            self.server_token, body.to_heartbeat(), body.to_held_attempts(), holders
-        )
-        return Response(describe_heartbeat_answer(row) | (describe_holders(row) if holders is not None else {}))
+        heard = to_heartbeat(request.data)
+        row = heartbeats.record_worker_heartbeat(self.server_token, *heard)
+        return Response(describe_heartbeat_answer(row) | ({} if heard.holders is None else describe_holders(row)))
 
 
 class Claims(ServerCall):

@@ -1,6 +1,7 @@
 """What the calls of workers take and answer."""
 
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from rest_framework import serializers
 
@@ -65,23 +66,28 @@ class HeartbeatRequest(StrictSerializer):
             raise serializers.ValidationError(f"At most {METRICS_LIMIT} metrics.")
         return metrics
 
-    def to_heartbeat(self) -> ServerHeartbeat:
-        fields = self.validated_data
-        state = ServerState(fields["state"]) if "state" in fields else None
-        is_complete = self.to_held_attempts().is_complete
-        return ServerHeartbeat(
-            state, fields.get("metrics"), fields.get("schedulable"), fields.get("reason", ""), witness=is_complete
-        )
 
-    def to_held_attempts(self) -> HeldAttempts:
-        fields = self.validated_data
-        running = {row["attempt"]: row.get("pid") for row in fields.get("running", [])}
-        return HeldAttempts(
-            fields.get("claimed", []),
-            running,
-            fields.get("stopped"),
-            is_complete="claimed" in fields or "running" in fields,
-        )
+class Heard(NamedTuple):
+    """What the body of a `HeartbeatRequest` says."""
+
+    beat: ServerHeartbeat
+    held: HeldAttempts
+    holders: list[UUID] | None
+
+
+def to_heartbeat(data: object) -> Heard:
+    """What the body of a `HeartbeatRequest` says. Raises ValidationError."""
+    fields = validate_body(HeartbeatRequest, data)
+    state = ServerState(fields["state"]) if "state" in fields else None
+    running = {row["attempt"]: row.get("pid") for row in fields.get("running", [])}
+    is_complete = "claimed" in fields or "running" in fields
+    return Heard(
+        ServerHeartbeat(
+            state, fields.get("metrics"), fields.get("schedulable"), fields.get("reason", ""), witness=is_complete
+        ),
+        HeldAttempts(fields.get("claimed", []), running, fields.get("stopped"), is_complete=is_complete),
+        fields.get("holders"),
+    )
 
 
 class HeartbeatAnswer(serializers.Serializer):

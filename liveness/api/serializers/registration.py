@@ -13,6 +13,7 @@ from controlplane.core.rest import (
     StrictSerializer,
     TextField,
     WholeField,
+    validate_body,
 )
 from liveness.conf import conf, timeout_problems, witness_window
 from liveness.services.registration import Registration
@@ -84,10 +85,12 @@ class RegistrationRequest(StrictSerializer):
     capabilities = ObjectField(max_bytes=CAPABILITIES_SIZE_LIMIT, required=False)
     config = Config(required=False)
 
-    def to_registration(self) -> Registration:
-        fields = dict(self.validated_data)
-        config = fields.pop("config", {})
-        return Registration(**fields, **{key.removesuffix("_seconds"): value for key, value in config.items()})
+
+def to_registration(data: object) -> Registration:
+    """What the body of a `RegistrationRequest` says. Raises ValidationError."""
+    fields = dict(validate_body(RegistrationRequest, data))
+    config = fields.pop("config", {})
+    return Registration(**fields, **{key.removesuffix("_seconds"): value for key, value in config.items()})
 
 
 class RegistrationAnswer(serializers.Serializer):
