@@ -198,6 +198,8 @@ def test_what_somebody_else_changed_meanwhile_is_a_409_and_stays(make, staff):
         ("action", '{"type": "rocket"}', "script"),
         ("payload", '"\\u0000"', "NUL"),
         ("execution", '{"name": "x", "steps": [{"key": "a"}]}', "steps[0]"),
+        ("execution", "extract: ./extract.sh\nload", "Line 2 is no step"),
+        ("execution", "a: true\na: false", "steps"),
         ("timeout", "soon", "45s, 5m"),
         ("timeout", "none", "needs a length"),
         ("max_retries", "-1", "greater than or equal to 0"),
@@ -227,6 +229,52 @@ def test_a_trigger_is_added_by_who_may_and_a_name_that_is_taken_is_said(make, st
     assert new.next_slot_at is not None
     assert ServerEvent.objects.get(action="create_trigger", actor="operator:ann").subject_id == str(new.pk)
     assert browser.get(f"{AT}/{new.pk}/edit/").status_code == 403
+
+
+def test_a_trigger_is_added_and_changed_without_a_word_of_json(staff):
+    browser = staff("add_trigger", "change_trigger", checks_csrf=False)
+    form = fields_of(browser.get(f"{AT}/add/").content.decode())
+    lines = "extract: ./extract.sh --day today\r\n\r\n load :  ./load.sh: all"
+    form |= {"name": "nightly", "cron": "0 2 * * *", "action": "./is-there-news.sh", "execution": lines}
+    browser.post(f"{AT}/add/", form)
+    trigger = Trigger.objects.get()
+    assert trigger.action == {"type": "script", "runner": "local", "command": "./is-there-news.sh"}
+    [extract, load] = trigger.execution["steps"]
+    assert trigger.execution["name"] == "nightly"
+    assert (extract["key"], extract["action"]["command"]) == ("extract", "./extract.sh --day today")
+    assert (load["key"], load["action"]["command"], load["depends_on"]) == ("load", "./load.sh: all", ["extract"])
+
+    shown = fields_of(browser.get(f"{AT}/{trigger.pk}/edit/").content.decode())
+    assert shown["action"] == "./is-there-news.sh"
+    assert shown["execution"] == "extract: ./extract.sh --day today\nload: ./load.sh: all"
+    browser.post(f"{AT}/{trigger.pk}/edit/", {**shown, "action": "{ ./is-there-news.sh; }"})
+    assert "This is not JSON" in words(browser.post(f"{AT}/{trigger.pk}/edit/", {**shown, "action": "{ true; }"}))
+    before = Trigger.objects.values().get()
+    browser.post(f"{AT}/{trigger.pk}/edit/", shown)
+    assert Trigger.objects.values().get()["execution"] == before["execution"]
+
+
+@pytest.mark.parametrize(
+    "execution",
+    [
+        EXECUTION,
+        {"name": "hourly", "steps": [{"key": "a", "action": {**SCRIPT, "env": {"A": "1"}}}]},
+        {"name": "hourly", "steps": [{"key": "a", "action": SCRIPT}, {"key": "b", "action": SCRIPT}]},
+        {"name": "hourly", "steps": [{"key": "a", "action": {**SCRIPT, "command": "date\ntrue"}}]},
+        {"name": "hourly", "steps": [{"key": "a", "action": {**SCRIPT, "command": ["true"]}}]},
+        {"name": "hourly", "steps": [{"key": "a", "action": SCRIPT}], "timeout_seconds": 5},
+    ],
+    ids=["other name", "environment", "side by side", "two lines", "list", "timeout"],
+)
+def test_what_is_more_than_lines_is_shown_as_json_and_stored_as_it_was(make, staff, execution):
+    trigger = make(execution=execution)
+    browser = staff("change_trigger", checks_csrf=False)
+    before = Trigger.objects.values("action", "execution").get()
+    shown = fields_of(browser.get(f"{AT}/{trigger}/edit/").content.decode())
+    assert shown["execution"].startswith("{")
+    browser.post(f"{AT}/{trigger}/edit/", {**shown, "priority": "5"})
+    assert Trigger.objects.get().priority == 5
+    assert Trigger.objects.values("action", "execution").get() == before
 
 
 def test_each_page_of_a_trigger_takes_eight_queries_at_most(make, staff, clock):

@@ -1,4 +1,4 @@
-"""The form of a trigger: fields for its schedule; its action and what it starts are JSON, as the API takes them."""
+"""The form of a trigger: fields for its schedule, and plain lines, or JSON, for what it runs and starts."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -7,14 +7,19 @@ from zoneinfo import available_timezones
 
 import orjson
 from django import forms
-from django.core.exceptions import ValidationError
-from rest_framework.exceptions import ParseError
 
 from controlplane.agent.secret_values import mask
 from controlplane.console.actions.fields import DurationField
 from controlplane.console.actions.servers import OptionalNoteForm
+from controlplane.console.actions.work_fields import (
+    ActionField,
+    JSONTextField,
+    StepsField,
+    format_action,
+    format_execution,
+    format_json,
+)
 from controlplane.core.durations import format_duration
-from controlplane.core.rest import refuse_unstorable
 from jobs.api.serializers.triggers import TriggerRequest, restore_fields
 from jobs.models import Trigger
 from jobs.states import Missed
@@ -26,27 +31,6 @@ STORED = (
     "name", "cron", "interval_seconds", "timezone", "missed", "action", "payload", "tags", "priority",
     "timeout_seconds", "max_retries", "execution",
 )  # fmt: skip
-
-
-class JSONTextField(forms.CharField):
-    """JSON as a text; where it is none, its error says the line."""
-
-    widget = forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "class": "is-code"})
-
-    def clean(self, value: object) -> Any:
-        text = super().clean(value)
-        if not text:
-            return None
-        try:
-            data = orjson.loads(text)
-            refuse_unstorable(data)
-        except orjson.JSONDecodeError as error:
-            raise ValidationError(
-                f"This is not JSON: line {error.lineno}, column {error.colno}: {error.msg}."
-            ) from None
-        except ParseError as error:
-            raise ValidationError(str(error.detail)) from None
-        return data
 
 
 class TriggerForm(OptionalNoteForm):
@@ -76,19 +60,23 @@ class TriggerForm(OptionalNoteForm):
     missed = forms.ChoiceField(
         label="Missed slots", choices=[(word.value, word.meaning) for word in Missed], widget=forms.RadioSelect
     )
-    action = JSONTextField(
+    action = ActionField(
         label="Action",
-        help_text='The action of its job, whose output, like {"fire": true, "inputs": {}}, says whether the '
-        "execution starts.",
+        help_text='A shell command whose output, like {"fire": true, "inputs": {}}, says whether the execution starts; '
+        "or any other action, as JSON.",
     )
     payload = JSONTextField(required=False, help_text="Of that job, as JSON. Its trigger and slot come to it anyway.")
     tags = forms.CharField(required=False, help_text="That a worker needs to evaluate it; separated by commas.")
     priority = forms.IntegerField(help_text="Of its evaluations; higher first.")
     timeout = DurationField(help_text="Of each try of an evaluation.")
     max_retries = forms.IntegerField(help_text="Of an evaluation that failed.")
-    execution = JSONTextField(
-        help_text='What it starts, like {"name": "x", "steps": [{"key": "a", "action": {"type": "script", '
-        '"command": "date"}}]}',
+    execution = StepsField(
+        label="Steps",
+        help_text="A name and a shell command on each line, one after the other; or any other execution, as JSON like "
+        '{"name": "x", "steps": [{"key": "a", "action": {"type": "script", "command": "date"}}]}',
+        widget=forms.Textarea(
+            attrs={**JSONTextField.widget.attrs, "rows": 14, "placeholder": "extract: ./extract.sh\nload: ./load.sh"}
+        ),
     )
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -105,7 +93,6 @@ class TriggerForm(OptionalNoteForm):
             del self.fields["namespace"]
         self.trigger = trigger
         self.fields["note"].widget.attrs.pop("autofocus")
-        self.fields["execution"].widget.attrs["rows"] = 14
         self.data_of_trigger: dict[str, Any] = {}
 
     def clean(self) -> dict[str, Any]:
@@ -116,6 +103,7 @@ class TriggerForm(OptionalNoteForm):
             self.add_error(wanted, "This field is required.")
         if self.errors:
             return values
+        steps = values["execution"]
         data = {
             "name": values["name"],
             "cron": values["cron"] if is_cron else None,
@@ -128,7 +116,7 @@ class TriggerForm(OptionalNoteForm):
             "priority": values["priority"],
             "timeout_seconds": values["timeout"],
             "max_retries": values["max_retries"],
-            "execution": values["execution"],
+            "execution": {"name": values["name"], "steps": steps} if isinstance(steps, list) else steps,
         }
         request = TriggerRequest(data=restore_fields(data, self.trigger))
         if request.is_valid():
@@ -163,13 +151,13 @@ def describe_fields(trigger: Trigger) -> dict[str, Any]:
         "timezone": trigger.timezone,
         "every": "" if trigger.interval_seconds is None else format_duration(trigger.interval_seconds),
         "missed": trigger.missed,
-        "action": format_json(mask(trigger.action)),
+        "action": format_action(mask(trigger.action)),
         "payload": "" if trigger.payload is None else format_json(mask(trigger.payload)),
         "tags": ", ".join(trigger.tags),
         "priority": trigger.priority,
         "timeout": format_duration(trigger.timeout_seconds),
         "max_retries": trigger.max_retries,
-        "execution": format_json(mask(trigger.execution)),
+        "execution": format_execution(mask(trigger.execution), trigger.name),
         "seen": digest(trigger),
     }
 
@@ -178,16 +166,12 @@ FIRST_FIELDS = {
     "schedule": CRON,
     "timezone": "UTC",
     "missed": Missed.FIRE_ONCE.value,
-    "action": '{"type": "script", "command": "echo \'{\\"fire\\": true}\'"}',
+    "action": "echo '{\"fire\": true}'",
     "priority": 0,
     "timeout": "5m",
     "max_retries": 1,
 }
 """What the form of a new trigger begins with."""
-
-
-def format_json(value: object) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
 def digest(trigger: Trigger) -> str:
