@@ -8,6 +8,7 @@ import shutil
 import stat
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -34,7 +35,8 @@ class Folder:
         for _ in range(TRIES):
             if self._is_there():
                 return self.path
-            make_private(self.path)
+            with suppress(FileNotFoundError, FileExistsError):  # it is being removed at this moment
+                make_private(self.path)
             if (lock := _locked(self.path)) is not None:
                 os.close(self._lock)
                 self._lock = lock
