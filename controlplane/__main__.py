@@ -55,13 +55,13 @@ def refuse_unknown(argv: Sequence[str]) -> None:
     if not word or word == "help" or word.startswith("-"):
         return
     if word in MAKERS:
-        # The settings, which name the other commands, are read when these have made their directory.
-        from django.core.management import load_command_class
+        if word == "standalone":
+            from controlplane.standalone.options import StandaloneOptions
 
-        command: Any = load_command_class(MAKERS[word], word)
-        command._called_from_command_line = True  # so that it exits
-        command.create_parser(argv[0], word).parse_args(argv[2:])
-        return
+            command: Any = StandaloneOptions()
+            command._called_from_command_line = True  # so that it exits
+            command.create_parser(argv[0], word).parse_args(argv[2:])
+        return  # the settings, which name the other commands, are read when these have made their directory
     import django
     from django.conf import settings
     from django.core.management import get_commands

@@ -9,9 +9,8 @@ from controlplane.embedded import private_files
 
 VARIABLE = "CONTROLPLANE_DATA_DIR"
 OPTION = "--data-dir"
-MAKERS = {"standalone": "controlplane", "migrate": "django.core"}
-"""And the app that each is of. Any other command would begin a second installation unseen: a database of its own, with
-a key of its own."""
+MAKERS = ("standalone", "migrate")
+"""Any other command would begin a second installation unseen: a database of its own, with a key of its own."""
 
 
 def find_data_dir() -> Path:

@@ -17,6 +17,7 @@ from django.db import connections
 from controlplane.embedded import private_files
 from controlplane.startup import refuse_wrong_settings
 from liveness.errors import TokenRefused
+from liveness.services import tokens
 
 ADMIN = "admin"
 
@@ -82,8 +83,6 @@ def kept_password(data_dir: Path, password: str) -> Path:
 
 def load_or_create_token(data_dir: Path, role: str) -> str:
     """An API token of our own: the one in the data directory while it is good, else a new one."""
-    from liveness.services import tokens  # models, which there are none of while options are read
-
     path = data_dir / "tokens" / role
     try:
         text = path.read_text()
