@@ -28,8 +28,8 @@ class Begun(NamedTuple):
 
 def list_begun(bench: psutil.Process, temporary: Path) -> Begun | None:
     """None before its web servers are there."""
-    own = bench.children(recursive=True)
-    if not any("granian" in process.cmdline() for process in own):
+    own = [process for process in bench.children(recursive=True) if runs(process)]
+    if not any("granian" in words(process) for process in own):
         return None
     [data_dir] = temporary.glob("controlplane-bench-*")
     home = PostgresServer(data_dir).home
@@ -39,6 +39,14 @@ def list_begun(bench: psutil.Process, temporary: Path) -> Begun | None:
     mapped = {region.path.split()[0] for process in database for region in process.memory_maps()}
     files = {path for path in mapped if path.startswith("/dev/shm/")}
     return Begun([*own, *database], note[SHARED_MEMORY].split()[1], files, [data_dir, home])
+
+
+def words(process: psutil.Process) -> list[str]:
+    """Its command line; none of one that has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def runs(process: psutil.Process) -> bool:
