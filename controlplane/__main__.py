@@ -52,15 +52,13 @@ def refuse_unknown(argv: Sequence[str]) -> None:
     from controlplane.embedded.data_dir import MAKERS
 
     word = "".join(argv[1:2])
-    if not word or word == "help" or word.startswith("-"):
-        return
-    if word in MAKERS:
-        if word == "standalone":
-            from controlplane.standalone.options import StandaloneOptions
+    if word == "standalone":
+        from controlplane.standalone.options import StandaloneOptions
 
-            command: Any = StandaloneOptions()
-            command._called_from_command_line = True  # so that it exits
-            command.create_parser(argv[0], word).parse_args(argv[2:])
+        command: Any = StandaloneOptions()
+        command._called_from_command_line = True  # so that it exits
+        command.create_parser(argv[0], word).parse_args(argv[2:])
+    if not word or word in ("help", *MAKERS) or word.startswith("-"):
         return  # the settings, which name the other commands, are read when these have made their directory
     import django
     from django.conf import settings

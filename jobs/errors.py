@@ -1,9 +1,6 @@
 """What can be refused; each class says what happened, in words its caller can act on."""
 
-from collections.abc import Iterable, Sequence, Set
-from typing import Any, Protocol
-
-import orjson
+from typing import Any
 
 from controlplane.core.problems import Problem
 
@@ -152,46 +149,10 @@ PROBLEMS_BY_FILTER: dict[str, type[NoFreshWorkers]] = {"maintenance": WorkersInM
 """By the filter that rules all workers out; of the others the filter says enough."""
 
 
-class Submitted(Protocol):
-    """A row of what was submitted, a job or an execution."""
-
-    @property
-    def missing_worker(self) -> str | None: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def without_worker(self) -> str | None: ...
-
-
-def refuse_without_worker(rows: Iterable[Submitted]) -> None:
-    """Raises what is in the way of the first row that requires a worker and finds none: `missing_worker`."""
-    for row in rows:
-        if row.missing_worker is not None:
-            missing = orjson.loads(row.missing_worker)
-            filter, tags = missing["filter"], missing["tags"]
-            problem = PROBLEMS_BY_FILTER.get(filter, NoFreshWorkers)
-            detail = "" if filter == "freshness" else f"{problem.__doc__}: {', '.join(tags)} ({filter})."
-            raise problem(detail, filter=filter, required_tags=tags)
-
-
 class NoRunner(Problem):
     """No worker of the fleet takes this action."""
 
     code = "no_runner"
-
-
-def refuse_without_runner(rows: Sequence[Submitted], runners: Iterable[Set[tuple[str, ...]]]) -> None:
-    """Raises NoRunner for the first of what was submitted that asks for one of the `runners` which no worker takes."""
-    if not rows or rows[0].without_worker is None:
-        return
-    missing = set(map(tuple, orjson.loads(rows[0].without_worker)))
-    for asked in runners:
-        for tags in sorted(asked & missing):
-            raise NoRunner(
-                f"No worker of the fleet takes this action: none has the tags {', '.join(tags)}. Start one that does,"
-                ' or submit it with "unmatched": "wait".',
-                required_tags=tags,
-            )
 
 
 class TooManyWaiting(Problem):
@@ -199,13 +160,6 @@ class TooManyWaiting(Problem):
 
     status = 429
     code = "too_many_waiting"
-
-
-def refuse_too_many(stored: Iterable[Submitted], number: int, limit: int | None) -> None:
-    """Raises TooManyWaiting when with `number` more the `limit` is passed: `waiting` of the rows wait already."""
-    for row in stored:
-        if limit is not None and row.waiting + number > limit:
-            raise TooManyWaiting(f"{TooManyWaiting.__doc__} The limit is {limit}.", waiting=row.waiting, limit=limit)
 
 
 class TryAgain(Problem):

@@ -12,8 +12,8 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from controlplane.core import database
+from controlplane.core.json_bodies import JSONParser, JSONRenderer
 from controlplane.core.problems import handle_exception
-from controlplane.core.rest import JSONParser, JSONRenderer
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,7 +7,12 @@ from uuid import UUID
 from django.db.models import F, Func, IntegerField, QuerySet
 from rest_framework import serializers
 
-from controlplane.core.rest import IdField, JSONRenderer, StrictSerializer, TextField
+from controlplane.core.json_bodies import JSONRenderer
+from controlplane.core.rest import (
+    IdField,
+    StrictSerializer,
+    TextField,
+)
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 """Bytes of the items of a list; what would go beyond is the next page's."""

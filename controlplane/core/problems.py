@@ -14,7 +14,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, ValidationError
 
 from controlplane.core import database
-from controlplane.core.rest import JSONRenderer
+from controlplane.core.json_bodies import JSONRenderer
 
 log = structlog.get_logger()
 

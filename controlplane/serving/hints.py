@@ -68,7 +68,7 @@ class WorkHints:
         self._hinted: dict[UUID, tuple[float, str]] = {}  # those for which somebody was woken lately, when, and who
         self._claiming: dict[str, tuple[float, int]] = {}  # who was woken lately and is not back: when, for how many
         self._returned: dict[UUID, Counter[str]] = {}  # who came back without them though woken for them, how often
-        self._found = NOTHING_YET
+        self._last_look = NOTHING_YET
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
@@ -130,7 +130,7 @@ class WorkHints:
 
     def _may_have_work(self, waiter: Waiter) -> bool:
         """What came since the last look was announced, so that there is nothing to be seen that it did not see."""
-        at, claimable = self._found
+        at, claimable = self._last_look
         return time.monotonic() - at >= LOOK_INTERVAL or any(
             waiter.offer.suits(waiter.server, row) for row in claimable
         )
@@ -144,7 +144,7 @@ class WorkHints:
             except TimeoutError:
                 pass
             self._wanted.clear()
-            self._found = NOTHING_YET
+            self._last_look = NOTHING_YET
             if not self._waiting:
                 pause = None
                 continue
@@ -154,7 +154,7 @@ class WorkHints:
                 waiting = list(self._waiting.values())
                 claimable, loads = await self._threads.run(partial(self._read_work, waiting, self._hinted))
                 self._take_note(claimable)
-                self._found = began, claimable
+                self._last_look = began, claimable
                 if loads is not None or self._hinted:
                     pause = CLAIMED_WITHIN
                 if loads and self._wake(claimable, loads):

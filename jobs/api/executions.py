@@ -7,8 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
+from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged
-from controlplane.core.rest import JSONLinesRenderer, JSONRenderer
 from jobs.api import examples
 from jobs.api.logs import JobLogs, LogFilter, LogPage
 from jobs.api.serializers.executions import (

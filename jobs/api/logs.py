@@ -7,8 +7,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
+from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import within_limit
-from controlplane.core.rest import ChoiceField, JSONLinesRenderer, JSONRenderer, StrictSerializer, TimeField
+from controlplane.core.rest import (
+    ChoiceField,
+    StrictSerializer,
+    TimeField,
+)
 from jobs.api.views import JobCall
 from jobs.errors import JobUnknown
 from jobs.models import LogLine

@@ -16,8 +16,8 @@ from django.http.request import split_domain_port, validate_host
 
 from controlplane.core import database
 from controlplane.core.database import connection
+from controlplane.core.json_bodies import JSONRenderer, size_of
 from controlplane.core.problems import build_unavailable_response
-from controlplane.core.rest import JSONRenderer, size_of
 from jobs.api.serializers.workers import METRICS_LIMIT, METRICS_SIZE_LIMIT, describe_heartbeat_answer
 from jobs.services import heartbeats
 from jobs.services.heartbeats import PlainHeartbeat
@@ -34,7 +34,7 @@ render_json = JSONRenderer().render
 
 
 def patience() -> float:
-    """Seconds after which a statement hangs: the next is said over another connection."""
+    """Seconds after which a statement hangs: the next is run over another connection."""
     return min(PATIENCE, conf().timeout / 8)
 
 
@@ -66,12 +66,12 @@ def unheard(error: Exception) -> HttpResponse:
 
 def parse_plain_heartbeat(token: ServerToken, headers: Sequence[tuple[str, str]], body: bytes) -> PlainHeartbeat | None:
     """What a server says of itself that calls its heartbeat with its own token, when it is a plain one."""
-    said = dict(headers)
+    by_name = dict(headers)
     if (
-        len(said) < len(headers)  # what is said twice Django judges
-        or said.get("content-type") != "application/json"
-        or not is_allowed_host(said.get("host", ""))
-        or (settings.SECURE_SSL_REDIRECT and said.get("x-forwarded-proto") != "https")
+        len(by_name) < len(headers)  # of a header that is there twice Django judges
+        or by_name.get("content-type") != "application/json"
+        or not is_allowed_host(by_name.get("host", ""))
+        or (settings.SECURE_SSL_REDIRECT and by_name.get("x-forwarded-proto") != "https")
         or len(body) > SMALL_BODY_BYTES
     ):
         return None

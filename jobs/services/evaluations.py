@@ -23,7 +23,7 @@ from rest_framework.exceptions import ParseError
 
 from controlplane.agent.secret_values import is_secret
 from controlplane.core.database import transaction
-from controlplane.core.rest import refuse_unstorable
+from controlplane.core.json_bodies import refuse_unstorable
 from controlplane.core.transactions import is_transient_error, record_left_out, retried_atomic, retry_from_start
 from jobs import states
 from jobs.models import Trigger, TriggerSlot, WorkerJob

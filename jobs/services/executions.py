@@ -9,10 +9,11 @@ import orjson
 
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_runner, refuse_without_worker
+from jobs.errors import KeyTaken, TryAgain
 from jobs.models import Execution
 from jobs.services import drafts
 from jobs.services.hints import announce_work
+from jobs.services.refusals import refuse_too_many, refuse_without_runner, refuse_without_worker
 from jobs.sql import sql
 from jobs.sql.rows.executions import StepToRestart
 from liveness.conf import conf as liveness_conf

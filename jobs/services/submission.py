@@ -6,12 +6,13 @@ from typing import Any
 from controlplane.core.prepared import fetch_prepared_rows
 from controlplane.core.transactions import retried_atomic
 from jobs.conf import conf
-from jobs.errors import KeyTaken, TryAgain, refuse_too_many, refuse_without_runner, refuse_without_worker
+from jobs.errors import KeyTaken, TryAgain
 from jobs.models import WorkerJob
 from jobs.selectors.submitted import Submitted, UntouchedJob, stays_untouched
 from jobs.services import drafts as drafting
 from jobs.services import executions, waiting_counts
 from jobs.services.hints import announce_work
+from jobs.services.refusals import refuse_too_many, refuse_without_runner, refuse_without_worker
 from jobs.sql import sql
 from jobs.sql.rows.submission import SubmittedJob
 from jobs.states import JobKind

@@ -8,8 +8,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.core.calls import extend_schema
+from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged, within_limit
-from controlplane.core.rest import JSONLinesRenderer, JSONRenderer, StrictSerializer
+from controlplane.core.rest import (
+    StrictSerializer,
+)
 from liveness.api.access import RoleCall
 from liveness.api.serializers.events import EventFilter, EventList, EventLog, EventLogFilter, NumberedEvent
 from liveness.api.serializers.operations import (

@@ -211,25 +211,31 @@ with expired as (
      where due.until <= clock_timestamp() and (%(only)s::text[] is null or due.cluster = any(%(only)s))
 ),
 -- due: select cluster as id from expired
--- The row of the whole control plane is locked first, as an operator's end does. It notes when any has ended; where it
--- cannot be written, clusters tried for themselves end without that.
+-- The row of the whole control plane before those of clusters, as an operator's end has it.
 ended_of_all as (
-    update liveness_instance i
-       set maintenance_ended_observed = observed_now(),
-           maintenance_since = case when over.is_all and maintenance_until <= over.at then null else maintenance_since end,
-           maintenance_until = case when over.is_all and maintenance_until <= over.at then null else maintenance_until end,
-           maintenance_by = case when over.is_all and maintenance_until <= over.at then '' else maintenance_by end,
-           maintenance_note = case when over.is_all and maintenance_until <= over.at then '' else maintenance_note end
-      from (select bool_or(cluster = '') as is_all, clock_timestamp() as at from expired having count(*) > 0) over
-     where over.is_all or %(only)s::text[] is null
- returning '' as cluster, over.is_all and i.maintenance_since is null as has_ended
+    update liveness_instance
+       set maintenance_since = null, maintenance_until = null, maintenance_by = '', maintenance_note = '',
+           maintenance_ended_observed = observed_now()
+     where '' in (select cluster from expired) and maintenance_until <= clock_timestamp()
+ returning '' as cluster
+),
+noted_end_of_clusters as (
+    -- Not where they are tried for themselves: they end though this row cannot be written.
+    update liveness_instance
+       set maintenance_ended_observed = observed_now()
+     where (select min(cluster) from expired) <> '' and %(only)s::text[] is null
+ returning null::text as cluster
 ),
 ended_of_clusters as (
     delete from liveness_clustermaintenance
      where cluster in (select cluster from expired) and until <= clock_timestamp() returning cluster
 ),
 ended as (
-    select cluster from ended_of_all where has_ended union all select cluster from ended_of_clusters
+    select cluster from ended_of_all
+     union all
+    select cluster from noted_end_of_clusters where cluster is not null
+     union all
+    select cluster from ended_of_clusters
 ),
 new_events as (
     insert into liveness_serverevent (subject_type, subject_id, subject_name, action, actor, reason)

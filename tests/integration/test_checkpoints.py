@@ -5,7 +5,7 @@
 import pytest
 
 from controlplane.agent.limits import CHECKPOINT_LIMIT
-from controlplane.core.rest import size_of
+from controlplane.core.json_bodies import size_of
 from jobs.models import LateReport, WorkerJob
 from jobs.services import claiming
 from jobs.services.liveness_check import check_liveness

@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from controlplane.core.rest import size_of
+from controlplane.core.json_bodies import size_of
 from jobs.services import executions
 from tests.support.executions import SCRIPT, step
 from tests.support.queries import CapturedQueries

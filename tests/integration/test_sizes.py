@@ -6,7 +6,7 @@ import pytest
 from django.db.models import Model
 
 from controlplane.core import paging
-from controlplane.core.rest import size_of
+from controlplane.core.json_bodies import size_of
 from jobs.models import Execution, Trigger, WorkerJob
 from jobs.selectors.contents import LARGE
 from jobs.services import claiming

@@ -7,7 +7,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from rest_framework.exceptions import ParseError
 
-from controlplane.core.rest import refuse_unstorable
+from controlplane.core.json_bodies import refuse_unstorable
 
 PLAIN = {"type": "script", "runner": "local"}
 """What a command on a line is, besides its text."""
@@ -79,8 +79,8 @@ def format_execution(execution: dict[str, Any], name: str) -> str:
     lines, before = [], None
     for step in execution["steps"]:
         command = plain_command(step["action"])
-        said = {"key": step["key"], "action": step["action"], **({"depends_on": [before]} if before else {})}
-        if command is None or "\n" in command or ":" in step["key"] or step != said:
+        plain = {"key": step["key"], "action": step["action"], **({"depends_on": [before]} if before else {})}
+        if command is None or "\n" in command or ":" in step["key"] or step != plain:
             break
         lines.append(f"{step['key']}: {command}")
         before = step["key"]

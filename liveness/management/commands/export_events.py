@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from controlplane.core.rest import JSONRenderer
+from controlplane.core.json_bodies import JSONRenderer
 from liveness.api.serializers.events import NumberedEvent
 from liveness.selectors.events import complete_events
 
