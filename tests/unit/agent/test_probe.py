@@ -26,6 +26,8 @@ def test_while_the_probe_fails_the_worker_is_cordoned_with_its_last_line_and_the
     eventually(lambda: plane.final(before))
     broken.touch()
     eventually(lambda: reported_cordons(plane)[-1:] == [(False, FAILED)])
+    beats = plane.count("heartbeat")
+    eventually(lambda: plane.count("heartbeat") > beats + 1)  # a claim that was on its way has its answer
     while_it_fails, claims = plane.submit("true"), plane.count("claims")
     beats = plane.count("heartbeat")
     eventually(lambda: plane.count("heartbeat") > beats + 3)
