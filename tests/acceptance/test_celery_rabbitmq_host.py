@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 
 import pytest
 
@@ -66,6 +67,8 @@ def test_what_is_in_quarantine_is_sent_again_to_its_queue_and_the_rest_stays(fle
     assert plane.states_of("other")[-1] == "QUARANTINED" and "SENT" not in plane.states_of("other")
     with fleet.app.connection_for_read() as connection:
         channel = connection.default_channel
+        waiting = partial(channel.queue_declare, "controlplane.quarantine", passive=True)
+        eventually(lambda: waiting().message_count == 2, why="what the record says lies in the queue")
         messages = [channel.basic_get("controlplane.quarantine") for _ in range(2)]
         assert {(message.headers["id"], message.headers["losses"]) for message in messages} == {
             ("poison", 1),
