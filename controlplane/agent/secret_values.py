@@ -94,6 +94,8 @@ def mask(value: Any, *, has_references: bool = True) -> Any:
         name: MASK
         if _is_hidden(name, item, has_references)
         else mask(item, has_references=has_references and name not in ARGUMENTS)
+        if isinstance(item, (dict, list))
+        else item
         for name, item in value.items()
     }
 

@@ -1,6 +1,7 @@
 """Bodies of the API and their answers, as JSON."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -11,6 +12,9 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.utils.encoders import JSONEncoder
 
 from controlplane.agent.limits import BODY_DEPTH_LIMIT, BODY_LIMIT
+
+MANY_DIGITS = re.compile("[0-9]{16}")
+"""A number of so many may be one beyond 64 bits, or more exact than a float."""
 
 
 class TooLarge(APIException):
@@ -94,6 +98,11 @@ class JSONLinesRenderer(JSONRenderer):
     def render(self, data: object, accepted_media_type: str | None = None, context: object = None) -> bytes:
         items = data["items"] if isinstance(data, Mapping) and "items" in data else [data]
         return b"".join(super(JSONLinesRenderer, self).render(item) + b"\n" for item in items)
+
+
+def read_stored(text: str) -> Any:
+    """JSON that PostgreSQL keeps, with each of its numbers as it is there."""
+    return json.loads(text) if MANY_DIGITS.search(text) else orjson.loads(text)
 
 
 def size_of(data: object) -> int:

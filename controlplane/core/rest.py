@@ -162,7 +162,7 @@ class TimeField(serializers.DateTimeField):
 
     def to_representation(self, value: Any) -> Any:
         if isinstance(value, datetime) and value.tzinfo is UTC:
-            return f"{value.replace(tzinfo=None).isoformat()}Z"
+            return f"{value.isoformat().removesuffix('+00:00')}Z"
         return super().to_representation(value)
 
 

@@ -1,12 +1,12 @@
 """Jobs as they are when they were just submitted, for the answer."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import prefetch_related_objects
 
+from controlplane.core.json_bodies import read_stored
 from jobs.conf import conf
 from jobs.models import WorkerJob
 from jobs.selectors.contents import without_large
@@ -36,8 +36,8 @@ class UntouchedJob:
     def __init__(self, row: SubmittedJob, content: Mapping[str, Any]) -> None:
         vars(self).update(content)
         self.id, self.left_out = row.id, row.left_out
-        self.action = json.loads(row.action)
-        self.payload = None if row.payload is None else json.loads(row.payload)
+        self.action = read_stored(row.action)
+        self.payload = None if row.payload is None else read_stored(row.payload)
         self.created_at, self.available_at, self.good_until = row.created_at, row.available_at, row.good_until
 
 

@@ -6,14 +6,38 @@ come to its COMMIT.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from django.db import Error, InternalError, OperationalError
 from django.db.backends.postgresql import base
+from django.db.backends.postgresql.psycopg_any import BaseTzLoader
+from psycopg.adapt import AdaptersMap
 
 SUSPENDED = "25P03"
 """PostgreSQL ended a transaction that said nothing for too long, and the connection with it."""
+
+
+class UtcLoader(BaseTzLoader):
+    """Moments, read in a tenth of the time that Django takes: nearly each row has several."""
+
+    timezone = UTC
+
+    def load(self, data: Any) -> datetime:
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(str(data, "ascii"))
+            return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+        return super().load(data)
+
+
+@cache
+def with_utc_loader(adapters: AdaptersMap) -> AdaptersMap:
+    """How Django has values read, but for moments."""
+    adapters = AdaptersMap(adapters)
+    adapters.register_loader("timestamptz", UtcLoader)
+    return adapters
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -24,6 +48,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
         super().__init__(*args, **options)
         self._has_uncommitted_changes = False  # in the transaction that is open
         self.execute_wrappers.append(self._run_and_translate)
+
+    def get_connection_params(self) -> dict[str, Any]:
+        params: dict[str, Any] = super().get_connection_params()
+        if self.timezone is UTC:
+            params["context"] = with_utc_loader(params["context"])
+        return params
 
     def _run_and_translate(
         self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
