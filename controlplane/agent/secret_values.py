@@ -49,13 +49,19 @@ class WrongSecret(ValueError):
 
 def find_problem(value: Any) -> str | None:
     """What is wrong with the secrets in a value, in a sentence; None: nothing is."""
+    count, masked = 0, None
     try:
-        count = sum(1 for _ in list_secrets(value))
+        for found in _list_objects(value):
+            if is_secret(found):
+                _refuse_wrong_secret(found)
+                count += 1
+            if masked is None and MASK in found.values():
+                masked = next((name for name, item in found.items() if item == MASK and looks_secret(name)), None)
     except WrongSecret as wrong:
         return str(wrong)
     if count > MOST:
         return f"There are {count} secrets; at most {MOST}."
-    return next((STILL_MASKED.format(name) for name in _list_masked(value)), None)
+    return None if masked is None else STILL_MASKED.format(masked)
 
 
 def is_secret(value: Any) -> bool:
@@ -176,14 +182,6 @@ def _refuse_wrong_secret(value: dict[str, Any]) -> None:
         raise WrongSecret(WRONG_REFERENCE)
     elif not NAME.fullmatch(value[REFERENCE]):
         raise WrongSecret(WRONG_NAME)
-
-
-def _list_masked(value: Any) -> Iterator[str]:
-    """The names of what is still masked."""
-    for found in _list_objects(value):
-        for name, item in found.items():
-            if item == MASK and looks_secret(name):
-                yield name
 
 
 def _list_objects(value: Any) -> Iterator[dict[str, Any]]:

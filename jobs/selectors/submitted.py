@@ -33,9 +33,9 @@ class UntouchedJob:
     resubmission_of_id = resubmitted_as = execution_id = step = child_execution = None
     cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
 
-    def __init__(self, row: SubmittedJob, content: Mapping[str, Any]) -> None:
-        vars(self).update(content)
-        self.id, self.left_out = row.id, row.left_out
+    def __init__(self, row: SubmittedJob, content: dict[str, Any]) -> None:
+        self.__dict__ = content
+        self.id, self.left_out = row.id, row.left_out or []
         self.action = read_stored(row.action)
         self.payload = None if row.payload is None else read_stored(row.payload)
         self.created_at, self.available_at, self.good_until = row.created_at, row.available_at, row.good_until

@@ -39,9 +39,10 @@ coalesce((select true from jobs_takenattempt t where t.job_id = j.id and t.had_b
 -- rule: missing_worker
 -- what keeps all workers from what was `submitted` (null: nothing): the tags that they are to have, and a filter of
 -- `read_placement`
-(select jsonb_build_object('filter', tags_without_worker.filter, 'tags', tags_without_worker.need)
-   from jsonb_array_elements(submitted.needs) needs_of_job(need) join tags_without_worker using (need)
-  where tags_without_worker.namespace = submitted.namespace limit 1)
+case when submitted.needs is not null then (
+select jsonb_build_object('filter', tags_without_worker.filter, 'tags', tags_without_worker.need)
+  from jsonb_array_elements(submitted.needs) needs_of_job(need) join tags_without_worker using (need)
+ where tags_without_worker.namespace = submitted.namespace limit 1) end
 
 -- rule: is_quarantined(j)
 -- job j is in quarantine (not so: false or null): its workers ended because of it, or so it seems, and nobody has looked

@@ -6,7 +6,7 @@
 -- takes: jobs jsonb, runners jsonb, owner uuid, namespace text, kind text, staleness_multiplier float8,
 --   unmatched_after float8, waiting_limit int, largest int
 -- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint, action jsonb,
---   payload jsonb|null, created_at timestamptz, available_at timestamptz, good_until timestamptz|null, left_out text[],
+--   payload jsonb|null, created_at timestamptz, available_at timestamptz, good_until timestamptz|null, left_out text[]|null,
 --   without_worker jsonb|null
 -- row: SubmittedJob
 with submitted as materialized (
@@ -28,8 +28,8 @@ select submitted.place, new_jobs.id, {{missing_worker}} as missing_worker, submi
        case when too_large.action then jsonb_build_object('type', new_jobs.action -> 'type') else new_jobs.action end as action,
        case when not too_large.payload then new_jobs.payload end as payload,
        new_jobs.created_at, new_jobs.available_at, new_jobs.good_until,
-       array_remove(array[case when too_large.action then 'action' end, case when too_large.payload then 'payload' end],
-                    null) as left_out,
+       nullif(array_remove(array[case when too_large.action then 'action' end,
+                                 case when too_large.payload then 'payload' end], null), '{}') as left_out,
        (select to_jsonb(array_agg(required_tags)) from runners_without_worker) as without_worker
   from new_jobs join submitted using (id)
  cross join lateral (

@@ -16,5 +16,5 @@ class SubmittedJob(NamedTuple):
     created_at: datetime
     available_at: datetime
     good_until: datetime | None
-    left_out: list[str]
+    left_out: list[str] | None
     without_worker: str | None
