@@ -1,10 +1,14 @@
 """Tables that CSS turns into cards keep their roles."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from django.template import Context, Engine
 from django.template.loader import get_template
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy
 
 ENGINE = Engine(builtins=["controlplane.console.templatetags.tables"])
 
@@ -37,3 +41,25 @@ def test_no_template_writes_a_table_by_hand():
         path.name for path in templates.glob("*.html") if re.search(r'<table|role="(row|cell)', path.read_text())
     ]
     assert by_hand == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "<b>\"'&",
+        SafeString("<b>"),
+        1234567,
+        True,
+        1.5,
+        None,
+        "",
+        datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+        gettext_lazy("<No>"),
+    ],
+    ids=["text", "markup", "number", "truth", "fraction", "nothing", "no text", "moment", "words of a language"],
+)
+@pytest.mark.parametrize("autoescape", ["on", "off"])
+def test_what_is_in_a_cell_is_written_as_outside_of_tables(value, autoescape):
+    cell = f"{{% autoescape {autoescape} %}}{{{{ value }}}} {{{{ value|default:'<none>' }}}}{{% endautoescape %}}"
+    inside = render(f"{{% table %}}<tbody>{{% if 1 %}}{cell}{{% endif %}}</tbody>{{% endtable %}}", value=value)
+    assert f'<tbody role="rowgroup">{render(cell, value=value)}</tbody>' in inside

@@ -1,13 +1,16 @@
 """`{% table "servers" %} … {% endtable %}`: it stays a table for screen readers when CSS makes cards of its rows.
 
 A browser takes the meaning from a table whose rows are displayed otherwise, unless the roles say it; they are put in
-when a template is compiled.
+when a template is compiled. Its values are written the short way: a page has a thousand of them.
 """
 
 import re
+from html import escape
+from typing import Any
 
 from django import template
-from django.template.base import Node, NodeList, Parser, TextNode, Token
+from django.template.base import Node, NodeList, Parser, TextNode, Token, VariableNode, render_value_in_context
+from django.utils.safestring import SafeString
 
 register = template.Library()
 
@@ -28,6 +31,20 @@ class TableNode(Node):
         return f'<div class="scroll"><table class="rows cards{self.classes}" role="table">{rows}</table></div>'
 
 
+class CellNode(VariableNode):
+    """What is nearly always in a cell, text and whole numbers, is in no language and in no time zone: to look for
+    these took the framework more than all else of a page."""
+
+    def render(self, context: template.Context) -> Any:
+        value = self.filter_expression.resolve(context)
+        kind = type(value)
+        if kind is SafeString:
+            return value
+        if kind is str and context.autoescape:
+            return escape(value)
+        return str(value) if kind is int else render_value_in_context(value, context)
+
+
 @register.tag
 def table(parser: Parser, token: Token) -> TableNode:
     """Its rows, with the roles; `th` in the head names a column, below it a row. May be given classes."""
@@ -35,6 +52,8 @@ def table(parser: Parser, token: Token) -> TableNode:
     nodelist = parser.parse(("endtable",))
     parser.delete_first_token()
     add_roles(nodelist)
+    for node in nodelist.get_nodes_by_type(VariableNode):
+        node.__class__ = CellNode
     return TableNode(nodelist, "".join(f" {name.strip(chr(34))}" for name in classes))
 
 
