@@ -8,6 +8,7 @@ from pathlib import Path
 from django.contrib.auth.models import User
 from django.test import Client
 
+from controlplane.core.garbage_collection import collect_seldom, keep_what_is_imported
 from jobs.models import Attempt
 from jobs.services import seeding
 from tests.bench.database import begin
@@ -31,7 +32,9 @@ def pages_at_scale(data_dir: Path, step: Step) -> list[Row]:
 
 
 def measured(name: str, servers: int, jobs: int, goal: str, step: Step) -> list[Row]:
-    """In this process, through all of Django; the page that a reader opens, not the smaller part that a poll asks."""
+    """In this process, through all of Django, with garbage collected as a web server does; the page that a reader
+    opens, not the smaller part that a poll asks."""
+    collect_seldom()
     begin()
     seeding.seed_database(servers, jobs, force=True)
     seeding.vacuum_tables()
@@ -40,6 +43,7 @@ def measured(name: str, servers: int, jobs: int, goal: str, step: Step) -> list[
     client.force_login(reader)
     moved: Attempt = Attempt.objects.filter(state="RESUBMITTED").earliest("id")
     addresses = {page: page.format(server=moved.server_id, job=moved.job_id) for page in PAGES}
+    keep_what_is_imported()
     rows = []
     logging.disable(logging.INFO)  # a line for each request; a server under load writes it beside the next
     for page, address in addresses.items():

@@ -4,15 +4,17 @@ Times are written hundreds of times a page, and nothing in them needs escaping: 
 """
 
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from uuid import UUID
 
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html_join
 from django.utils.safestring import SafeString
 
 from controlplane.core.durations import describe_duration
 from liveness.models import Server
+
+NOTHING = UUID(int=0)
 
 
 def time_since(at: datetime, now: datetime) -> SafeString:
@@ -69,11 +71,21 @@ def format_tags(tags: tuple[str, ...]) -> SafeString:
     return format_html_join(" ", '<span class="tag">{}</span>', ((tag,) for tag in shown)) or SafeString("–")
 
 
-@lru_cache(maxsize=4096)
+@cache
+def find_page_url(name: str) -> str:
+    """The address of the page of one thing, with the id of nothing in it."""
+    return reverse(f"instance:{name}", args=[NOTHING])
+
+
 def page_url(name: str, id: UUID | str) -> str:
     """The address of the page of one thing."""
-    return reverse(f"instance:{name}", args=[id])
+    return find_page_url(name).replace(str(NOTHING), str(id))
+
+
+def link_to(url: str, label: str) -> SafeString:
+    """An address is ours, and has nothing in it to be escaped."""
+    return SafeString(f'<a href="{url}">{conditional_escape(label)}</a>')
 
 
 def link_to_server(server: Server) -> SafeString:
-    return format_html('<a href="{}">{}</a>', page_url("server", server.pk), server.name)
+    return link_to(page_url("server", server.pk), server.name)

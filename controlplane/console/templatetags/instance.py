@@ -59,7 +59,7 @@ def link(context: template.Context, what: str, id: UUID | str, label: str) -> Sa
     """The name of what has a page, which leads there; for who may not view that only its name."""
     if what not in context["sees"]:
         return conditional_escape(label)
-    return format_html('<a href="{}">{}</a>', formatting.page_url(what, id), label)
+    return formatting.link_to(formatting.page_url(what, id), label)
 
 
 @register.simple_tag(takes_context=True)
