@@ -14,9 +14,14 @@ NOT_FINGERPRINTED = {"key", "require_worker", "traceparent"}
 """How a job is submitted, not what it is: no part of its fingerprint."""
 
 
+def is_execution(job: dict[str, Any]) -> bool:
+    """Whether it is one of steps."""
+    return bool(job["action"]["type"] == "execution")
+
+
 def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
     """What a job is, with the defaults of what it does not say."""
-    is_execution = job["action"]["type"] == "execution"
+    has_steps = is_execution(job)
     return {
         "fingerprint": compute_fingerprint(job),
         "name": job.get("name", ""),
@@ -25,9 +30,9 @@ def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
         "tags": job.get("tags", []),
         "required_tags": tags.required_tags(job["action"], job.get("tags", [])),
         "priority": job.get("priority", 0),
-        "timeout_seconds": None if is_execution else job.get("timeout_seconds", conf().default_timeout),
+        "timeout_seconds": None if has_steps else job.get("timeout_seconds", conf().default_timeout),
         "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
-        "unmatched": Unmatched.WAIT if is_execution else job.get("unmatched", Unmatched.FAIL),
+        "unmatched": Unmatched.WAIT if has_steps else job.get("unmatched", Unmatched.FAIL),
         "max_retries": job.get("max_retries", 0),
         "retry_delay_seconds": job.get("retry_delay_seconds", 0),
         "retry_backoff": job.get("retry_backoff", RetryBackoff.FIXED),
@@ -42,10 +47,9 @@ def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
 def required_tag_sets(job: dict[str, Any]) -> list[tuple[str, ...]]:
     """The tags that a worker must have to run a job; of an execution those of each of its steps and hooks, and of
     theirs, each set of tags once."""
-    action = job["action"]
-    if action["type"] != "execution":
-        return [tuple(tags.required_tags(action, job.get("tags", [])))]
-    return sorted({needs for step in steps_and_hooks(action) for needs in required_tag_sets(step)})
+    if not is_execution(job):
+        return [tuple(tags.required_tags(job["action"], job.get("tags", [])))]
+    return sorted({needs for step in steps_and_hooks(job["action"]) for needs in required_tag_sets(step)})
 
 
 def required_runners(job: dict[str, Any]) -> set[tuple[str, ...]]:
@@ -53,7 +57,7 @@ def required_runners(job: dict[str, Any]) -> set[tuple[str, ...]]:
     worker."""
     if job.get("unmatched") == Unmatched.WAIT:
         return set()
-    if job["action"]["type"] == "execution":
+    if is_execution(job):
         return set().union(*map(required_runners, steps_and_hooks(job["action"])))
     runner = tags.tags_of_runner(job["action"])
     return {tuple(runner)} if runner else set()
