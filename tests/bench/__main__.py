@@ -32,6 +32,7 @@ BENCHES = {
     "check_10000_due": "in_database",
     "idle": "idle",
     "pickup": "idle",
+    "start": "start",
     "restart": "restart",
     "call": "calls",
     "celery": "celery",
