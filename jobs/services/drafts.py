@@ -12,6 +12,21 @@ from jobs.states import RetryBackoff, Unmatched
 
 NOT_FINGERPRINTED = {"key", "require_worker", "traceparent"}
 """How a job is submitted, not what it is: no part of its fingerprint."""
+DEFAULTS: dict[str, Any] = {
+    "name": "",
+    "payload": None,
+    "tags": [],
+    "priority": 0,
+    "unmatched": Unmatched.FAIL,
+    "max_retries": 0,
+    "retry_delay_seconds": 0,
+    "retry_backoff": RetryBackoff.FIXED,
+    "retry_on": None,
+    "good_until": None,
+    "traceparent": None,
+    "available_at": None,
+}
+"""As `job_values` in jobs/sql/rules.sql has them."""
 
 
 def is_execution(job: dict[str, Any]) -> bool:
@@ -23,25 +38,20 @@ def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
     """What a job is, with the defaults of what it does not say."""
     has_steps = is_execution(job)
     return {
+        **{field: job.get(field, default) for field, default in DEFAULTS.items()},
         "fingerprint": compute_fingerprint(job),
-        "name": job.get("name", ""),
         "action": job["action"],
-        "payload": job.get("payload"),
-        "tags": job.get("tags", []),
         "required_tags": tags.required_tags(job["action"], job.get("tags", [])),
-        "priority": job.get("priority", 0),
         "timeout_seconds": None if has_steps else job.get("timeout_seconds", conf().default_timeout),
         "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
         "unmatched": Unmatched.WAIT if has_steps else job.get("unmatched", Unmatched.FAIL),
-        "max_retries": job.get("max_retries", 0),
-        "retry_delay_seconds": job.get("retry_delay_seconds", 0),
-        "retry_backoff": job.get("retry_backoff", RetryBackoff.FIXED),
-        "retry_on": job.get("retry_on"),
-        "good_until": job.get("good_until"),
-        "traceparent": job.get("traceparent"),
-        "available_at": job.get("available_at"),
         "needs": required_tag_sets(job) if job.get("require_worker") else None,
     }
+
+
+def without_defaults(content: dict[str, Any]) -> dict[str, Any]:
+    """What the statement that stores it has to be told: to read the rest takes PostgreSQL longer than to store it."""
+    return {field: value for field, value in content.items() if value is not None and value != DEFAULTS.get(field)}
 
 
 def required_tag_sets(job: dict[str, Any]) -> list[tuple[str, ...]]:

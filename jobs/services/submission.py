@@ -86,7 +86,7 @@ class Wanted:
             owner=self.owner and self.owner.pk,
             namespace=self.namespace,
             kind=self.kind,
-            jobs=drafting.dump_sorted_json(self.drafts),
+            jobs=drafting.dump_sorted_json(list(map(drafting.without_defaults, self.drafts))),
             runners=drafting.dump_sorted_json(list(set().union(*self.runners))),
             unmatched_after=conf().unmatched_after,
             waiting_limit=self.limit,

@@ -39,7 +39,7 @@ new_steps as (
            case when is_kept then 'COMPLETED' when is_hook or waits_for > 0 then 'BLOCKED' else 'PENDING' end,
            case when is_kept then (select j.output from jobs_workerjob j where j.id = restart_of) end,
            case when is_kept then (select j.finished_at from jobs_workerjob j where j.id = restart_of) end,
-           decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()), {{job_columns}}
+           decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()), {{job_values}}
       from submitted order by place, position
 ),
 new_dependencies as (

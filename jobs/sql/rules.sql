@@ -195,8 +195,14 @@ greatest(j.pending_observed, (select maintenance_ended_observed from liveness_in
 name, action, payload, tags, required_tags, priority, timeout_seconds, on_worker_lost, unmatched, max_retries,
         retry_delay_seconds, retry_backoff, retry_on, good_until, traceparent
 
+-- rule: job_values
+-- the values of `job_columns`, of fields in JSON: what is not there is as drafts.DEFAULTS has it
+coalesce(name, ''), action, payload, coalesce(tags, '{}'), required_tags, coalesce(priority, 0), timeout_seconds,
+        on_worker_lost, coalesce(unmatched, 'fail'), coalesce(max_retries, 0), coalesce(retry_delay_seconds, 0),
+        coalesce(retry_backoff, 'fixed'), retry_on, good_until, traceparent
+
 -- rule: job_columns_in_json
--- the fields of `job_columns` as they come in JSON
+-- the fields of `job_columns` as they come in JSON, some or all
 name text, action jsonb, payload jsonb, tags text[], required_tags text[], priority int, timeout_seconds float8,
         on_worker_lost text, unmatched text, max_retries int, retry_delay_seconds float8, retry_backoff text,
         retry_on text[], good_until timestamptz, traceparent text, available_at timestamptz, needs jsonb

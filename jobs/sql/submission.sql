@@ -19,7 +19,7 @@ with submitted as materialized (
 new_jobs as (
     insert into jobs_workerjob (id, owner_id, namespace, kind, key, fingerprint, available_at, pending_observed, {{job_columns}})
     select id, %(owner)s, namespace, %(kind)s, key, decode(fingerprint, 'hex'), coalesce(available_at, clock_timestamp()),
-           (select observed_now()), {{job_columns}}
+           (select observed_now()), {{job_values}}
       from submitted
      where not %(only_if_clear)s
         or not exists (select from tags_without_worker) and not exists (select from runners_without_worker)
