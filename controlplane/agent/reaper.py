@@ -94,15 +94,16 @@ class Reaper:
         self.ending = False
         self.main = 0
         self.status: int | None = None  # of `main`, as waitpid has it
-        self.wakeup, wakeup = os.pipe()
-        for descriptor in (control, self.wakeup, wakeup):
+        self.wakeup, self.alarm = os.pipe()
+        for descriptor in (control, self.wakeup, self.alarm):
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only so that the wakeup fd hears of it
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self.alarm, warn_on_full_buffer=False)
 
     def close(self) -> None:
         """In the process of the code, where it was forked from us and not started anew."""
-        for descriptor in (self.control, self.wakeup, signal.set_wakeup_fd(-1)):
+        signal.set_wakeup_fd(-1)  # which asyncio may have done already, as this process was forked
+        for descriptor in (self.control, self.wakeup, self.alarm):
             os.close(descriptor)
 
     def read(self) -> None:

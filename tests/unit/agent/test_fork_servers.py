@@ -75,6 +75,15 @@ def test_a_function_that_is_called_again_is_forked_where_its_module_is_imported(
     assert logs == {attempt: ["called with x"] for attempt in attempts}
 
 
+def test_a_module_that_takes_the_signals_of_its_forks_for_its_own_is_forked_all_the_same(plane, agent, tmp_path):
+    # From Python 3.12 on asyncio is one such, and with it Django.
+    taking = "import signal\nos.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))\n"
+    (tmp_path / "calls.py").write_text(CALLS + taking)
+    agent()
+    cold, *_, warm = warmed(plane, "calls:home", "x")
+    assert cold["descriptors"] == warm["descriptors"]
+
+
 def test_what_was_forked_is_killed_like_any_other_and_ends_like_any_other(plane, agent, tmp_path):
     (tmp_path / "calls.py").write_text(CALLS)
     worker = agent()
