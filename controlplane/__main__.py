@@ -52,14 +52,10 @@ def refuse_unknown(argv: Sequence[str]) -> None:
     from controlplane.embedded.data_dir import MAKERS
 
     word = "".join(argv[1:2])
-    if word == "standalone":
-        from controlplane.standalone.options import StandaloneOptions
-
-        command: Any = StandaloneOptions()
-        command._called_from_command_line = True  # so that it exits
-        command.create_parser(argv[0], word).parse_args(argv[2:])
-    if not word or word in ("help", *MAKERS) or word.startswith("-"):
-        return  # the settings, which name the other commands, are read when these have made their directory
+    if word in MAKERS:
+        return refuse_options(argv[0], word, argv[2:])
+    if not word or word == "help" or word.startswith("-"):
+        return
     import django
     from django.conf import settings
     from django.core.management import get_commands
@@ -71,6 +67,25 @@ def refuse_unknown(argv: Sequence[str]) -> None:
         sys.exit(f"There is no command `{word}`.{perhaps} `controlplane --help` and `controlplane help` list all.")
     if word == "collectstatic" and not settings.STATIC_ROOT:
         sys.exit("Set CONTROLPLANE_STATIC_ROOT to the folder from which a web server is to serve static files.")
+
+
+def refuse_options(program: str, word: str, options: Sequence[str]) -> None:
+    """Of a command that makes the data directory, which the settings need: before either. Raises SystemExit."""
+    from django.core.management.commands.migrate import Command as Migrate
+    from django.db import DEFAULT_DB_ALIAS, connections
+
+    from controlplane.standalone.options import StandaloneOptions
+
+    if any(option.startswith("--database") for option in options):
+        return  # the settings name the others
+    command: Any = {"standalone": StandaloneOptions, "migrate": Migrate}[word]()
+    command._called_from_command_line = True  # so that it exits
+    known: Any = connections  # `migrate` asks it for the names of the databases, and it the settings
+    known.settings = {DEFAULT_DB_ALIAS: {}}
+    try:
+        command.create_parser(program, word).parse_args(options)
+    finally:
+        del known.settings
 
 
 def run_on_database(argv: Sequence[str]) -> None:

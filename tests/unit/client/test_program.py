@@ -111,7 +111,15 @@ def run_program(*words, **environment):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["standalone", "--nonsense"], ["standalone", "--port", "0"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["standalone", "--nonsense"],
+        ["standalone", "--port", "0"],
+        ["migrate", "--nonsense"],
+        ["migrate", "--verbosity", "9"],
+    ],
+)
 def test_a_mistyped_option_is_refused_before_a_data_directory_is_made_for_it(tmp_path, words):
     missing = tmp_path / "new"
     done = subprocess.run(
@@ -122,10 +130,12 @@ def test_a_mistyped_option_is_refused_before_a_data_directory_is_made_for_it(tmp
     assert words[1] in done.stderr and "Traceback" not in done.stderr
 
 
-def test_settings_are_not_read_before_there_is_the_data_directory_that_they_need():
+@pytest.mark.parametrize("words", [["standalone", "--port", "8001"], ["migrate", "jobs", "--no-input", "--plan"]])
+def test_settings_are_not_read_before_there_is_the_data_directory_that_they_need(words):
     code = (
-        "from controlplane.__main__ import refuse_unknown; from django.conf import settings;"
-        " refuse_unknown(['controlplane', 'standalone', '--port', '8001']); assert not settings.configured"
+        "from controlplane.__main__ import refuse_unknown; from django.conf import settings; from django.db import"
+        f" connections; refuse_unknown(['controlplane', *{words}]); assert not settings.configured;"
+        " assert connections['default'].vendor == 'postgresql'"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
