@@ -155,7 +155,11 @@ def brief(item: Mapping[str, Any], target: str) -> str:
 def may_get_work(server: Mapping[str, Any]) -> str:
     if server["drain"]:
         return "draining"
-    return "cordoned" if server["cordoned"] else "yes" if server["fresh"] else "not heard"
+    if server["cordoned"]:
+        return "cordoned"
+    if server["own"] or server["state"] != "RUNNING":
+        return "no"
+    return "yes" if server["fresh"] else "not heard"
 
 
 def action_text(action: Mapping[str, Any]) -> str:

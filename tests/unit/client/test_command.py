@@ -22,8 +22,9 @@ JOB = {
 }  # fmt: skip
 FAILED = {**JOB, "id": OTHER, "state": "FAILED", "error": {"code": "EXIT_1", "message": "no rows"}}
 SERVER = {
-    "id": ID, "name": "worker-1", "type": "WORKER", "cluster": "default", "state": "RUNNING", "fresh": True,
-    "cordoned": False, "drain": None, "attempts": [], "max_concurrent": 4, "last_heartbeat_at": None, "tags": [],
+    "id": ID, "name": "worker-1", "type": "WORKER", "own": False, "cluster": "default", "state": "RUNNING",
+    "fresh": True, "cordoned": False, "drain": None, "attempts": [], "max_concurrent": 4,
+    "last_heartbeat_at": None, "tags": [],
 }  # fmt: skip
 SILENT = {"server": {"id": ID, "name": "worker-2"}, "state": "RUNNING", "silence_seconds": 4.2, "held": 1}
 COMING = {"to": "DISCONNECTED", "at": "2030-01-01T00:00:09Z", "reason": "silent for 10 s"}
@@ -50,6 +51,22 @@ def run(capsys):
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.mark.parametrize(
+    ("more", "work"),
+    [
+        ({}, "yes"), ({"fresh": False}, "not heard"), ({"cordoned": True, "state": "MAINTENANCE"}, "cordoned"),
+        ({"state": "MAINTENANCE"}, "no"), ({"state": "TERMINATED_GRACEFULLY"}, "no"),
+        ({"own": True, "type": "EXECUTOR"}, "no"), ({"drain": {"by": "me"}}, "draining"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_list_of_servers_says_yes_of_those_alone_that_may_get_work(plane, run, more, work):
+    plane.answers["GET", "/servers"] = [listed({**SERVER, **more})]
+    _, out, _ = run("servers")
+    head, row = (line.split() for line in out.replace("not heard", "not_heard").splitlines())
+    assert row[head.index("work")].replace("_", " ") == work
 
 
 def listed(*items):
