@@ -1,4 +1,4 @@
-"""The apps of the control plane, in a site of its own and in any Django project: `INSTALLED_APPS += INSTALLED`."""
+"""The apps of the control plane, in a site of its own and in any Django project, which may have some already."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from django.apps import AppConfig
 from controlplane.agent.secret_values import mask_event
 from controlplane.core import packages
 
-INSTALLED = ["controlplane", "controlplane.console", "jobs", "liveness", "django_htmx"]
+INSTALLED = ["controlplane", "controlplane.console", "jobs", "liveness", "django.contrib.postgres", "django_htmx"]
 
 
 class ControlPlaneConfig(AppConfig):

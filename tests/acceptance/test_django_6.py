@@ -3,10 +3,12 @@ on Django 5.2 runs once more, in an environment of its own with the locked packa
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
 
+from tests.support import wheel
 from tests.support.missing import skip_without
 from tests.support.processes import ROOT, beside, drop, server
 from tests.support.pythons import make_environment
@@ -49,3 +51,25 @@ def test_the_suite_of_the_backend_passes_with_django_6(python):
         drop(beside(name))
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert "skipped" not in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("has", [[], ["django.contrib.postgres", "django_htmx"]], ids=["none of them", "two of them"])
+def test_a_new_project_with_the_apps_as_the_guide_adds_them_has_no_errors(python, tmp_path, has):
+    shutil.unpack_archive(wheel.build(), tmp_path, "zip")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_THIS_RUN)}
+
+    def run(*words):
+        done = subprocess.run([python, *words], cwd=tmp_path, env=kept, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    run("-m", "django", "startproject", "mysite", ".")
+    guide = (ROOT / "docs/django.md").read_text()
+    settings, urls = (
+        re.search(rf"```python\n# {name}.*?\n(.*?)```", guide, re.DOTALL)[1] for name in ("settings", "urls")
+    )
+    database = 'DATABASES["default"] = {"ENGINE": "django.db.backends.postgresql", "NAME": "not asked"}'
+    with (tmp_path / "mysite/settings.py").open("a") as file:
+        file.write(f"INSTALLED_APPS += {has}\n{database}\n{settings}")
+    with (tmp_path / "mysite/urls.py").open("a") as file:
+        file.write(f"from django.urls import include\n{urls}")
+    run("manage.py", "check")

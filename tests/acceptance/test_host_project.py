@@ -21,7 +21,7 @@ import os
 import controlplane.apps
 
 INSTALLED_APPS += ["people", "rest_framework"]
-INSTALLED_APPS += controlplane.apps.INSTALLED
+INSTALLED_APPS += [app for app in controlplane.apps.INSTALLED if app not in INSTALLED_APPS]
 AUTH_USER_MODEL = "people.Person"
 DATABASES = {"default": dj_database_url.parse(os.environ["THEIR_DATABASE"])}
 LANGUAGE_CODE, TIME_ZONE = "de", "Europe/Zurich"
