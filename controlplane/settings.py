@@ -13,6 +13,7 @@ from controlplane.agent import clean_text, environment
 from controlplane.agent.limits import BODY_LIMIT
 from controlplane.agent.secret_values import mask_event
 from controlplane.core import database_limits
+from controlplane.core.refused_requests import write_on_one_line
 from controlplane.embedded import postgres, secret_key
 from controlplane.embedded.data_dir import find_data_dir
 
@@ -205,7 +206,7 @@ LOGGING = {
             "foreign_pre_chain": SHARED_PROCESSORS,
         }
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines", "filters": [write_on_one_line]}},
     "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},
     # A heartbeat a second from each of a thousand servers is no news, nor is a tick; failures are logged at source.
     "loggers": {

@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 from django.core import exceptions
-from django.core.exceptions import PermissionDenied, TooManyFilesSent
+from django.core.exceptions import DisallowedHost, PermissionDenied, TooManyFilesSent
 from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.views import defaults
@@ -143,10 +143,18 @@ class OddInput:
         return HttpResponseBadRequest("Something in this request is no id, or cannot be looked for: check its address.")
 
 
+WRONG_HOST = "The control plane does not answer under the name in this address: it is not in ALLOWED_HOSTS."
+
+
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """What Django refuses before any view is asked."""
     if isinstance(exception, TooManyFilesSent):
         return HttpResponseBadRequest("The control plane takes no files.")
+    if isinstance(exception, DisallowedHost):
+        if request.path.startswith("/api/"):
+            body = build_problem(400, "wrong_host", WRONG_HOST)
+            return JsonResponse(body, status=400, content_type=CONTENT_TYPE)
+        return HttpResponseBadRequest(WRONG_HOST)
     return defaults.bad_request(request, exception)
 
 

@@ -1,9 +1,13 @@
 """What a person reads where there is nothing, or nothing for him."""
 
+import logging
+from logging.config import DictConfigurator
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from controlplane import settings
 from tests.support.people import employ
 
 
@@ -42,3 +46,20 @@ def test_a_form_without_its_secret_is_told_what_to_do(db):
     visitor.force_login(User.objects.create_superuser("ann"))
     answer = visitor.post("/admin/instance/poll/", {"every": "3"})
     assert answer.status_code == 403 and "load the page again" in answer.content.decode()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/admin/instance/"])
+def test_who_comes_under_a_name_that_is_not_allowed_reads_so_and_is_one_line_of_the_log(visitor, path, capsys):
+    config = DictConfigurator(settings.LOGGING)
+    config.config["formatters"] = {"lines": config.configure_formatter(config.config["formatters"]["lines"])}
+    handler = config.configure_handler(config.config["handlers"]["stderr"])
+    logger = logging.getLogger("django.security")
+    logger.addHandler(handler)
+    try:
+        answer = visitor.get(path, headers={"host": "evil.example"})
+    finally:
+        logger.removeHandler(handler)
+    assert answer.status_code == 400 and "not in ALLOWED_HOSTS" in answer.content.decode()
+    assert (answer["Content-Type"] == "application/problem+json") == path.startswith("/api/")
+    [line] = capsys.readouterr().err.splitlines()
+    assert "[warning" in line and "evil.example" in line
