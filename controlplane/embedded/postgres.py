@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
+from controlplane.embedded import copies, private_files
 from controlplane.embedded import data_dir as data_dirs
-from controlplane.embedded import private_files
 from controlplane.embedded.postgres_server import DATABASE, PORT, PostgresServer, database_home, socket_directory
 
 WITHOUT_DATABASE = {
@@ -35,14 +35,16 @@ def running_server(data_dir: Path, *, throwaway: bool = False) -> Iterator[str]:
     """Start the server of `data_dir`, or join it, and give its URL.
 
     `throwaway` trades the safety of the data for speed, for tests.
-    Raises SystemExit with what to do when there can be no server.
+    Raises SystemExit with what to do when there can be no server, or it is another directory's.
     """
     server = PostgresServer(data_dir, throwaway=throwaway)
+    copies.refuse(data_dir)
     with open_lock_file(data_dir, "postgres.lock") as users:
         try:
             with exclusive_lock(data_dir):
                 fcntl.flock(users, fcntl.LOCK_SH)
                 server.start()
+                copies.remember(data_dir)
             yield database_url(data_dir)
         finally:
             # Alone, so that nobody joins between "I am the last" and the stop.

@@ -40,6 +40,11 @@ def database_home(data_dir: Path) -> Path:
     return Path(note.read_text().strip()) if note.exists() else data_dir.resolve() / "postgres"
 
 
+def user_note(home: Path) -> Path:
+    """The file beside a database outside of its data directory that says which directory that is."""
+    return home.with_name(f"{home.name}.data_dir")
+
+
 def socket_directory(home: Path) -> Path:
     """The directory of the socket: the database's own, unless clients could not name a socket there."""
     if len(os.fsencode(home / SOCKET_NAME)) < LONGEST_SOCKET and "," not in str(home):

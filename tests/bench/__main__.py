@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from controlplane.embedded import postgres
+from controlplane.embedded import postgres, postgres_server
 from tests.bench.rows import Row
 
 BENCHES = {
@@ -84,7 +84,9 @@ def database() -> Iterator[Path]:
                 call_command("migrate", verbosity=0)
                 yield data_dir
     finally:
-        shutil.rmtree(postgres.PostgresServer(data_dir).home, ignore_errors=True)
+        home = postgres_server.database_home(data_dir)
+        shutil.rmtree(home, ignore_errors=True)
+        postgres_server.user_note(home).unlink(missing_ok=True)
         shutil.rmtree(data_dir, ignore_errors=True)
 
 

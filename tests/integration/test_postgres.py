@@ -226,6 +226,47 @@ def test_root_runs_it_as_another_user_and_opens_no_directory(private_dir):
     assert server_of(private_dir) is None
 
 
+@as_root
+def test_a_copy_of_a_data_directory_does_not_take_the_database_of_the_one_it_was_copied_from(private_dir, tmp_path):
+    copy, moved = tmp_path / "copy", tmp_path / "moved"
+    with postgres.running_server(private_dir, throwaway=True) as url:
+        shutil.copytree(private_dir, copy)
+        with pytest.raises(SystemExit, match=f"{copy} is a copy of {private_dir}"), running(copy):
+            pytest.fail("it was let in")
+        assert ask(url, "select 1") == 1  # and did not stop it on leaving
+    private_dir.rename(moved)
+    with running(moved) as url:
+        assert ask(url, "select 1") == 1
+    with pytest.raises(SystemExit, match=f"{copy} is a copy of {moved}"), running(copy):
+        pytest.fail("it was let in when the first had been moved")
+    shutil.rmtree(moved)
+    with running(copy) as url:
+        assert ask(url, "select 1") == 1
+    copy.rename(private_dir)
+
+
+@as_root
+def test_a_copy_of_a_data_directory_is_used_with_a_copy_of_its_database(private_dir, tmp_path):
+    with running(private_dir) as url, psycopg.connect(url) as connection:
+        connection.execute("create table kept ()")
+    copy = tmp_path / "copy"
+    shutil.copytree(private_dir, copy)
+    home = postgres_server.database_home(private_dir)
+    place = home.with_name(f"{home.name}-copy")
+    subprocess.run(["cp", "-a", str(home), str(place)], check=True)
+    postgres_server.location_note(copy).write_text(f"{place}\n")
+    try:
+        with running(private_dir) as url, running(copy) as other:
+            assert url != other
+            assert ask(other, "select count(*) from kept") == 0
+    finally:
+        forget(copy)
+
+
+def running(data_dir):
+    return postgres.running_server(data_dir, throwaway=True)
+
+
 def test_the_data_directory_is_closed_to_others_and_so_is_one_of_an_earlier_time_whose_database_goes_on(open_dir):
     with postgres.running_server(open_dir, throwaway=True) as url, psycopg.connect(url) as connection:
         connection.execute("create table kept ()")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.embedded import postgres, postgres_binaries
+from controlplane.embedded import postgres, postgres_binaries, postgres_server
 from controlplane.standalone import worker_home
 
 
@@ -30,6 +30,7 @@ def forget(data_dir: Path) -> None:
     server = postgres.PostgresServer(data_dir, throwaway=True)
     server.stop()
     shutil.rmtree(server.home, ignore_errors=True)
+    postgres_server.user_note(server.home).unlink(missing_ok=True)
     shutil.rmtree(worker_home.state_of(data_dir), ignore_errors=True)
 
 

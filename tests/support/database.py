@@ -13,7 +13,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from controlplane.embedded import postgres
+from controlplane.embedded import postgres, postgres_server
 
 PREFIX = "controlplane-tests-"
 
@@ -33,6 +33,7 @@ def delete(data_dir: Path) -> None:
     server = postgres.PostgresServer(data_dir, throwaway=True)
     server.stop()
     shutil.rmtree(server.home, ignore_errors=True)
+    postgres_server.user_note(server.home).unlink(missing_ok=True)
     shutil.rmtree(data_dir, ignore_errors=True)
 
 
