@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from controlplane.standalone.output import SYSTEM, Output
 from controlplane.standalone.respawn import is_answering, make_child_die_with_us
@@ -59,7 +59,7 @@ class Supervisor:
             watches = [threading.Thread(target=self.watch, args=(part,), daemon=True) for part in self.parts]
             for thread in (*watches, threading.Thread(target=self.greet, daemon=True)):
                 thread.start()
-            self.note_first_event(self.events.get())
+            self.note_first_event(self.wait_for_event())
             self.is_stopping = True
             began = time.monotonic()
             for stage in sorted({part.stage for part in self.parts}):
@@ -70,6 +70,12 @@ class Supervisor:
             for name in self.processes:
                 self.send(name, signal.SIGTERM)  # unless all went well there are some
         return 1 if self.failed else 0
+
+    def wait_for_event(self) -> Part | signal.Signals:
+        # Not without end: a signal that comes a moment before a wait does not end it, and its handler runs after that.
+        while True:
+            with suppress(Empty):
+                return self.events.get(timeout=1)
 
     def start(self, part: Part) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

@@ -22,13 +22,29 @@ DEAF = "trap '' TERM; echo begun; while :; do sleep 0.1; done"
 PATIENT = 600
 
 
+# A signal that another thread is given does not wake the main one, as one that comes a moment before it waits.
+UNHEARD = """
+import signal
+from controlplane.standalone import supervisor
+class Supervisor(supervisor.Supervisor):
+    def start(self, part):
+        process = super().start(part)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        return process
+    def greet(self):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        super().greet()
+supervisor.Supervisor = Supervisor
+"""
+
+
 @pytest.fixture
 def supervise():
     """Starts a supervisor of (name, script, stage, killed after so many seconds)."""
     started = []
 
-    def start(*parts, stdout=subprocess.PIPE):
-        code = RUN.format(parts=parts, port=free_port())
+    def start(*parts, stdout=subprocess.PIPE, first=""):
+        code = first + RUN.format(parts=parts, port=free_port())
         started.append(
             subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=stdout, stderr=subprocess.STDOUT, text=True)
         )
@@ -71,6 +87,13 @@ def test_a_signal_stops_one_stage_after_the_other_and_the_status_is_0(supervise,
         "database | goodbye",
         "system   | database stopped (rc=0)",
     ]
+
+
+def test_a_signal_that_comes_a_moment_before_it_waits_is_heard(supervise):
+    one = supervise(("web", WAITS, 1, PATIENT), first=UNHEARD)
+    read_until(one, "web    | begun")
+    one.terminate()
+    assert one.wait() == 0
 
 
 def test_when_one_part_ends_all_are_stopped_and_the_status_tells(supervise):
