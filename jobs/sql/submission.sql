@@ -5,7 +5,7 @@
 -- of JSON than `largest` (null: nothing). `without_worker` are those of the `runners` that no worker takes. Where it says
 -- `only_if_clear`, nothing is stored if anything is in the way: then it is the whole transaction of a job that is alone.
 -- takes: jobs jsonb, runners jsonb, owner uuid, namespace text, kind text, staleness_multiplier float8,
---   unmatched_after float8, waiting_limit int, largest int, only_if_clear boolean
+--   unmatched_after float8, waiting_limit int, largest int, only_if_clear bool
 -- returns: place int, id uuid, missing_worker jsonb|null, is_execution bool, waiting bigint, action jsonb,
 --   payload jsonb|null, created_at timestamptz, available_at timestamptz, good_until timestamptz|null, left_out text[]|null,
 --   without_worker jsonb|null
