@@ -6,6 +6,7 @@ from uuid import UUID
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import BooleanField, Func, IntegerField, OuterRef, Q, QuerySet, Subquery
 
+from controlplane.core.composed import Given
 from jobs.models import Attempt
 from jobs.states import JobKind
 from liveness.models import ApiToken, Server
@@ -41,10 +42,11 @@ def filter_by_kind(jobs: QuerySet[Any], kind: str | None) -> QuerySet[Any]:
     return jobs.filter(kind=kind) if kind == JobKind.TRIGGER else jobs
 
 
-def field_is_any_of(field: str, values: QuerySet[Any]) -> Func:
+def field_is_any_of(field: str, values: QuerySet[Any] | Given) -> Func:
     """It is one of these, which are found first, and each then by an index, whatever the planner expects."""
+    found = Func(values, template="ARRAY(%(expressions)s)") if isinstance(values, Given) else ArraySubquery(values)
     one = "%(expressions)s)"
-    return Func(field, ArraySubquery(values), template=one, arg_joiner=" = ANY (", output_field=BooleanField())
+    return Func(field, found, template=one, arg_joiner=" = ANY (", output_field=BooleanField())
 
 
 def has_key_condition(key: str) -> Q:

@@ -1,30 +1,48 @@
 """Jobs, a page at a time, as they are sorted; and how many they are."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, F, QuerySet
 
+from controlplane.core.composed import ComposedRows, Given
+from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import WorkerJob
 from jobs.scan_window import field_is_any_of
 from jobs.selectors.attempts import last_attempt_of_job, seconds_of_job
 from jobs.selectors.jobs import LAST_RESUBMISSION
+from liveness.conf import LivenessSettings, conf
 
 
-def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int, order: str = "") -> QuerySet[WorkerJob]:
-    """Of these `jobs_without_content()` a page, latest first or in another order, with the last attempt of each,
-    `last_attempt`, and what each was submitted again as, `resubmitted_as`."""
+def jobs_page(jobs: QuerySet[WorkerJob], before: UUID | None, limit: int, order: str = "") -> list[WorkerJob]:
+    """Of these jobs a page, latest first or in another order, as lists show them: with the last attempt of each,
+    `last_attempt`, what each was submitted again as, `resubmitted_as`, and `now`."""
+    if before and order not in SORT_KEYS:
+        jobs = jobs.filter(**{"pk__gt" if order == "oldest" else "pk__lt": before})
+    # By nothing but what that takes; the rest is read of the page alone.
+    return compose_page(order, conf()).fetch(page=jobs.order_by(*sort_keys(order)).values("pk")[:limit])
+
+
+@lru_cache(maxsize=64)
+def compose_page(order: str, settings: LivenessSettings) -> ComposedRows[WorkerJob]:
+    jobs = WorkerJob.objects.only(*SHOWN_FIELDS).annotate(
+        now=ClockTimestamp(), last_attempt=last_attempt_of_job(), resubmitted_as=LAST_RESUBMISSION
+    )
+    return ComposedRows(jobs.filter(field_is_any_of("pk", Given("page"))).order_by(*sort_keys(order)))
+
+
+SHOWN_FIELDS = (
+    "namespace", "state", "name", "action", "priority", "required_tags", "created_at", "finished_at", "error",
+    "attempt_count", "resubmissions", "resubmission_of",
+)  # fmt: skip
+
+
+def sort_keys(order: str) -> list[Any]:
     if order in SORT_KEYS:
-        key = SORT_KEYS[order]().desc(nulls_last=True)
-        # By nothing but what that takes; the rest is read of the page alone.
-        first = jobs.order_by(key, "-id").values("pk")[:limit]
-        page = jobs.filter(field_is_any_of("pk", first)).order_by(key, "-id")
-    else:
-        oldest_first = order == "oldest"
-        page = jobs.filter(**{"pk__gt" if oldest_first else "pk__lt": before}) if before else jobs
-        page = page.order_by("id" if oldest_first else "-id")
-    return page.annotate(last_attempt=last_attempt_of_job(), resubmitted_as=LAST_RESUBMISSION)[:limit]
+        return [SORT_KEYS[order]().desc(nulls_last=True), "-id"]
+    return ["id" if order == "oldest" else "-id"]
 
 
 SORT_KEYS: dict[str, Callable[[], Any]] = {"longest": seconds_of_job, "priority": lambda: F("priority")}

@@ -1,10 +1,12 @@
 """Reads servers with what they hold."""
 
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.db.models import DateTimeField, FloatField, IntegerField, Q, QuerySet
 
+from controlplane.core.composed import ComposedRows, Given
 from controlplane.core.statements import SqlExpression
 from jobs.models import Attempt
 from jobs.sql import sql
@@ -39,10 +41,8 @@ def servers_by_attention(cluster: str = "") -> QuerySet[Server]:
     return servers_within_cluster(cluster, servers_with_silence()).order_by(*attention_order())
 
 
-def details_of_servers(*servers: QuerySet[Server]) -> QuerySet[TimedServer]:
+def details_of_servers(chosen: "QuerySet[Any, Any] | Given") -> QuerySet[TimedServer]:
     """Of these servers, in `attention_order()`, all that is to be known."""
-    first, *others = (some.values("pk") for some in servers)
-    chosen = first.union(*others) if others else first
     return servers_with_held_attempts().filter(pk__in=chosen).order_by(*attention_order())
 
 
@@ -50,18 +50,30 @@ def instance_servers(limit: int, ended: int = 20, cluster: str = "") -> QuerySet
     """Servers that are present, at most `limit`, and those that ended last, of one cluster or of all, in
     `attention_order()`."""
     last = servers_within_cluster(cluster, Server.objects.filter(INACTIVE)).order_by("-state_changed_at")
-    return details_of_servers(servers_by_attention(cluster).filter(~INACTIVE)[:limit], last[:ended])
+    present = servers_by_attention(cluster).filter(~INACTIVE)
+    return details_of_servers(present.values("pk")[:limit].union(last.values("pk")[:ended]))
 
 
 def servers_needing_attention(limit: int = 100, cluster: str = "") -> list[TimedServer]:
     """Servers as `servers_with_held_attempts()` has them that need attention, of one cluster or of all, in
     `attention_order()`."""
-    return list(details_of_servers(servers_by_attention(cluster).filter(Q(needs_attention=True))[:limit]))
+    needing = servers_by_attention(cluster).filter(Q(needs_attention=True))
+    return list(details_of_servers(needing.values("pk")[:limit]))
 
 
-def attempts_of_server(server: UUID, limit: int = 50) -> QuerySet[Attempt]:
-    """What a server holds, and its last attempts; latest first."""
-    own = Attempt.objects.filter(server=server)
+def attempts_of_server(server: UUID) -> list[Attempt]:
+    """What a server holds, and its last attempts, with what lists show of them and of their jobs; latest first."""
+    return compose_attempts().fetch(server=server)
+
+
+@cache
+def compose_attempts(limit: int = 50) -> ComposedRows[Attempt]:
+    own = Attempt.objects.filter(server=Given("server"))
     held, last = own.live(), own.order_by("-id")[:limit]
     some = Attempt.objects.filter(pk__in=held.values("pk").union(last.values("pk")))
-    return some.select_related("job").defer("job__payload", "job__output", "job__checkpoint").order_by("-id")
+    return ComposedRows(some.select_related("job").only(*SHOWN_FIELDS).order_by("-id"))
+
+
+SHOWN_FIELDS = (
+    "number", "state", "claimed_at", "finished_at", "reason", "ended_by", "job__name", "job__action",
+)  # fmt: skip

@@ -3,7 +3,7 @@
 By age an index sorts. By anything else the next `scan_window.SCAN_LIMIT` rows are sorted, and the page says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
@@ -16,7 +16,7 @@ from controlplane.console.selectors.ids import parse_uuid
 from jobs import scan_window
 
 OLDEST = "oldest"
-Page = Callable[[QuerySet[Any], UUID | None, int], QuerySet[Any]]
+Page = Callable[[QuerySet[Any], UUID | None, int], Iterable[Any]]
 """Of these rows a page: those after one, so many, in the order that is asked for."""
 
 
@@ -71,7 +71,7 @@ def build_sorted_page(
     text = request.GET.get("skip", "")
     skip = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     matching, floor = search.match_in_scan_window(rows, before)
-    matches = list(page(matching, None, skip + limit + 1)[skip:])
+    matches = list(page(matching, None, skip + limit + 1))[skip:]
     searched = describe_window(search, before, noun, "newest") if floor else ""
     if len(matches) > limit:
         # What comes meanwhile must not move the window.

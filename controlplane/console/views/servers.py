@@ -1,6 +1,7 @@
 """The pages of servers: all of them, and one with its state machine, its heartbeats and what it holds."""
 
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from controlplane.console.selectors.filters.servers import ServerFilter
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.overview import present_check, present_listed_server
 from controlplane.console.views.page import reached_namespaces, render_page, require_reader, sees, within_reach
+from controlplane.core.composed import ComposedRows, Given
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Attempt, TaskTally
 from jobs.selectors.servers import (
@@ -31,6 +33,7 @@ from jobs.selectors.servers import (
 )
 from jobs.states import AttemptState
 from liveness import states
+from liveness.conf import LivenessSettings, conf
 from liveness.selectors.counts import server_facets
 from liveness.selectors.events import events_of_server
 from liveness.selectors.heartbeats import beats_of_server, servers_with_beats
@@ -48,7 +51,7 @@ def show_servers(request: HttpRequest) -> HttpResponse:
     rows = within_reach(request, servers_by_attention())
     at = Paginator(chosen.filter_rows(rows), SERVERS_A_PAGE).get_page(request.GET.get("page"))
     of_page: Any = at.object_list
-    present = servers_with_beats(details_of_servers(of_page), BEATS_SHOWN)
+    present = compose_listed_servers(conf()).fetch(page=of_page.values("pk"))
     facets = server_facets(reached_namespaces(request))
     versions = orjson.loads(facets.versions)
     usual = usual_versions(versions)
@@ -65,13 +68,18 @@ def show_servers(request: HttpRequest) -> HttpResponse:
         },
         "at": at,
         "matching": at.paginator.count,
-        "servers": present_servers(list(present), usual),
+        "servers": present_servers(present, usual),
         "ended": present_ended_servers(chosen, within_reach(request, servers_with_silence())),
         "actions": [] if chosen.wants_ended else list_permitted_actions(request, SERVER_ACTIONS),
         "folder": "servers",
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
     return render_page(request, "servers", shown)
+
+
+@lru_cache(maxsize=8)
+def compose_listed_servers(settings: LivenessSettings) -> ComposedRows[TimedServer]:
+    return ComposedRows(servers_with_beats(details_of_servers(Given("page")), BEATS_SHOWN))
 
 
 def present_ended_servers(chosen: ServerFilter, rows: QuerySet[Any]) -> list[dict[str, Any]]:
@@ -119,14 +127,11 @@ def find_version_skew(server: TimedServer, usual: dict[str, str]) -> dict[str, A
 @require_reader("server")
 def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
     """One server: what it is, what happens to it next and why, what it holds and what it did."""
-    tallies = TaskTally.objects.filter(server_id=OuterRef("pk"))
-    fields = JSONObject(**{field: field for field in ("name", *TALLIED, "seconds")})
-    known: Any = servers_with_held_attempts().select_related("token")
-    details = known.annotate(tallies=ArraySubquery(tallies.values(fields=fields))).filter(pk=server).first()
+    details: Any = next(iter(compose_server(conf()).fetch(server=server)), None)
     if details is None:
         return show_not_found(request, "server")
     beats = list(beats_of_server(server)[:BEATS_SHOWN])
-    attempts = list(attempts_of_server(server)) if sees(request, "job") else []
+    attempts = attempts_of_server(server) if sees(request, "job") else []
     events = list(reversed(events_of_server(server).order_by("-id")[:50]))
     shown = {
         "title": details.name,
@@ -155,6 +160,16 @@ def show_server(request: HttpRequest, server: UUID) -> HttpResponse:
         "actions": [("servers", action) for action in list_permitted_actions(request, SERVER_ACTIONS, details)],
     }
     return render_page(request, "server", shown)
+
+
+@lru_cache(maxsize=8)
+def compose_server(settings: LivenessSettings) -> ComposedRows[TimedServer]:
+    """A server with its token, and how its Celery tasks ended, `tallies`."""
+    tallies = TaskTally.objects.filter(server_id=OuterRef("pk"))
+    fields = JSONObject(**{field: field for field in ("name", *TALLIED, "seconds")})
+    known: Any = servers_with_held_attempts().select_related("token")
+    known = known.annotate(tallies=ArraySubquery(tallies.values(fields=fields)))
+    return ComposedRows(known.filter(pk=Given("server")))
 
 
 def present_attempts(server: TimedServer, attempts: list[Attempt]) -> list[dict[str, Any]]:
