@@ -31,7 +31,7 @@ class TableNode(Node):
         return f'<div class="scroll"><table class="rows cards{self.classes}" role="table">{rows}</table></div>'
 
 
-class CellNode(VariableNode):
+class PlainNode(VariableNode):
     """What is nearly always in a cell, text and whole numbers, is in no language and in no time zone: to look for
     these took the framework more than all else of a page."""
 
@@ -45,6 +45,30 @@ class CellNode(VariableNode):
         return str(value) if kind is int else render_value_in_context(value, context)
 
 
+def write_plainly(nodelist: NodeList) -> None:
+    for node in nodelist.get_nodes_by_type(VariableNode):
+        node.__class__ = PlainNode
+
+
+class PlainPartNode(Node):
+    child_nodelists = ("nodelist",)
+
+    def __init__(self, nodelist: NodeList) -> None:
+        self.nodelist = nodelist
+
+    def render(self, context: template.Context) -> str:
+        return self.nodelist.render(context)
+
+
+@register.tag
+def plain(parser: Parser, token: Token) -> PlainPartNode:
+    """`{% plain %} … {% endplain %}`: many values that are nearly all text and whole numbers, as in a table."""
+    nodelist = parser.parse(("endplain",))
+    parser.delete_first_token()
+    write_plainly(nodelist)
+    return PlainPartNode(nodelist)
+
+
 @register.tag
 def table(parser: Parser, token: Token) -> TableNode:
     """Its rows, with the roles; `th` in the head names a column, below it a row. May be given classes."""
@@ -52,8 +76,7 @@ def table(parser: Parser, token: Token) -> TableNode:
     nodelist = parser.parse(("endtable",))
     parser.delete_first_token()
     add_roles(nodelist)
-    for node in nodelist.get_nodes_by_type(VariableNode):
-        node.__class__ = CellNode
+    write_plainly(nodelist)
     return TableNode(nodelist, "".join(f" {name.strip(chr(34))}" for name in classes))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 from django.contrib import admin
@@ -10,13 +10,14 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 from django_htmx.middleware import HtmxDetails
 
-from controlplane.console.presenters.tabs import present_tabs
+from controlplane.console.presenters.tabs import present_tabs, tab_url
 from controlplane.core.described import Described
 from jobs.permissions import VIEWS
 from jobs.selectors.instance import tab_counts, tab_counts_beside
@@ -183,16 +184,22 @@ def render_page(
     context = {
         **admin.site.each_context(request),
         "is_nav_sidebar_enabled": False,  # these pages have tabs of their own, and all of the width
-        "keys": [(key, tab) for key, tab in KEYS.items() if tab in tabs],
+        "keys": [(key, tab, tab_url(tab)) for key, tab in KEYS.items() if tab in tabs],
         "lives": lives and status == 200,
         "poll": poll,
         "polls": POLL_INTERVALS.items(),
-        "legends": LEGENDS.get(name, []) if status == 200 else [],
+        "legends": explain_states(name) if status == 200 else "",
         # Pages that do not refresh are as old as they say, and nothing is wrong.
         "stale_after": max(3 * conf().interval, 3 * int(poll)) if poll != "0" else 0,
         **shown,
     }
     return render(request, "admin/instance/base.html", context, status=status)
+
+
+@cache
+def explain_states(page: str) -> str:
+    """The states that a page shows, with what they mean: ever the same."""
+    return render_to_string("admin/instance/_legends.html", {"legends": LEGENDS.get(page, [])})
 
 
 def is_narrowed(shown: dict[str, Any]) -> bool:

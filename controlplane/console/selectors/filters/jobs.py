@@ -75,6 +75,8 @@ class JobFilter(SearchFilter):
 
     def without_state(self) -> "JobFilter":
         """The same, for jobs in any state."""
+        if "state" not in self.chosen_values:
+            return self
         data: Any = self.data
         rest = data.copy()
         rest.pop("state", None)

@@ -5,26 +5,31 @@ from collections.abc import Callable
 from typing import Any
 
 from django.forms.renderers import DjangoTemplates
-from django.forms.utils import flatatt
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape as escape
 from django.utils.safestring import SafeString
 
 
-def write_input(widget: dict[str, Any]) -> SafeString:
-    value = {} if widget["value"] is None else {"value": widget["value"]}
-    return format_html(
-        "<input{}>", flatatt({"type": widget["type"], "name": widget["name"], **value, **widget["attrs"]})
+def write_attributes(attributes: dict[str, Any]) -> str:
+    """Their names are ours."""
+    return "".join(
+        f" {name}" if value is True else f' {name}="{escape(value)}"'
+        for name, value in attributes.items()
+        if value is not False and value is not None
     )
+
+
+def write_input(widget: dict[str, Any]) -> SafeString:
+    written = {"type": widget["type"], "name": widget["name"], "value": widget["value"], **widget["attrs"]}
+    return SafeString(f"<input{write_attributes(written)}>")
 
 
 def write_select(widget: dict[str, Any]) -> SafeString:
-    options = [option for _, group, _ in widget["optgroups"] for option in group]
-    written = format_html_join(
-        "",
-        "<option{}>{}</option>",
-        ((flatatt({"value": row["value"], **row["attrs"]}), row["label"]) for row in options),
+    rows = [row for _, group, _ in widget["optgroups"] for row in group]
+    options = "".join(
+        f"<option{write_attributes({'value': row['value'], **row['attrs']})}>{escape(row['label'])}</option>"
+        for row in rows
     )
-    return format_html("<select{}>{}</select>", flatatt({"name": widget["name"], **widget["attrs"]}), written)
+    return SafeString(f"<select{write_attributes({'name': widget['name'], **widget['attrs']})}>{options}</select>")
 
 
 WRITERS: dict[str, Callable[[dict[str, Any]], SafeString]] = {
