@@ -23,11 +23,14 @@ from tests.support.people import viewing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # pytest-django would empty each table after such a test, those whose one row the migrations wrote too.
     for item in items:
         wanted = getattr(item, "fixturenames", ())
-        if "transactional_db" in wanted and ("db" in wanted or item.get_closest_marker("django_db")):
-            # pytest-django would empty each table after it, those whose one row the migrations wrote too.
+        marks = [*item.iter_markers("django_db")]
+        if "transactional_db" in wanted and ("db" in wanted or marks):
             raise pytest.UsageError(f"{item.nodeid} wants `transactional_db`, and `db` or its mark: take one.")
+        if any(mark.args or mark.kwargs for mark in marks):
+            raise pytest.UsageError(f"{item.nodeid} commits by the mark `django_db`: take `transactional_db`.")
 
 
 def install_clock(**_: object) -> None:

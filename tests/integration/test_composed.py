@@ -10,8 +10,6 @@ from controlplane.core.composed import ComposedRows, Given
 from liveness.models import Server
 from tests.support.queries import CapturedQueries
 
-pytestmark = pytest.mark.django_db
-
 
 @pytest.fixture
 def one(worker):
@@ -38,8 +36,8 @@ def test_a_query_stands_in_a_place_with_what_it_asks_for(one):
         assert [row.name for row in composed.fetch(some=Server.objects.filter(name__in=names).values("pk"))] == found
 
 
-@pytest.mark.django_db(transaction=True)
-def test_each_thread_asks_by_a_connection_of_its_own(one):
+def test_each_thread_asks_by_a_connection_of_its_own(committed):
+    one = Server.objects.get(pk=committed(name="one").id)
     composed = ComposedRows(Server.objects.filter(pk=Given("server")))
 
     def ask(_):
