@@ -7,14 +7,14 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import F
-from django.db.models.signals import pre_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 from django.test import Client
 
 from jobs.models import WorkerJob
 from liveness.models import Server
 from liveness.services import tokens
 from tests.support.celery_tasks import TAGS, CeleryWorker
-from tests.support.clock import CLOCK, Clock
+from tests.support.clock import CLOCK, UUID7, UUID7_OF_PRODUCT, Clock
 from tests.support.emptying import empty_database
 from tests.support.executions import Crew, Run
 from tests.support.http import Caller, Worker
@@ -38,12 +38,18 @@ def install_clock(**_: object) -> None:
         cursor.execute(CLOCK)
 
 
+def install_uuid7(**_: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(UUID7_OF_PRODUCT + UUID7)
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
     # Functions are looked up in test_clock before pg_catalog: every statement of the product reads our clock.
     options = settings.DATABASES["default"]["OPTIONS"]
     options["options"] += " -c search_path=public,test_clock,pg_catalog"
     pre_migrate.connect(install_clock)
+    post_migrate.connect(install_uuid7)
     # The password of each test's reader: the hashers for people take a third of a second, on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     # Each client has middleware of its own, which would look through all static files before its first request.

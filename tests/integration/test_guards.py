@@ -8,7 +8,7 @@ from jobs.services import recovery, sweep
 from jobs.services.liveness_check import check_liveness
 from liveness.models import Server
 from tests.integration.test_hot_paths import run, someone_waits, submit_many
-from tests.support.clock import Clock
+from tests.support.clock import CLOCK, Clock
 
 PAUSED_CLOCK = """
     create or replace function test_clock.clock_timestamp() returns timestamptz language plpgsql volatile as $$
@@ -16,12 +16,8 @@ PAUSED_CLOCK = """
         if current_setting('test.pauses', true) = 'on' then
             perform pg_advisory_xact_lock_shared(4711);
         end if;
-        return pg_catalog.clock_timestamp() + (select by from test_clock.shift);
+        return (select coalesce(stands_at, pg_catalog.clock_timestamp()) + by from test_clock.shift);
     end $$;
-"""
-CLOCK = """
-    create or replace function test_clock.clock_timestamp() returns timestamptz language sql volatile as
-        'select pg_catalog.clock_timestamp() + by from test_clock.shift';
 """
 
 

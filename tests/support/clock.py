@@ -10,17 +10,21 @@ from liveness.services.presence import Presence
 from liveness.states import ServerState, ServerType
 
 functions = import_module("liveness.migrations.0001_functions")
+# What moves is a row, not a function: whatever is planned with a function is planned anew when that is replaced.
 CLOCK = """
 CREATE SCHEMA IF NOT EXISTS test_clock;
-CREATE TABLE IF NOT EXISTS test_clock.shift (by interval NOT NULL);
-INSERT INTO test_clock.shift SELECT '0' WHERE NOT EXISTS (SELECT FROM test_clock.shift);
+CREATE TABLE IF NOT EXISTS test_clock.shift (stands_at timestamptz, by interval NOT NULL);
+INSERT INTO test_clock.shift SELECT NULL, '0' WHERE NOT EXISTS (SELECT FROM test_clock.shift);
 CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
-    'SELECT pg_catalog.clock_timestamp() + by FROM test_clock.shift';
+    'SELECT coalesce(stands_at, pg_catalog.clock_timestamp()) + by FROM test_clock.shift';
 CREATE SEQUENCE IF NOT EXISTS test_clock.ids;
 """
 # What is made at one moment keeps its order: each id is a millisecond later than the one before.
+UUID7_OF_PRODUCT = functions.UUID7.replace(
+    "CREATE FUNCTION uuid7", "CREATE OR REPLACE FUNCTION test_clock.uuid7_of_product"
+)
 UUID7 = """
-CREATE OR REPLACE FUNCTION public.uuid7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION test_clock.uuid7_in_order() RETURNS uuid LANGUAGE sql VOLATILE AS $$
     SELECT encode(
         set_bit(set_bit(
             overlay(uuid_send(gen_random_uuid())
@@ -30,7 +34,10 @@ CREATE OR REPLACE FUNCTION public.uuid7() RETURNS uuid LANGUAGE sql VOLATILE AS 
             52, 1), 53, 1),
         'hex')::uuid
 $$;
-SELECT setval('test_clock.ids', 1);
+CREATE OR REPLACE FUNCTION public.uuid7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN stands_at IS NULL THEN test_clock.uuid7_of_product() ELSE test_clock.uuid7_in_order() END
+      FROM test_clock.shift
+$$;
 """
 
 
@@ -40,21 +47,14 @@ class Clock:
     def freeze(self) -> None:
         """It stands still but for what the test does to it."""
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_catalog.clock_timestamp()")
-            cursor.execute(
-                "CREATE OR REPLACE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS"
-                " $$ SELECT %s + by FROM test_clock.shift $$",
-                cursor.fetchone(),
-            )
-            cursor.execute(UUID7)
+            cursor.execute("UPDATE test_clock.shift SET stands_at = pg_catalog.clock_timestamp()")
+            cursor.execute("SELECT setval('test_clock.ids', 1)")
         self.begin()
 
     def release(self) -> None:
         """What a test has committed of it is undone."""
         with connection.cursor() as cursor:
-            cursor.execute(CLOCK)
-            cursor.execute("UPDATE test_clock.shift SET by = '0'")
-            cursor.execute(functions.UUID7.replace("CREATE FUNCTION uuid7", "CREATE OR REPLACE FUNCTION public.uuid7"))
+            cursor.execute("UPDATE test_clock.shift SET stands_at = NULL, by = '0'")
 
     def begin(self) -> None:
         """As if a check had just been: what happened before the test does not count."""
