@@ -23,7 +23,12 @@ install-dev: $(DEV_STAMP) ## what tests and linters need as well
 run: $(RUN_STAMP) ## the standalone demo, PORT=8000
 	@$(BIN)/python manage.py standalone --demo --port $(PORT)
 
-FAST := $(BIN)/python -m pytest --numprocesses auto --ignore tests/acceptance --ignore tests/bench
+# The tests start Python some hundred times: without bytecode each start compiles everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+# More than there are cores, for many tests wait.
+WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))
+FAST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --ignore tests/acceptance --ignore tests/bench
 ACCEPTANCE := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/acceptance
 
 test: test-fast test-acceptance ## every promise once
