@@ -28,7 +28,7 @@ from jobs.services import batches
 from jobs.services.operator_actions import OPERATIONS, SUBJECTS
 from liveness.api.access import NamespaceQuery, RoleCall, request_credential
 from liveness.models import Role
-from liveness.services.operator_events import format_actor
+from liveness.services.action_events import format_actor
 
 DONE_AT_ONCE, REASONS_NAMED = 20, 10
 """Items that the call itself does; the executors do the rest."""

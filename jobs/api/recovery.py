@@ -17,7 +17,7 @@ from jobs.conf import conf
 from jobs.services import sweep
 from liveness.api.access import RoleCall
 from liveness.models import Role
-from liveness.services.operator_events import format_actor
+from liveness.services.action_events import format_actor
 
 
 class PlaceField(serializers.CharField):

@@ -18,7 +18,7 @@ from jobs.selectors.triggers import triggers_with_slots
 from jobs.services import triggers
 from liveness.api.access import NamespaceQuery, RoleCall
 from liveness.models import Role
-from liveness.services.operator_events import format_actor
+from liveness.services.action_events import format_actor
 
 
 class TriggerCall(RoleCall):

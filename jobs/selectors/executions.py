@@ -29,7 +29,7 @@ from jobs.models import Attempt, Execution, ExecutionEvent, WorkerJob
 from jobs.selectors.attempts import holder_of_job
 from jobs.selectors.contents import MUCH, content, put_in_place
 from liveness.models import Server
-from liveness.selectors.events import operator_events
+from liveness.selectors.events import action_events
 from liveness.states import Subject
 
 COUNTS = """(select coalesce(jsonb_object_agg(state, steps), '{}')
@@ -143,15 +143,15 @@ def executions_page(some: QuerySet[Execution], before: UUID | None, limit: int) 
 
 
 def execution_summary(id: UUID, events: int) -> Execution:
-    """An execution as `visible_executions()` has it, without its steps, and with what operators did to it,
-    `operator_events`, and so much of what the control plane did in it, `latest_events`. Raises ExecutionUnknown."""
+    """An execution as `visible_executions()` has it, without its steps, and with what was done to it,
+    `action_events`, and so much of what the control plane did in it, `latest_events`. Raises ExecutionUnknown."""
     name = Subquery(Server.objects.filter(pk=OuterRef("server_id")).values("name"))
     latest = ExecutionEvent.objects.filter(execution=OuterRef("pk")).order_by("-pk").annotate(server_name=name)
     fields = {field: field for field in ("at", "code", "step", "line", "server_id", "server_name")}
     row = (
         visible_executions()
         .annotate(
-            operator_events=operator_events(Subject.EXECUTION),
+            action_events=action_events(Subject.EXECUTION),
             latest_events=ArraySubquery(latest.values(event=JSONObject(**fields))[:events]),
         )
         .filter(pk=id)

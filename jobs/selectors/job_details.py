@@ -9,7 +9,7 @@ from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Attempt, WorkerJob
 from jobs.selectors.jobs import CHILD_EXECUTION, LAST_RESUBMISSION, DetailedJob, jobs_with_action_guards
 from jobs.selectors.logs import jobs_with_log
-from liveness.selectors.events import operator_events
+from liveness.selectors.events import action_events
 from liveness.states import Subject
 
 SUPERSEDED_REPORTS = """(
@@ -25,7 +25,7 @@ SUPERSEDED_REPORTS = """(
 
 def job_details(job: UUID, lines: int) -> DetailedJob | None:
     """A job with its attempts as its page shows it: with the last lines it wrote, `log`, the reports that
-    were refused, `superseded_reports`, what operators did to it, `operator_events`, and `now`;
+    were refused, `superseded_reports`, what was done to it, `action_events`, and `now`;
     None when there is none."""
     attempts = Prefetch("attempts", Attempt.objects.select_related("server").order_by("number"))
     details = jobs_with_action_guards(WorkerJob.objects.prefetch_related(attempts)).annotate(
@@ -33,7 +33,7 @@ def job_details(job: UUID, lines: int) -> DetailedJob | None:
         superseded_reports=Func(F("pk"), template=SUPERSEDED_REPORTS, output_field=JSONField()),
         child_execution=CHILD_EXECUTION,
         resubmitted_as=LAST_RESUBMISSION,
-        operator_events=operator_events(Subject.JOB),
+        action_events=action_events(Subject.JOB),
     )
     detailed: Any = jobs_with_log(details, lines).filter(pk=job).first()
     return detailed

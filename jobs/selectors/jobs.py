@@ -53,7 +53,7 @@ class DetailedJob(WorkerJob):
     log: list[dict[str, Any]] | None
     flags: list[str]
     left_out: list[str]
-    operator_events: list[dict[str, Any]]
+    action_events: list[dict[str, Any]]
     last_attempt: dict[str, Any] | None
 
     class Meta:

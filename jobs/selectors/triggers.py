@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef, Prefetch, QuerySet, Subquery
 from controlplane.core.model_fields import ClockTimestamp
 from jobs.models import Execution, Trigger, TriggerSlot, WorkerJob
 from jobs.states import SlotOutcome
-from liveness.selectors.events import operator_events
+from liveness.selectors.events import action_events
 from liveness.states import Subject
 
 SLOTS_SHOWN = 20
@@ -28,9 +28,9 @@ def triggers_with_guards() -> QuerySet[Trigger]:
 
 
 def trigger_details(trigger: UUID) -> Any:
-    """A trigger as `triggers_with_guards()` has it, with what operators did to it, `operator_events`; None: there is
+    """A trigger as `triggers_with_guards()` has it, with what was done to it, `action_events`; None: there is
     none."""
-    return triggers_with_guards().annotate(operator_events=operator_events(Subject.TRIGGER)).filter(pk=trigger).first()
+    return triggers_with_guards().annotate(action_events=action_events(Subject.TRIGGER)).filter(pk=trigger).first()
 
 
 def slots_page(trigger: UUID, before: datetime | None, outcome: str | None, limit: int) -> QuerySet[TriggerSlot]:

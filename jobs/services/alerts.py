@@ -27,7 +27,7 @@ from jobs.states import Flag
 from liveness.conf import conf as liveness_conf
 from liveness.selectors.clock import is_check_late
 from liveness.services import timetable
-from liveness.services.operator_events import INSTANCE, record_operator_event
+from liveness.services.action_events import INSTANCE, record_action
 
 log = structlog.get_logger()
 
@@ -166,7 +166,7 @@ def mute(rule: str, seconds: float, by: str, note: str = "") -> datetime:
 
     What is found meanwhile and is still there at the end is told then.
     """
-    record_operator_event("mute_alerts" if seconds else "unmute_alerts", by, note, INSTANCE)
+    record_action("mute_alerts" if seconds else "unmute_alerts", by, note, INSTANCE)
     return sql.mute_alerts.fetch_only_row(rule=rule, seconds=float(seconds), by=by, note=note).until
 
 

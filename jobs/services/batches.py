@@ -32,7 +32,7 @@ from jobs.sql import sql
 from jobs.sql.rows.batches import LeasedItem
 from jobs.states import BatchState, ItemOutcome
 from liveness.models import ServerEvent
-from liveness.services.operator_events import Subject, record_operator_event
+from liveness.services.action_events import Subject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -220,4 +220,4 @@ def stop_batch(batch: UUID, by: str, note: str) -> None:
     """No other item is begun; what is done stays done. Raises BatchEnded."""
     if not sql.stop_batch.fetch_rows(batch=batch, actor=by):
         raise BatchEnded
-    record_operator_event("stop_batch", by, note, Subject(SubjectType.INSTANCE, batch, f"batch {batch}"))
+    record_action("stop_batch", by, note, Subject(SubjectType.INSTANCE, batch, f"batch {batch}"))

@@ -16,7 +16,7 @@ from jobs.errors import CancelRequested, ExecutionUnknown
 from jobs.models import Execution
 from jobs.services import guards, propagation
 from jobs.sql import sql
-from liveness.services.operator_events import Subject, record_operator_event
+from liveness.services.action_events import Subject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ def cancel_execution(
 def stop_by_hand(execution: UUID, by: str, note: str, subject: Subject) -> list[UUID]:
     stopped = stop_executions([execution], "CANCELLED", f"cancelled by {by.partition(':')[2]}")
     if stopped:
-        record_operator_event(f"cancel_{subject.type}", by, note, subject)
+        record_action(f"cancel_{subject.type}", by, note, subject)
     return stopped
 
 

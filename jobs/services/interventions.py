@@ -3,7 +3,7 @@
 Each locks the job and acts on it as it is then, in one round trip unless it is a step or a trigger's, so that of an
 intervention and a report the first written wins. Each takes `by` as `client:NAME` or `operator:NAME`, a note, and the
 owner whose jobs alone are reached (None: all are), and raises JobUnknown or the 409 that says why it does not apply;
-nothing is changed then. What an operator does has its event in the same transaction.
+nothing is changed then. Its event is in the same transaction.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ from jobs.services.hints import announce_work
 from jobs.sql import sql
 from jobs.sql.rows.interventions import LockedJob
 from jobs.states import JobKind, JobState
-from liveness.services.operator_events import Subject, log_operator_action
+from liveness.services.action_events import Subject, log_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -170,7 +170,7 @@ def apply_statements(
     if is_open_job(before) and (before.execution is not None or before.kind == JobKind.TRIGGER):
         before, done = apply_with_consequences(apply_once)
     if any(done):
-        log_operator_action(action, by, note, Subject(SubjectType.JOB, job))
+        log_action(action, by, note, Subject(SubjectType.JOB, job))
     return before, done
 
 

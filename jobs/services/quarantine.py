@@ -6,7 +6,7 @@ from controlplane.core.model_fields import ClockTimestamp
 from controlplane.core.transactions import retried_atomic
 from jobs.errors import NotQuarantined
 from jobs.models import WorkerJob
-from liveness.services.operator_events import Subject, record_operator_event
+from liveness.services.action_events import Subject, record_action
 from liveness.states import Subject as SubjectType
 
 
@@ -15,4 +15,4 @@ def dismiss_job(job: UUID, by: str, note: str) -> None:
     """Somebody has looked: it leaves the quarantine. Raises NotQuarantined."""
     if not WorkerJob.objects.quarantined().filter(pk=job).update(dismissed_at=ClockTimestamp()):
         raise NotQuarantined
-    record_operator_event("dismiss_job", by, note, Subject(SubjectType.JOB, job))
+    record_action("dismiss_job", by, note, Subject(SubjectType.JOB, job))

@@ -13,7 +13,7 @@ from jobs.errors import ExecutionEnded, ExecutionUnknown, KeyTaken, TryAgain
 from jobs.models import Execution
 from jobs.services import guards
 from jobs.services.executions import ExecutionPlan, begin_executions, list_steps_to_restart
-from liveness.services.operator_events import Subject, record_operator_event
+from liveness.services.action_events import Subject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -66,7 +66,7 @@ def begin_again(
     )
     if begun := begin_executions([plan], conf().waiting_limit if owner else None):
         action = "restart_execution" if is_restart else "rerun_execution"
-        record_operator_event(action, by, note, Subject(SubjectType.EXECUTION, before.pk, before.name))
+        record_action(action, by, note, Subject(SubjectType.EXECUTION, before.pk, before.name))
         log.info("Execution begun again", execution=str(execution), new=str(begun[0]), actor=by, reason=note)
         return begun[0], True
     holder = Execution.objects.filter(owner=before.owner_id, key=key).first()

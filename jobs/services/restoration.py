@@ -6,7 +6,7 @@ from jobs.conf import conf
 from jobs.services import propagation, recovery
 from jobs.sql import sql
 from liveness.services import restoration
-from liveness.services.operator_events import INSTANCE, record_operator_event
+from liveness.services.action_events import INSTANCE, record_action
 
 
 @retried_atomic
@@ -27,5 +27,5 @@ def begin_after_restore(by: str, note: str) -> dict[str, int]:
     recovery.log_ended_attempts(counts)
     for count in counts:
         done[count.state] = done.get(count.state, 0) + count.jobs
-    record_operator_event("after_restore", by, note, INSTANCE)
+    record_action("after_restore", by, note, INSTANCE)
     return done

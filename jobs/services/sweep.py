@@ -17,7 +17,7 @@ from jobs.conf import conf, unmatched_parameters
 from jobs.services import cancellation, execution_repair, recovery
 from jobs.sql import sql
 from jobs.sql.rows.sweep import StaleAttempt
-from liveness.services.operator_events import Subject, record_operator_event
+from liveness.services.action_events import Subject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -85,7 +85,7 @@ def end_stale_by_hand(kind: str, older_than: float, actor: str, note: str, progr
     """End the stale attempts of one kind, with an event that says who wanted it, and why."""
     action = {"claimed": "requeue_stale_claimed", "running": "fail_stale_running"}[kind]
     stale = Subject(SubjectType.ATTEMPTS, name=f"{kind} attempts silent for more than {older_than:g} s")
-    record_operator_event(action, actor, note, stale)
+    record_action(action, actor, note, stale)
     thresholds = {**NO_THRESHOLDS, f"{kind}_stale_after": older_than}
     return sum(end_by_thresholds(thresholds, actor, by_hand=True, progress=progress).values())
 

@@ -16,7 +16,7 @@ from jobs.models import Trigger, TriggerSlot
 from jobs.services import guards
 from jobs.services.evaluations import begin_evaluation, evaluate_slots, is_in_flight, schedule_slots
 from jobs.sql import sql
-from liveness.services.operator_events import Subject, record_operator_event
+from liveness.services.action_events import Subject, record_action
 from liveness.states import Subject as SubjectType
 
 log = structlog.get_logger()
@@ -88,7 +88,7 @@ def store_trigger(trigger: Trigger, by: str, note: str) -> Trigger:
             raise
         raise TriggerNameTaken(f"Another trigger is named {trigger.name!r}.") from None
     stored = Trigger.objects.get(name=trigger.name)
-    record_operator_event(action, by, note, trigger_subject(stored))
+    record_action(action, by, note, trigger_subject(stored))
     return stored
 
 
@@ -98,7 +98,7 @@ def delete_trigger(trigger: UUID, by: str, note: str) -> None:
     existing = Trigger.objects.filter(pk=trigger).first()
     if existing is None or not Trigger.objects.filter(pk=trigger).delete()[0]:
         raise TriggerUnknown
-    record_operator_event("delete_trigger", by, note, trigger_subject(existing))
+    record_action("delete_trigger", by, note, trigger_subject(existing))
 
 
 def trigger_subject(trigger: Trigger) -> Subject:
@@ -119,5 +119,5 @@ def evaluate_trigger(trigger: UUID, by: str, key: str | None = None, *, note: st
         guards.ensure_may_evaluate_trigger(existing)
         now = sql.read_clock.fetch_only_row().now
         slot = begin_evaluation(existing, now, now, by=by, key=key)
-        record_operator_event("evaluate_trigger", by, note, trigger_subject(existing))
+        record_action("evaluate_trigger", by, note, trigger_subject(existing))
         return slot, True

@@ -87,5 +87,5 @@ with acted_on as (
      where j.id = %(job)s and j.state = 'BLOCKED'
  returning j.id
 ),
-{{new_operator_event}}
+{{new_action_event}}
 select id from acted_on

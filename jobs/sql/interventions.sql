@@ -12,11 +12,11 @@ held as materialized (
        and not {{already_moved_by_this_call(j)}}
 )
 
--- step: new_operator_event(acted_on) -> new_operator_event
--- What an operator did to the jobs `acted_on`, with who it was and why. What a client does to its own has no event.
-new_operator_event as (
+-- step: new_action_event(acted_on) -> new_action_event
+-- What a person or a client did to the jobs `acted_on`, with who it was and why.
+new_action_event as (
     insert into liveness_serverevent (action, actor, reason, subject_type, subject_id)
-    select %(action)s, %(actor)s, %(note)s, 'job', acted_on.id::text from acted_on where %(actor)s like 'operator:%%'
+    select %(action)s, %(actor)s, %(note)s, 'job', acted_on.id::text from acted_on
 )
 
 -- statement: lock_root_of_job
@@ -56,7 +56,7 @@ with acted_on as (
        and (j.state = 'PENDING' or j.attempt_id is not null) and j.cancel_requested_at is null
  returning j.id
 ),
-{{new_operator_event}}
+{{new_action_event}}
 select id from acted_on
 
 -- statement: drop_checkpoint
@@ -80,7 +80,7 @@ returning j.id
 with {{attempt_to_interrupt}},
 {{end_attempts}},
 acted_on as (select job_id as id from verdicts),
-{{new_operator_event}}
+{{new_action_event}}
 {{list_verdicts}}
 
 -- statement: fail_job
@@ -100,7 +100,7 @@ with waiting as (
 {{attempt_to_interrupt}},
 {{end_attempts}},
 acted_on as (select id from waiting union all select job_id from verdicts),
-{{new_operator_event}}
+{{new_action_event}}
 {{list_verdicts}}
 
 -- statement: ask_to_send_task
@@ -117,7 +117,7 @@ acted_on as (
      where j.id = any(array(select id from task_to_send)) and j.send_requested_at is null
  returning j.id
 ),
-{{new_operator_event}}
+{{new_action_event}}
 select id from task_to_send
 
 -- statement: resubmit_ended_job
@@ -157,5 +157,5 @@ dismissed_job as (
      where j.id = %(job)s and %(actor)s like 'operator:%%' and {{is_quarantined(j)}}
 ),
 acted_on as (select %(job)s::uuid as id from new_job),
-{{new_operator_event}}
+{{new_action_event}}
 select id, is_execution from new_job

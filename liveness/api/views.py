@@ -31,7 +31,7 @@ from liveness.selectors.clusters import list_maintenances
 from liveness.selectors.events import complete_events, events_of_server
 from liveness.selectors.servers import servers_with_attempts
 from liveness.services import maintenance, operations
-from liveness.services.operator_events import format_actor
+from liveness.services.action_events import format_actor
 
 
 class ServerView(RoleCall):

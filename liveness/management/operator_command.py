@@ -15,7 +15,7 @@ from controlplane.core.durations import parse_duration
 from controlplane.core.problems import Problem
 from controlplane.core.rest import NOTE_LENGTH
 from liveness.models import Server
-from liveness.services.operator_events import format_actor
+from liveness.services.action_events import format_actor
 
 
 class OperatorCommand(BaseCommand):

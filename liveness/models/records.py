@@ -10,7 +10,7 @@ from controlplane.core.model_fields import (
     RefusingTrigger,
     check_one_of,
 )
-from liveness.states import LOST, Mover, Subject
+from liveness.states import LOST, Subject
 
 
 class ServerEvent(models.Model):
@@ -25,7 +25,7 @@ class ServerEvent(models.Model):
     from_state = models.TextField(db_default="")
     to_state = models.TextField(db_default="", help_text="The same as from_state where an action changed no state.")
     action = models.TextField(db_default="", help_text="What an operator did, or the brake; empty for a transition.")
-    actor = models.TextField(help_text="server, liveness or operator:NAME")
+    actor = models.TextField(help_text="server, liveness, operator:NAME or client:NAME")
     reason = models.TextField(help_text="Of what an operator did, his note.")
 
     class Meta:
@@ -62,8 +62,8 @@ class ServerEvent(models.Model):
 
     @property
     def note(self) -> str:
-        """Why an operator did it; empty for what no operator did."""
-        return self.reason if self.actor.startswith(f"{Mover.OPERATOR}:") else ""
+        """Why somebody did it; empty for what servers and the liveness check did, who have no name."""
+        return self.reason if ":" in self.actor else ""
 
 
 class Heartbeat(models.Model):

@@ -1,4 +1,4 @@
-"""Transitions, what operators did, and the rows that could not be written."""
+"""Transitions, what operators and clients did, and the rows that could not be written."""
 
 import json
 from collections.abc import Collection
@@ -26,7 +26,7 @@ def complete_events(after: int, limit: int) -> list[ServerEvent]:
     return list(takewhile(lambda event: event.at <= horizon, rows))
 
 
-OPERATOR_EVENTS = """(
+ACTION_EVENTS = """(
     select coalesce(jsonb_agg(jsonb_build_object(
                'action', e.action, 'actor', e.actor, 'note', e.reason,
                'at', to_char(e.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) order by e.id desc), '[]')
@@ -34,9 +34,9 @@ OPERATOR_EVENTS = """(
              where subject_type = '%(subject)s' and subject_id = %(expressions)s::text order by id desc limit 20) e)"""
 
 
-def operator_events(subject: Subject) -> Func:
-    """Of rows that are such subjects, but for servers: what operators did last to each, latest first."""
-    return Func(F("pk"), template=OPERATOR_EVENTS, subject=subject.value, output_field=JSONField())
+def action_events(subject: Subject) -> Func:
+    """Of rows that are such subjects, but for servers: what was done last to each, latest first."""
+    return Func(F("pk"), template=ACTION_EVENTS, subject=subject.value, output_field=JSONField())
 
 
 def rows_left_out() -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from liveness import states
 from liveness.errors import AlreadyInMaintenance, BrakeNotEngaged, NoSuchCluster, NotInMaintenance
 from liveness.models import Brake, ClusterMaintenance, Instance
 from liveness.selectors.clusters import is_known_cluster
-from liveness.services.operator_events import INSTANCE, Subject, record_operator_event
+from liveness.services.action_events import INSTANCE, Subject, record_action
 
 
 @retried_atomic
@@ -33,7 +33,7 @@ def enter_maintenance(by: str, note: str, seconds: float | None = None, cluster:
         Instance.objects.update(
             maintenance_since=ClockTimestamp(), maintenance_until=until, maintenance_by=by, maintenance_note=note
         )
-    record_operator_event("maintenance_enter", by, note, subject_of(cluster))
+    record_action("maintenance_enter", by, note, subject_of(cluster))
 
 
 @retried_atomic
@@ -47,7 +47,7 @@ def exit_maintenance(by: str, note: str, cluster: str = "") -> None:
     else:
         ended |= {"maintenance_since": None, "maintenance_until": None, "maintenance_by": "", "maintenance_note": ""}
     Instance.objects.update(**ended)
-    record_operator_event("maintenance_exit", by, note, subject_of(cluster))
+    record_action("maintenance_exit", by, note, subject_of(cluster))
 
 
 def lock_maintenance(cluster: str) -> None:
@@ -76,7 +76,7 @@ def release_brake(by: str, note: str, type: str | None = None, cluster: str | No
     ensure_may_release_brake(released)
     Brake.objects.filter(pk__in=[brake.pk for brake in released]).update(released_by=by, release_reason=note)
     for brake in released:
-        record_operator_event("brake_released", by, note, Subject(states.Subject.BRAKE, brake.key, brake.words))
+        record_action("brake_released", by, note, Subject(states.Subject.BRAKE, brake.key, brake.words))
     return sorted({brake.type for brake in released})
 
 

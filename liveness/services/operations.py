@@ -23,7 +23,7 @@ from liveness.errors import (
 )
 from liveness.models import Server
 from liveness.services import transitions
-from liveness.services.operator_events import OPERATOR, Subject, record_operator_event
+from liveness.services.action_events import OPERATOR, Subject, record_action
 from liveness.states import Mover, ServerState
 
 NO_CORDON: dict[str, Any] = {"cordoned_by": None, "cordon_reason": "", "cordon_until": None}
@@ -137,7 +137,7 @@ def lock_server(server: UUID, guard: Callable[[Server], None]) -> Server:
 
 def note_action(server: Server, action: str, by: str, note: str) -> None:
     """The event of an action that changes no state."""
-    record_operator_event(
+    record_action(
         action, by, note, Subject(states.Subject.SERVER, server.pk, server.name),
         server_id=server.pk, server_name=server.name, from_state=server.state, to_state=server.state,
     )  # fmt: skip

@@ -27,7 +27,7 @@ from liveness.conf import conf
 from liveness.errors import ServerUnknown, TokenExpired, TokenRefused, TokenRevoked
 from liveness.models import DEFAULT_NAMESPACE, OF_NAMESPACE, PROJECT_DIGEST, ApiToken, Role, Server
 from liveness.services import transitions
-from liveness.services.operator_events import Subject, record_operator_event
+from liveness.services.action_events import Subject, record_action
 from liveness.sql import sql
 from liveness.sql.rows.tokens import FoundToken
 from liveness.states import Mover, ServerState
@@ -83,7 +83,7 @@ def create_token(
         expires_at=expires_at,
         **vars(bounds),
     )
-    record_operator_event("create_token", by, note, token_subject(created))
+    record_action("create_token", by, note, token_subject(created))
     return text
 
 
@@ -162,7 +162,7 @@ def revoke_valid_tokens(prefix: str, by: str, note: str) -> list[ApiToken]:
     revoked = list(valid.select_for_update(no_key=True).order_by("pk"))
     ApiToken.objects.filter(pk__in=[token.pk for token in revoked]).update(revoked_at=ClockTimestamp())
     for token in revoked:
-        record_operator_event("revoke_token", by, note, token_subject(token))
+        record_action("revoke_token", by, note, token_subject(token))
     return revoked
 
 
@@ -183,7 +183,7 @@ def end_servers(prefix: str, by: str, note: str, noted: Collection[ApiToken]) ->
             reason = "the token that it registered with was revoked"
             transitions.change_state(server, ServerState.DISCONNECTED, Mover.OPERATOR, actor=by, reason=reason)
     for token in {server.token for server in ended} - {*noted}:
-        record_operator_event("end_servers", by, note, token_subject(token))
+        record_action("end_servers", by, note, token_subject(token))
     return len(ended)
 
 

@@ -68,7 +68,7 @@ def test_an_execution_is_cancelled_and_run_again_with_a_note_by_who_may(begin, s
     assert again.status_code == 409
     event = ServerEvent.objects.get(action="cancel_execution")
     assert (event.actor, event.reason) == ("operator:ann", "wrong day")
-    page = text(viewer.get(f"{AT}/executions/{run.id}/")).partition("Operator actions")[2]
+    page = text(viewer.get(f"{AT}/executions/{run.id}/")).partition("Who acted")[2]
     assert all(word in page for word in ("cancel_execution", "operator:ann", "wrong day"))
     page = text(viewer.get(f"{AT}/activity/"))
     assert f'<a href="{AT}/executions/{run.id}/">execution nightly</a>' in page

@@ -9,6 +9,7 @@ from jobs.models import Attempt, LateReport, WorkerJob
 from jobs.services import interventions, submission
 from jobs.services.liveness_check import check_liveness
 from jobs.states import TERMINAL, JobState
+from liveness.models import ServerEvent
 from liveness.services import tokens
 from tests.support.http import Caller
 from tests.support.queries import CapturedQueries
@@ -81,6 +82,20 @@ def test_a_client_reaches_its_own_jobs_and_an_operator_all(put, api, role, statu
     caller = Caller(None) if role is None else api(role)
     assert job.call(call, caller).status_code == status
     assert (job.read_job() != before) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("call", "state"),
+    [("cancel", "PENDING"), ("cancel", "RUNNING"), ("resubmit", "RUNNING"), ("fail", "PENDING"), ("fail", "RUNNING")],
+)
+def test_who_intervened_and_why_is_known_of_clients_too(put, staff, call, state):
+    job = put(state)
+    assert job.call(call, note="sent twice").status_code == 200
+    event = ServerEvent.objects.get(action=f"{call}_job", subject_id=str(job.id))
+    assert (event.actor, event.note) == ("client:ann", "sent twice")
+    pages = staff()
+    assert "sent twice" in pages.get(f"/admin/instance/jobs/{job.id}/").content.decode().partition("Who acted")[2]
+    assert "sent twice" in pages.get("/admin/instance/activity/?who=client:ann").content.decode()
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -75,13 +75,13 @@ def test_the_page_of_a_job_says_what_operators_did_to_it_when_and_why(staff, api
     client = staff("cancel_workerjob")
     act(client, f"jobs/cancel/?pick={job['id']}", "not <b>needed</b>")
     page = words(client.get(f"{PAGES}jobs/{job['id']}/"))
-    events = page.partition("Operator actions")[2]
+    events = page.partition("Who acted")[2]
     moments = [
         events.find(word)
         for word in ("cancel_job", "&lt;b&gt;needed", "resubmit_job", "by operator:a operator", "a slow")
     ]
     assert moments == sorted(moments) and moments[0] > 0, events
-    assert "Operator actions" not in words(client.get(f"{PAGES}jobs/{other['id']}/"))
+    assert "Who acted" not in words(client.get(f"{PAGES}jobs/{other['id']}/"))
 
 
 def test_a_running_job_is_taken_from_its_worker_and_its_page_offers_only_what_applies(staff, worker, submit):

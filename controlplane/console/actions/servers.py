@@ -12,7 +12,7 @@ from controlplane.console.actions.fields import DurationField
 from controlplane.core.problems import Problem
 from controlplane.core.rest import NOTE_LENGTH, clean
 from liveness.services import operations
-from liveness.services.operator_events import format_actor
+from liveness.services.action_events import format_actor
 
 
 class NoteField(forms.CharField):

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from controlplane.console.presenters import formatting
 from controlplane.console.presenters.jobs import doubt_about
 from controlplane.console.views.page import viewable
-from liveness.services.operator_events import Subject
+from liveness.services.action_events import Subject
 from liveness.states import Subject as SubjectType
 
 register = template.Library()

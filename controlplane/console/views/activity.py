@@ -29,7 +29,7 @@ ENTRIES_A_PAGE, JOBS_A_PAGE = 50, 50
 
 @require_reader(about_instance=True)
 def show_activity(request: HttpRequest) -> HttpResponse:
-    """Transitions, resubmissions, refusals and operator actions, latest first; nobody changes or deletes them."""
+    """Transitions, resubmissions, refusals and actions, latest first; nobody changes or deletes them."""
     chosen = ActivityFilter(request.GET)
     before = parse_moment(request.GET.get("before"))
     now = database_time()

@@ -15,7 +15,7 @@ from controlplane.console.presenters.steps import present_steps
 from controlplane.console.selectors.filters.executions import ExecutionFilter
 from controlplane.console.selectors.listing import build_list_page
 from controlplane.console.selectors.step_look import Look
-from controlplane.console.views.jobs import count_left_out, format_json, present_operator_events
+from controlplane.console.views.jobs import count_left_out, format_json, present_action_events
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import render_page, require_reader, within_reach
 from jobs import states
@@ -75,7 +75,7 @@ def show_execution(request: HttpRequest, execution: UUID) -> HttpResponse:
         "error": row.error,
         "actions": [("executions", action) for action in list_permitted_actions(request, EXECUTION_ACTIONS, row)],
         "events": [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.latest_events],
-        "operator_events": present_operator_events(row),
+        "action_events": present_action_events(row),
         "inputs": format_json(inputs) if inputs else None,
         "inputs_left_out": count_left_out(inputs),
     }

@@ -128,7 +128,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
             (row, format_moment(report.at, details.now))
             for row, report in zip(details.superseded_reports, superseded, strict=True)
         ],
-        "operator_events": present_operator_events(details),
+        "action_events": present_action_events(details),
         "flags": [Flag(flag).meaning for flag in details.flags],
         "placement": placed,
         "holder": holder,
@@ -210,9 +210,9 @@ def leave_out_shown_fields(error: dict[str, Any] | None) -> dict[str, Any] | Non
     return {name: value for name, value in (error or {}).items() if name not in SHOWN_FIELDS} or None
 
 
-def present_operator_events(row: Any) -> list[tuple[Any, str]]:
-    """What operators did to a job or an execution, each with its moment."""
-    return [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.operator_events]
+def present_action_events(row: Any) -> list[tuple[Any, str]]:
+    """What operators and clients did to a job or an execution, each with its moment."""
+    return [(event, format_moment(datetime.fromisoformat(event["at"]), row.now)) for event in row.action_events]
 
 
 def describe_give_up(job: DetailedJob) -> str | None:

@@ -28,7 +28,7 @@ from controlplane.console.presenters.formatting import format_moment, time_since
 from controlplane.console.presenters.jobs import describe_action, describe_schedule, short_id
 from controlplane.console.selectors.filters.executions import SlotFilter, TriggerFilter
 from controlplane.console.views.activity import parse_moment
-from controlplane.console.views.jobs import present_operator_events
+from controlplane.console.views.jobs import present_action_events
 from controlplane.console.views.not_found import HOME, show_not_found
 from controlplane.console.views.page import (
     FORM_METHODS,
@@ -119,7 +119,7 @@ def show_trigger(request: HttpRequest, trigger: UUID) -> HttpResponse:
             ("triggers", action) for action in list_permitted_actions(request, TRIGGER_ACTIONS | DELETE_ACTION, row)
         ],
         "edit": request.user.has_perm(EDIT) and reverse("instance:trigger_edit", args=[trigger]),
-        "operator_events": present_operator_events(row),
+        "action_events": present_action_events(row),
         "texts": [
             (name, format_json(mask(value)))
             for name, value in (

@@ -22,7 +22,7 @@ class Event(serializers.Serializer):
     subject = EventSubject(source="*", help_text="What it is about.")
     to = serializers.CharField(source="to_state")
     action = serializers.CharField(help_text="What an operator did; empty for a transition.")
-    actor = serializers.CharField(help_text="Who: server, liveness or operator:NAME.")
+    actor = serializers.CharField(help_text="Who: server, liveness, operator:NAME or client:NAME.")
     reason = serializers.CharField(help_text="Why; of what an operator did, his note.")
     note = serializers.CharField(help_text="Why an operator did it; empty where none did.")
 

@@ -13,7 +13,7 @@ class ActivityFilter(PeriodFilter):
         "server": "transitions of servers",
         "attempt": "interrupted attempts",
         "refusal": "refused reports",
-        "action": "operator actions",
+        "action": "actions of operators and clients",
     }
 
     kind = forms.ChoiceField(required=False, choices=[("", "any"), *KINDS.items()], label="What")

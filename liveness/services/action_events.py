@@ -1,7 +1,6 @@
-"""What an operator did: an event that says to what, who, when and why. Each service writes its own, in the transaction
-in which it acts; statements that act by themselves have the step `new_operator_event`.
-
-What a client does to its own jobs and executions has none.
+"""What an operator did, or a client to its own jobs and executions: an event that says to what, who, when and why. Each
+service writes its own, in the transaction in which it acts; statements that act by themselves have the step
+`new_action_event`.
 """
 
 from dataclasses import dataclass
@@ -40,9 +39,9 @@ def format_actor(name: str) -> str:
     return f"{OPERATOR}{name}"
 
 
-def record_operator_event(action: str, by: str, note: str, subject: Subject, **of: object) -> None:
-    """Write the event of an action, with a line in the log; `of` are further columns."""
-    if not by.startswith(OPERATOR):
+def record_action(action: str, by: str, note: str, subject: Subject, **of: object) -> None:
+    """Write the event of an action, with a line in the log; `of` are further columns. What nobody is named for has none."""
+    if not by:
         return
     ServerEvent.objects.create(
         action=action,
@@ -53,10 +52,10 @@ def record_operator_event(action: str, by: str, note: str, subject: Subject, **o
         subject_name=subject.name,
         **of,
     )
-    log_operator_action(action, by, note, subject)
+    log_action(action, by, note, subject)
 
 
-def log_operator_action(action: str, by: str, note: str, subject: Subject) -> None:
+def log_action(action: str, by: str, note: str, subject: Subject) -> None:
     """The log line of an action whose event a statement wrote."""
-    if by.startswith(OPERATOR):
-        log.info(f"Operator: {action} {subject}".rstrip(), actor=by, reason=note, subject=str(subject.id))
+    who = by.partition(":")[0].capitalize()
+    log.info(f"{who}: {action} {subject}".rstrip(), actor=by, reason=note, subject=str(subject.id))
