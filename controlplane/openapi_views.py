@@ -57,7 +57,7 @@ class Docs(OwnSettings, SpectacularSwaggerSplitView):
     """`GET /api/docs`, to everybody."""
 
     renderer_classes = SpectacularSwaggerSplitView.renderer_classes
-
+    template_name = "admin/docs.html"
     url_name = "controlplane-schema"
 
     @extend_schema(exclude=True)

@@ -1,5 +1,6 @@
 -- step: silent_attempts
 from jobs_attempt a
+  join jobs_workerjob j on j.id = a.job_id
   join liveness_server s on s.id = a.server_id
  cross join liveness_clock clock
  where {{is_live(a)}}
@@ -147,10 +148,11 @@ select state, required_tags, reason, count(*) as jobs, {{ends_to_propagate}}
 -- this order (null: from the first). It is the order of their last signs of life, so that a page goes on where the one
 -- before ended though time has passed. Nothing is changed.
 -- takes: claimed_stale_after float8, running_stale_after float8, after uuid, alive float8, limit bigint
--- returns: id uuid, number int, state text, job uuid, server uuid, server_name text, hostname text|null,
---   pid int|null, silence float8, alive float8, last_sign_at timestamptz
+-- returns: id uuid, number int, state text, job uuid, job_name text, server uuid, server_name text,
+--   hostname text|null, pid int|null, silence float8, alive float8, last_sign_at timestamptz
 -- row: StaleAttempt
-select a.id, a.number, a.state, a.job_id as job, s.id as server, s.name as server_name, s.hostname, a.pid,
+select a.id, a.number, a.state, j.id as job, coalesce(nullif(j.name, ''), {{action_name(j)}}) as job_name,
+       s.id as server, s.name as server_name, s.hostname, a.pid,
        clock.reading - a.alive_observed as silence, a.alive_observed as alive, greatest(a.heartbeat_at, a.started_at, a.claimed_at) as last_sign_at
 {{silent_attempts}}
    and (%(after)s::uuid is null or (a.alive_observed, a.id) > (%(alive)s::float8, %(after)s::uuid))

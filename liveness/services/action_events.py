@@ -40,7 +40,7 @@ def format_actor(name: str) -> str:
 
 
 def record_action(action: str, by: str, note: str, subject: Subject, **of: object) -> None:
-    """Write the event of an action, with a line in the log; `of` are further columns. What nobody is named for has none."""
+    """Write the event of an action, with a line in the log; `of` are further columns. What nobody did has none."""
     if not by:
         return
     ServerEvent.objects.create(

@@ -415,6 +415,15 @@ def test_nothing_serious_stands_in_the_way_of_those_who_read_otherwise(site):
     page.context.close()
 
 
+@SCHEMES
+def test_the_page_of_the_api_has_the_readers_colours(site, scheme):
+    page = site.open(color_scheme=scheme)
+    page.goto(f"{site.url}/api/docs")
+    page.locator(".opblock").first.wait_for()
+    red, green, blue = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (max(red, green, blue) < 100) == (scheme == "dark")
+
+
 def test_the_admins_own_pages_break_no_policy_either(site):
     page = site.open()
     for path in (

@@ -327,14 +327,14 @@ def test_what_is_done_with_a_quarantined_job_takes_it_out_of_quarantine(staff, w
     ("name", "running", "state"), [("requeue-stale-claimed", False, "PENDING"), ("fail-stale-running", True, "FAILED")]
 )
 def test_recovery_by_hand_with_a_look_and_a_count(staff, worker, submit, clock, name, running, state):
-    submit()
+    submit(name="nightly rollup")
     one = worker()
     one.hold(running=running)
     clock.advance(20)
     client = staff("recover_workerjob")
     assert "Nothing is stale" in words(client.get(PAGES + "recovery/"))
     page = words(client.get(PAGES + "recovery/?claimed=10&running=10"))
-    assert "1 silent for more than 10 s" in page
+    assert "1 silent for more than 10 s" in page and "nightly rollup attempt 1" in page
     address = f"recovery/{name}/?older_than=10"
     html, form = look(client, address)
     assert "It applies to 1." in html

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from controlplane.core.durations import describe_duration
+from controlplane.core.durations import describe_duration, describe_exactly
 
 AXIS = 30
 """Pixels of the axis below the lanes."""
@@ -59,7 +59,7 @@ class Axis:
     def build_span(self, kind: str, start: datetime, end: datetime, title: str, least: float = 0.0) -> Span:
         width = max(least, self.percent_at(end) - self.percent_at(start))
         left = min(self.percent_at(start), 100 - width)
-        took = describe_duration((end - start).total_seconds())
+        took = describe_exactly((end - start).total_seconds())
         words = took if width > WORDS_NEED else ""
         return Span(kind, f"{left:.2f}%", f"{width:.2f}%", f"{left + width / 2:.2f}%", f"{title}: {took}", words)
 

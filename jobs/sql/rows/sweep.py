@@ -28,6 +28,7 @@ class StaleAttempt(NamedTuple):
     number: int
     state: str
     job: UUID
+    job_name: str
     server: UUID
     server_name: str
     hostname: str | None
