@@ -78,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     env = os.environ.get
     parser = argparse.ArgumentParser(
         prog="controlplane-agent",
+        allow_abbrev=False,
         description="Runs a worker of a control plane.",
         epilog=EXIT_STATUSES,
     )

@@ -44,6 +44,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     common.add_argument("--json", action="store_true", help="print JSON; of a list, one document in each line")
     parser = argparse.ArgumentParser(
         prog=prog,
+        allow_abbrev=False,  # what is half an option may be another's: --name was --namespace
         description="A control plane from the command line.",
         epilog=f"{OF_SERVERS} {EXITS}" if prog == PROGRAM else EXITS,
         parents=[common],
@@ -52,7 +53,7 @@ def _build(prog: str) -> tuple[argparse.ArgumentParser, Collection[str]]:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, run: Callable[..., int], help: str, *targets: str) -> Callable[..., Any]:
-        one = subparsers.add_parser(name, help=help, description=help, parents=[common])
+        one = subparsers.add_parser(name, help=help, description=help, parents=[common], allow_abbrev=False)
         one.set_defaults(run=run, command=name)
         for target in targets:
             plural = target.endswith("s")
@@ -167,6 +168,7 @@ def _add_submissions(command: Callable[..., Callable[..., Any]]) -> None:
     )
     add("--callable", metavar="MODULE:FUNCTION")
     add("--handler", metavar="NAME")
+    add("--name", metavar="TEXT", help="what lists and pages call it (default: what it runs)")
     add("--file", metavar="FILE", help="file with a job, or a list of jobs, as JSON; - is standard input")
     add("--payload", metavar="JSON", help="payload that the code gets")
     add("--tag", action="append", dest="tags", metavar="TAG", help="tag that the worker must have; may be repeated")

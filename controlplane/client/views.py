@@ -21,7 +21,7 @@ SERVERS = {
 JOBS = {
     "id": lambda job: job["id"],
     "state": lambda job: job["state"],
-    "action": lambda job: action_text(job["action"]),
+    "job": lambda job: job["name"] or action_text(job["action"]),
     "tries": lambda job: len(job["attempts"]),
     "created": lambda job: time_text(job["created_at"]),
     "finished": lambda job: time_text(job["finished_at"]),
@@ -75,7 +75,7 @@ def server(item: Mapping[str, Any], out: Output) -> None:
 
 
 def job(item: Mapping[str, Any], out: Output) -> None:
-    names = ("id", "state", "flags", "action", "payload", "tags", "execution", "step", "key", "resubmission_of")
+    names = ("id", "name", "state", "flags", "action", "payload", "tags", "execution", "step", "key", "resubmission_of")
     out.fields(item, (*names, "cancel_requested_at", "output", "error", "late_reports"))
     out.line("")
     rows = [

@@ -25,7 +25,7 @@ def print_line(text: str) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m controlplane.demo", description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m controlplane.demo", description=__doc__)
     env = os.environ.get
     parser.add_argument("--url", required=True)
     parser.add_argument("--token", default=env("CONTROLPLANE_TOKEN"), help="of a client (or CONTROLPLANE_TOKEN)")

@@ -104,7 +104,9 @@ def is_answering(url: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m controlplane.standalone.respawn", description=__doc__)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m controlplane.standalone.respawn", description=__doc__
+    )
     parser.add_argument("--after", metavar="URL", help="wait until it answers")
     parser.add_argument("--user", metavar="NAME", help="who it runs as")
     parser.add_argument(

@@ -13,7 +13,9 @@ from controlplane.agent.celery.holdings import Holdings
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m controlplane.agent.celery.quarantine", description=__doc__)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m controlplane.agent.celery.quarantine", description=__doc__
+    )
     parser.add_argument("broker", help="the address of Redis, as the application has it")
     parser.add_argument("--send", nargs="+", default=[], metavar="ID", help="to the tail of their queues")
     arguments = parser.parse_args(argv)

@@ -15,8 +15,8 @@ from tests.support.standin import ROOT
 ID, OTHER = str(uuid.uuid4()), str(uuid.uuid4())
 JOB = {
     "id": ID, "state": "COMPLETED", "finished_at": "2030-01-01T00:00:05Z", "created_at": "2030-01-01T00:00:00Z",
-    "action": {"type": "script", "command": ["echo", "a\x1b[31m"]}, "attempts": [{}, {}], "flags": [], "error": None,
-    "left_out": [], "output": {"stdout": "hello"}, "late_reports": [],
+    "name": "", "action": {"type": "script", "command": ["echo", "a\x1b[31m"]}, "attempts": [{}, {}],
+    "flags": [], "error": None, "left_out": [], "output": {"stdout": "hello"}, "late_reports": [],
     "timeline": [{"attempt": 1, "state": "RESUBMITTED", "at": "2030-01-01T00:00:01Z",
                   "server": {"id": OTHER, "name": "worker-1"}, "reason": "server worker-1 is DISCONNECTED"}],
 }  # fmt: skip
@@ -78,7 +78,7 @@ def test_jobs_are_a_table_of_plain_text_where_no_terminal_reads(plane, run):
     code, out, _ = run("jobs", "--state", "FAILED")
     assert (code, plane.calls[0].query) == (0, {"state": ["FAILED"], "limit": ["50"]})
     head, first, second = out.splitlines()
-    assert head.split() == ["id", "state", "action", "tries", "created", "finished", "remarks"]
+    assert head.split() == ["id", "state", "job", "tries", "created", "finished", "remarks"]
     assert first.split()[:4] == [ID, "COMPLETED", "echo", r"a\x1b[31m"] and second.endswith("EXIT_1")
 
 
@@ -146,6 +146,21 @@ def test_a_command_is_submitted_and_its_id_is_printed(plane, run):
     assert plane.calls[2].body["action"] == {"type": "callable", "path": "a.b:c"}
     run("submit", "--", "true")
     assert plane.calls[3].body["action"]["command"] == "true"
+    run("submit", "--name", "nightly", "true")
+    assert (plane.calls[4].body["name"], plane.calls[4].query) == ("nightly", {})
+
+
+def test_half_an_option_is_not_taken_for_another(plane, run):
+    for words in (["submit", "--nam", "red", "true"], ["jobs", "--name", "red"], ["--tok", "x", "jobs"]):
+        code, _, err = run(*words)
+        assert code == 2 and "usage: " in err
+    assert plane.calls == []
+
+
+def test_jobs_are_listed_by_their_names_and_without_one_by_what_they_run(plane, run):
+    plane.answers["GET", "/jobs"] = [Say(200, {"items": [JOB | {"name": "nightly"}, JOB], "next": None})]
+    _, out, _ = run("jobs")
+    assert [line.split()[2] for line in out.splitlines()] == ["job", "nightly", "echo"]
 
 
 def test_jobs_of_a_file_are_submitted_together(plane, run, tmp_path, monkeypatch):
