@@ -55,10 +55,10 @@ def test_an_operators_action_on_an_execution_has_an_event(api, begin):
     ]
 
 
-def test_a_client_may_say_why_too_and_his_own_jobs_fill_no_log_of_operators(submit, caplog):
+def test_a_client_may_say_why_too(submit, caplog):
     job = submit()
     assert submit.client.post(f"/jobs/{job['id']}/cancel", {"note": "not needed"}).status_code == 200
-    assert recorded_events() == []
+    assert recorded_events() == [("cancel_job", f"job {job['id']}", "client:a client", "not needed")]
     assert "not needed" in caplog.text
 
 
