@@ -109,7 +109,10 @@ def batch(item: Mapping[str, Any], out: Output) -> None:
 def placement(item: Mapping[str, Any], out: Output) -> None:
     rows = [[one["server"]["name"], "eligible", f"load {one['load']:g}"] for one in item["eligible"]]
     rows += [[one["server"]["name"], one["filter"], one["detail"]] for one in item["ruled_out"]]
-    out.fields(item, ("waiting_for",))
+    if begins := item["waiting_for"]:
+        server = (begins.get("server") or {}).get("name")
+        waits = f"until {server} has stopped it, or must have" if server else f"until {time_text(begins['until'])}"
+        out.fields({"waits": waits}, ("waits",))
     out.table(["server", "filter", "detail"], rows)
 
 

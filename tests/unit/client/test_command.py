@@ -126,6 +126,27 @@ def test_a_job_and_an_execution_may_be_made_in_a_namespace(plane, run, tmp_path)
     assert code == 3 and "reaches the namespace blue only" in err
 
 
+@pytest.mark.parametrize(
+    ("waiting_for", "words"),
+    [
+        (None, ""),
+        ({"what": "available_at", "until": "2030-01-01T00:00:00Z"}, "waits  until 2030-01-01T00:00:00Z"),
+        (
+            {"what": "stop", "until": None, "server": {"id": ID, "name": "worker-1"}},
+            "waits  until worker-1 has stopped it, or must have",
+        ),
+    ],
+    ids=["nothing", "time", "stop"],
+)
+def test_what_a_job_waits_for_is_said_in_words(plane, run, waiting_for, words):
+    ruled_out = {"server": {"id": ID, "name": "worker-2"}, "filter": "tags", "detail": "it lacks gpu"}
+    answer = {"eligible": [], "ruled_out": [ruled_out], "waiting_for": waiting_for, "flags": []}
+    plane.answers["GET", f"/jobs/{ID}/placement"] = [Say(200, answer)]
+    code, out, _ = run("placement", ID)
+    assert code == 0 and "worker-2  tags    it lacks gpu" in out
+    assert out.startswith(words or "server") and "{" not in out
+
+
 def test_a_job_is_shown_with_its_timeline(plane, run):
     plane.answers["GET", f"/jobs/{ID}"] = [Say(200, JOB)]
     code, out, _ = run("job", ID)
