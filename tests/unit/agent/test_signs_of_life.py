@@ -25,9 +25,14 @@ def listed(plane, *, ever: bool = False) -> dict[str, int]:
 
 
 def code_of(pid: int) -> int:
-    """The process of the code, which a first beat may not have known yet: it listed what was about to start it."""
-    is_code = Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep")
-    return pid if is_code else int(eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split())[0])
+    """The process of the code, which the first beat may not have known: it listed what was about to start or be it."""
+
+    def find() -> int | None:
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep"):
+            return pid
+        return next(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()), None)
+
+    return eventually(find)
 
 
 def test_code_that_holds_the_lock_of_its_interpreter_or_was_stopped_is_not_listed(plane, agent, tmp_path):
