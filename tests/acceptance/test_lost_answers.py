@@ -119,7 +119,7 @@ def test_a_claim_cut_off_is_unknown_and_the_same_request_finds_what_was_claimed(
 
 def test_a_read_cut_off_has_changed_nothing(call, cut):
     assert cut(lambda: call("operator", "/jobs"), 'FROM "jobs_workerjob"', is_done=True) == CERTAIN
-    assert cut(lambda: call("operator", "/instance"), "estimates", is_done=True) == CERTAIN
+    assert cut(lambda: call("operator", "/instance"), "execute controlplane_read_figures", is_done=True) == CERTAIN
 
 
 def test_where_no_connection_can_be_had_nothing_was_changed(running, call):
