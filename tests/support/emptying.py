@@ -7,7 +7,8 @@ from django.db import connection
 from liveness.models import Clock, Instance
 
 KEPT = (Clock, Instance)  # of one row each, which the migrations wrote
-RESTART = "update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null"
+RESTART = """update liveness_clock set tick_at = 'epoch', advanced_at = clock_timestamp(), finished_at = null;
+    delete from liveness_instance; insert into liveness_instance default values"""
 
 
 def empty_database() -> None:
