@@ -117,17 +117,8 @@ def submit(client: Client, given: Namespace, out: Output) -> int:
     ways = [bool(given.script), bool(given.callable), bool(given.handler), bool(given.file)]
     if sum(ways) != 1:
         raise ValueError("Submit what? One of: a command, --callable, --handler, --file")
-    names = (
-        "name",
-        "priority",
-        "timeout_seconds",
-        "max_retries",
-        "key",
-        "unmatched",
-        "on_worker_lost",
-        "require_worker",
-    )
-    options = {name: getattr(given, name) for name in ("tags", *names) if getattr(given, name) is not None}
+    names = ("tags", "name", "priority", "timeout_seconds", "max_retries", "key", "unmatched", "on_worker_lost")
+    options = {name: getattr(given, name) for name in (*names, "require_worker") if getattr(given, name) is not None}
     if given.payload is not None:
         options["payload"] = parse_json(given.payload, "--payload")
     if given.file:
