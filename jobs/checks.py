@@ -6,6 +6,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, register
 
 from jobs.conf import alerts_conf, conf
+from jobs.services.alert_channels import read_mail_server
 
 
 @register()
@@ -58,6 +59,11 @@ def check_alerts(**_: Any) -> list[CheckMessage]:
     for url in [*settings.webhook_urls.split(), *([settings.heartbeat_url] if settings.heartbeat_url else [])]:
         if not url.startswith(("http://", "https://")):
             messages.append(Error(f"ALERTS: {url!r} is no address; write http://… or https://….", id="jobs.E007"))
+    if settings.email_url:
+        try:
+            read_mail_server(settings.email_url)
+        except ValueError as error:
+            messages.append(Error(f'ALERTS["EMAIL_URL"] is no address of a mail server: {error}.', id="jobs.E009"))
     if settings.webhook_urls.split() and not is_secret(settings.webhook_secret):
         messages.append(
             Error(

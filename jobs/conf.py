@@ -62,7 +62,11 @@ class AlertsSettings:
     webhook_allow_private: bool = False
     """True: an address may lead into a private network, or to this machine."""
     email_to: str = ""
-    """Addresses, separated by white space; Django's EMAIL settings say how."""
+    """Addresses, separated by white space."""
+    email_url: str | None = None
+    """Its server: submission://user:password@host (STARTTLS), smtps://… or smtp://…. None: Django's EMAIL settings."""
+    email_from: str | None = None
+    """Whom e-mail is from. None: DEFAULT_FROM_EMAIL."""
     apprise_urls: str = ""
     """Addresses as Apprise has them, separated by white space: slack://…, tgram://…, and many more."""
     heartbeat_url: str | None = None

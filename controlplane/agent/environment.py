@@ -15,7 +15,7 @@ OWN = {
     *("ALLOWED_HOSTS", "BEHIND_TLS", "CELERY_BROKER_URL", "CSRF_TRUSTED_ORIGINS", "HSTS_SECONDS", "SECRET_KEY"),
     "WEB_THREADS",
 }
-OWN_PREFIXES = ("CONTROLPLANE_", "DATABASE_", "JOBS_", "LIVENESS_")
+OWN_PREFIXES = ("ALERTS_", "CONTROLPLANE_", "DATABASE_", "JOBS_", "LIVENESS_")
 
 
 def for_jobs(environment: Mapping[str, str], handed_on: Collection[str] = ()) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 import urllib3
@@ -151,14 +151,39 @@ def find_address(host: str, port: int, *, allow_private: bool) -> str:
 
 def send_mail(id: UUID, payload: dict[str, Any]) -> None:
     subject, text = describe_message(payload)
-    with get_connection(timeout=MAIL_TIMEOUT) as connection:
+    settings = alerts_conf()
+    server = read_mail_server(settings.email_url) if settings.email_url else {}
+    with get_connection(timeout=MAIL_TIMEOUT, **server) as connection:
         EmailMessage(
             subject,
             text,
-            to=alerts_conf().email_to.split(),
+            from_email=settings.email_from,
+            to=settings.email_to.split(),
             headers={"Message-ID": f"<{id}@controlplane>"},
             connection=connection,
         ).send()
+
+
+def read_mail_server(url: str) -> dict[str, Any]:
+    """What Django's connection to it is made with. Raises ValueError."""
+    usual_ports = {"smtp": 25, "submission": 587, "smtps": 465}
+    try:
+        parts = urlsplit(url)
+        port = parts.port or usual_ports[parts.scheme]
+        if not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
+            raise ValueError
+    except (KeyError, ValueError):
+        # What was written is not repeated: a password may stand in it.
+        raise ValueError("write submission://user:password@host, smtps://user:password@host or smtp://host") from None
+    return {
+        "backend": "django.core.mail.backends.smtp.EmailBackend",
+        "host": parts.hostname,
+        "port": port,
+        "username": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "use_tls": parts.scheme == "submission",
+        "use_ssl": parts.scheme == "smtps",
+    }
 
 
 def notify_apprise(url: str, payload: dict[str, Any]) -> None:

@@ -152,6 +152,7 @@ def test_jobs_get_the_environment_without_what_configures_a_control_plane():
     own = {
         *("DATABASE_URL", "DATABASE_POOL_SIZE", "SECRET_KEY", "CELERY_BROKER_URL", "ALLOWED_HOSTS"),
         *("CONTROLPLANE_TOKEN", "CONTROLPLANE_OPERATOR_TOKEN", "CONTROLPLANE_DATA_DIR", "LIVENESS_TIMEOUT", "JOBS_X"),
+        *("ALERTS_WEBHOOK_SECRET", "ALERTS_EMAIL_URL"),
     }
     assert environment.for_jobs(mine | dict.fromkeys(own, "secret")) == mine
     assert environment.for_jobs({"DATABASE_URL": "of my app"}, {"DATABASE_URL"}) == {"DATABASE_URL": "of my app"}
