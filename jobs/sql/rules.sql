@@ -236,3 +236,7 @@ floor({{BINS_PER_DOUBLING}} * log(2.0, greatest(d.seconds * 1000, 1)::numeric)):
 -- Whether a line of a log is of one stream and holds a text, whatever its case; null: of either, whatever it holds.
 (%(stream)s::text is null or l.stream = %(stream)s)
 and (%(holds)s::text is null or strpos(lower(l.line), lower(%(holds)s)) > 0)
+
+-- rule: size_of(i)
+-- how many or how long incident i was found to be
+coalesce(i.details ->> 'count', i.details ->> 'silent', i.details ->> 'seconds', i.details ->> 'per_minute')::float8

@@ -20,7 +20,7 @@ from tests.bench.rows import Row, Step
 SIZES = [(1_000, 10_000), (10_000, 100_000), (10_000, 1_000_000)]
 """Servers and jobs."""
 LARGE = [(100_000, 1_000_000), (100_000, 5_000_000)]
-"""With BENCH_LARGE=1: an hour, and 20 GB."""
+"""With BENCH_LARGE=1: half an hour, and 20 GB."""
 PAGES = {"overview": "", "servers": "servers/", "jobs": "jobs/", "job": "jobs/{job}/", "activity": "activity/"}
 CLAIMS, REQUESTS, CHECKS = 50, 10, 3
 

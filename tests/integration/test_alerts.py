@@ -106,6 +106,22 @@ def test_an_incident_is_one_message_when_it_begins_and_one_when_it_is_over(rules
     assert ended["ended_at"] is not None
 
 
+def test_the_end_of_an_incident_says_how_bad_it_was_at_its_worst(rules, receiver, passing):
+    rules(BRAKE=True)
+    engage_brake()
+    passing(20)
+    for silent in (5, 2):
+        Brake.objects.update(silent=silent)
+        passing(20)
+    Brake.objects.all().delete()
+    passing(100)
+    passing(20)
+    opened, ended = (json.loads(request.body)["data"] for request in receiver.got)
+    assert opened["summary"] == "The brake holds WORKER: 4 of 5 fell silent at once"
+    assert ended["summary"] == "The brake holds WORKER: 5 of 5 fell silent at once"
+    assert ended["details"] == {"silent": 5, "alive": 5}
+
+
 def test_what_comes_back_is_a_new_incident(rules, receiver, passing):
     rules(BRAKE=True)
     for _ in range(2):

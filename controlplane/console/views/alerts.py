@@ -93,7 +93,20 @@ def present_incident(row: Any, now: datetime) -> dict[str, Any]:
         "opened": time_since(row.opened_at, now),
         "ended": row.ended_at and time_since(row.ended_at, now),
         "lasted": (end - row.opened_at).total_seconds(),
+        "told": list_told(row.messages),
     }
+
+
+def list_told(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was told over which channels, and what was not yet; one line where it is the same at both ends."""
+    told = []
+    for event in ("opened", "ended"):
+        if about := [message for message in outcomes if message["event"] == event]:
+            sent = ", ".join(sorted(message["channel"] for message in about if message["is_sent"]))
+            told.append({"event": event, "sent": sent, "unsent": [row for row in about if not row["is_sent"]]})
+    if len(told) == 2 and told[0]["sent"] == told[1]["sent"] and not (told[0]["unsent"] or told[1]["unsent"]):
+        return [{**told[0], "event": "opened, ended"}]
+    return told
 
 
 def present_message(row: Any, now: datetime) -> dict[str, Any]:
@@ -168,7 +181,7 @@ def confirm(
     title = f"{action.label}: {name_of(rule)}"
     return render_confirmation(
         request, title, action, form, reverse("instance:alerts"), problem, tab="alerts", noun="rule", would=would,
-        total=1,
+        total=1, button=title,
     )  # fmt: skip
 
 
