@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from controlplane.core import problems
+from controlplane.core.garbage_collection import collect_after_page
 from controlplane.core.problems import Problem
 
 JSON = [("Content-Type", "application/json")]
@@ -30,7 +31,15 @@ def answered(django: Application, environ: Environ) -> Answer:
     finally:
         if hasattr(content, "close"):
             content.close()
-    return Answer(int(started[0].split()[0]), started[1], body)
+    answer = Answer(int(started[0].split()[0]), started[1], body)
+    if is_page(answer):
+        del content  # which holds the request, the context and all that was shown
+        collect_after_page()
+    return answer
+
+
+def is_page(answer: Answer) -> bool:
+    return any(name == "Content-Type" and kind.startswith("text/html") for name, kind in answer.headers)
 
 
 def refusal(problem: Problem) -> Answer:

@@ -240,3 +240,11 @@ and (%(holds)s::text is null or strpos(lower(l.line), lower(%(holds)s)) > 0)
 -- rule: size_of(i)
 -- how many or how long incident i was found to be
 coalesce(i.details ->> 'count', i.details ->> 'silent', i.details ->> 'seconds', i.details ->> 'per_minute')::float8
+
+-- rule: is_in_namespaces(row)
+-- row is of the `namespaces` that are asked about (null: of all)
+(%(namespaces)s::text[] is null or row.namespace = any(%(namespaces)s))
+
+-- rule: counted_rows(row)
+-- how many of these rows are of the `namespaces`; whether there may be more than were looked at
+count(*) filter (where {{is_in_namespaces(row)}}), count(*) = %(counted)s

@@ -4,39 +4,40 @@
 -- takes: counted bigint, namespaces text[]
 -- returns: sort text, found bigint, is_full bool
 -- row: TabCount
-select sort, count(*) filter (where is_sought and (%(namespaces)s::text[] is null or namespace = any(%(namespaces)s))) as found,
+select 'silent' as sort, count(*) filter (where {{liveness.is_silent(s)}} and {{is_in_namespaces(s)}}) as found,
        count(*) = %(counted)s as is_full
-  from (
-       (select 'silent' as sort, s.namespace, {{liveness.is_silent(s)}} as is_sought from liveness_server s
-         where s.state in {{ALIVE}} limit %(counted)s)
-        union all
-       (select 'lost', s.namespace, true from liveness_server s where s.state in {{TROUBLED}} limit %(counted)s)
-        union all
-       -- A range and this order, which job_by_state alone has: nothing else is to be walked over.
-       (select 'waiting', j.namespace, true from jobs_workerjob j
-         where j.state between 'PENDING' and 'PENDING' order by j.state, j.id limit %(counted)s)
-        union all
-       (select 'claimed', j.namespace, true from jobs_workerjob j
-         where j.state between 'CLAIMED' and 'CLAIMED' order by j.state, j.id limit %(counted)s)
-        union all
-       (select 'running', j.namespace, true from jobs_workerjob j
-         where j.state between 'RUNNING' and 'RUNNING' order by j.state, j.id limit %(counted)s)
-        union all
-       (select 'executions', e.namespace, true from jobs_execution e
-         where e.state not in {{EXECUTION_TERMINAL}} order by e.id limit %(counted)s)
-        union all
-       (select 'quarantined', j.namespace, true from jobs_workerjob j
-         where {{is_quarantined(j)}} order by j.id limit %(counted)s)
-        union all
-       (select 'incidents', null, true from jobs_incident i where i.ended_at is null limit %(counted)s)
-        union all
-       (select 'maintenances', null, true from liveness_instance where maintenance_since is not null)
-        union all
-       (select 'maintenances', null, true from liveness_clustermaintenance)
-        union all
-       (select 'brakes', null, true from liveness_brake where released_by is null)
-       ) looked
- group by sort
+  from (select * from liveness_server where state in {{ALIVE}} limit %(counted)s) s
+ union all
+select 'lost', {{counted_rows(s)}}
+  from (select * from liveness_server where state in {{TROUBLED}} limit %(counted)s) s
+ union all
+-- A range and this order, which job_by_state alone has: nothing else is to be walked over.
+select 'waiting', {{counted_rows(j)}}
+  from (select namespace from jobs_workerjob
+         where state between 'PENDING' and 'PENDING' order by state, id limit %(counted)s) j
+ union all
+select 'claimed', {{counted_rows(j)}}
+  from (select namespace from jobs_workerjob
+         where state between 'CLAIMED' and 'CLAIMED' order by state, id limit %(counted)s) j
+ union all
+select 'running', {{counted_rows(j)}}
+  from (select namespace from jobs_workerjob
+         where state between 'RUNNING' and 'RUNNING' order by state, id limit %(counted)s) j
+ union all
+select 'executions', {{counted_rows(e)}}
+  from (select namespace from jobs_execution
+         where state not in {{EXECUTION_TERMINAL}} order by id limit %(counted)s) e
+ union all
+select 'quarantined', {{counted_rows(j)}}
+  from (select namespace from jobs_workerjob j where {{is_quarantined(j)}} order by id limit %(counted)s) j
+ union all
+select 'incidents', count(*), count(*) = %(counted)s
+  from (select from jobs_incident where ended_at is null limit %(counted)s) i
+ union all
+select 'maintenances', (select count(*) from liveness_instance where maintenance_since is not null)
+                       + (select count(*) from liveness_clustermaintenance), false
+ union all
+select 'brakes', count(*), false from liveness_brake where released_by is null
 
 -- statement: read_namespaces_of
 -- The namespaces of what an address names, of each sort at most one (null: none).

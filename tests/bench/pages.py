@@ -8,7 +8,7 @@ from pathlib import Path
 from django.contrib.auth.models import User
 from django.test import Client
 
-from controlplane.core.garbage_collection import collect_seldom, keep_what_is_imported
+from controlplane.core.garbage_collection import collect_after_page, collect_seldom, keep_what_is_imported
 from jobs.models import Attempt
 from jobs.services import seeding
 from tests.bench.cost import quantile
@@ -60,9 +60,10 @@ def p95(client: Client, address: str) -> Callable[[], float]:
         took = []
         for _ in range(REQUESTS):
             began = time.perf_counter()
-            answer = client.get(address)
+            status = client.get(address).status_code
+            collect_after_page()
             took.append(1000 * (time.perf_counter() - began))
-            assert answer.status_code == 200, answer
+            assert status == 200, status
         return quantile(took, 0.95)
 
     return measure

@@ -1,7 +1,13 @@
 """When Python looks for garbage in processes of the control plane."""
 
+import gc
 import subprocess
 import sys
+import weakref
+
+import pytest
+
+from controlplane.serving.answers import answered
 
 SERVES = """
 import gc
@@ -16,3 +22,37 @@ assert gc.get_freeze_count() > 0
 
 def test_garbage_is_looked_for_seldom_while_a_process_starts_and_in_small_pieces_once_it_serves():
     subprocess.run([sys.executable, "-c", SERVES], check=True)
+
+
+@pytest.fixture
+def uncollected():
+    """Nothing is collected but by whom a test calls."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Shown:
+    """What a page holds in a cycle, as a request and what it was answered hold one another."""
+
+    def __init__(self):
+        self.itself = self
+
+
+@pytest.mark.parametrize(("kind", "is_left"), [("text/html; charset=utf-8", False), ("application/json", True)])
+def test_what_a_page_leaves_in_cycles_goes_with_it_and_nothing_else_is_looked_through(kind, is_left, uncollected):
+    left = []
+
+    class Content(list):
+        pass
+
+    def application(environ, start_response):
+        content = Content([b"shown"])
+        content.shown = Shown()
+        left.append(weakref.ref(content.shown))
+        start_response("200 OK", [("Content-Type", kind)])
+        return content
+
+    assert answered(application, {}).body == b"shown"
+    assert (left[0]() is not None) == is_left

@@ -1,5 +1,6 @@
 """What is wrong with a server, since when, what happens to it next, and what follows from it."""
 
+import re
 from typing import Any
 
 from django.utils.html import format_html
@@ -16,11 +17,14 @@ from liveness.selectors.servers import TimedServer
 from liveness.states import ServerState, ServerType
 
 CAPABILITY_LENGTH = 300
+TAG = re.compile("<[^>]*>")
+"""Of what was put together here: names in it are escaped."""
 
 
 def present_server(server: TimedServer) -> dict[str, Any]:
     """A server as the tables show it. A silent one is never drawn as healthy: that is judged at this read."""
     beats = server.state in states.MAY_HEARTBEAT
+    due = describe_disconnection(server)
     return {
         "it": server,
         "id": SafeString(server.pk),
@@ -34,7 +38,8 @@ def present_server(server: TimedServer) -> dict[str, Any]:
         "silence": time_since(server.last_heartbeat_at, server.now) if server.last_heartbeat_at else "never",
         "share": min(100, round(100 * server.silence / server.timeout)) if beats else None,
         "tone": "silent" if server.silent or server.silence > server.timeout else "well",
-        "due": describe_disconnection(server),
+        "due": due,
+        "due_title": due and TAG.sub("", due),
         "load": list_loads(server.metrics),
         "timeout": describe_duration(server.timeout),
         "up": time_since(server.created_at, server.now) if server.state in states.ALIVE else "–",
