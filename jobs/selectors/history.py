@@ -1,7 +1,7 @@
 """Reads what happened, for charts: never jobs, only what was counted of them (services/history.py)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -90,15 +90,25 @@ def build_history(window: Window, rows: list[HistoryPoint]) -> History:
 
 
 def read_history_by(dimension: Dimension, window: Window, limit: int = KEYS_KEPT) -> tuple[list[KeyHistory], int]:
-    """How jobs ended by tag or by action, those with the most failures first, and how many more there are: one query.
+    """How jobs ended by tag or by action, those with the most failures first, and how many more there are."""
+    return read_histories_by([dimension], window, limit)[dimension]
+
+
+def read_histories_by(
+    dimensions: Collection[Dimension], window: Window, limit: int
+) -> dict[Dimension, tuple[list[KeyHistory], int]]:
+    """The same by each of several dimensions: one query.
 
     Of a day or a week, what is counted by the hour: it begins at a full hour.
     """
     span = Span.MINUTE if window.seconds <= 3600 else Span.HOUR
-    rows = sql.read_history_by_key.fetch_rows(seconds=window.seconds, span=span, dimension=dimension, limit=limit)
-    entries = []
+    rows = sql.read_history_by_key.fetch_rows(
+        seconds=window.seconds, span=span, dimensions=list(dimensions), limit=limit
+    )
+    found: dict[Dimension, tuple[list[KeyHistory], int]] = {dimension: ([], 0) for dimension in dimensions}
     for row in rows:
         waited, took = json.loads(row.waited or "{}"), json.loads(row.took or "{}")
+        entries, _ = found[Dimension(row.dimension)]
         entries.append(
             KeyHistory(
                 key=row.key,
@@ -110,7 +120,8 @@ def read_history_by(dimension: Dimension, window: Window, limit: int = KEYS_KEPT
                 took_p95=percentile(took, 0.95),
             )
         )
-    return entries, rows[0].others if rows else 0
+        found[Dimension(row.dimension)] = entries, row.others
+    return found
 
 
 def count_outcomes(row: Any) -> dict[str, int]:

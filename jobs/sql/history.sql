@@ -338,9 +338,10 @@ select edges.since + make_interval(secs => place * %(step)s::int) as at, edges.n
  order by place
 
 -- statement: read_history_by_key
--- The ends of the jobs with each tag, or each action, since some moment: those with the most failures first.
--- takes: seconds float8, span text, dimension text, limit bigint
--- returns: key text, jobs bigint, completed bigint, failed bigint, cancelled bigint, expired bigint, skipped bigint,
+-- The ends of the jobs with each tag, of each action and so on, since some moment: of each of these dimensions those with
+-- the most failures first.
+-- takes: seconds float8, span text, dimensions text[], limit bigint
+-- returns: dimension text, key text, jobs bigint, completed bigint, failed bigint, cancelled bigint, expired bigint, skipped bigint,
 --   waited jsonb|null, took jsonb|null, others bigint
 -- row: HistoryOfKey
 with edges as materialized (
@@ -349,36 +350,40 @@ with edges as materialized (
 ),
 entries as materialized (
     select h.* from edges
-      join jobs_historyentry h on h.span = 'minute' and h.dimension = %(dimension)s and h.at >= edges.since
+      join jobs_historyentry h on h.span = 'minute' and h.dimension = any(%(dimensions)s) and h.at >= edges.since
      where %(span)s::text = 'minute'
         or h.at >= coalesce((select max(at) + interval '1 hour' from jobs_historyentry where span = 'hour'), '-infinity')
     union all
     select h.* from edges
-      join jobs_historyentry h on h.span = 'hour' and h.dimension = %(dimension)s and h.at >= edges.since
+      join jobs_historyentry h on h.span = 'hour' and h.dimension = any(%(dimensions)s) and h.at >= edges.since
      where %(span)s::text = 'hour'
 ),
 sums as (
-    select key, sum(completed + failed + cancelled + expired + skipped)::bigint as jobs,
+    select dimension, key, sum(completed + failed + cancelled + expired + skipped)::bigint as jobs,
            sum(completed)::bigint as completed, sum(failed)::bigint as failed, sum(cancelled)::bigint as cancelled,
            sum(expired)::bigint as expired, sum(skipped)::bigint as skipped
-      from entries group by key
+      from entries group by dimension, key
+),
+ranked as (
+    select *, row_number() over (partition by dimension order by failed desc, jobs desc, key) as place,
+           count(*) over (partition by dimension) as keys
+      from sums
 ),
 shown as (
-    select *, count(*) over () - least(count(*) over (), %(limit)s) as others
-      from sums order by failed desc, jobs desc, key limit %(limit)s
+    select *, keys - least(keys, %(limit)s) as others from ranked where place <= %(limit)s
 ),
 waits as (
-    select key, jsonb_object_agg(bin, number) as waited
-      from (select e.key, part.bin, sum(part.number::bigint) as number
-              from entries e cross join jsonb_each_text(e.waited) part (bin, number) group by 1, 2) binned
-     group by key
+    select dimension, key, jsonb_object_agg(bin, number) as waited
+      from (select e.dimension, e.key, part.bin, sum(part.number::bigint) as number
+              from entries e cross join jsonb_each_text(e.waited) part (bin, number) group by 1, 2, 3) binned
+     group by dimension, key
 ),
 runs as (
-    select key, jsonb_object_agg(bin, number) as took
-      from (select e.key, part.bin, sum(part.number::bigint) as number
-              from entries e cross join jsonb_each_text(e.took) part (bin, number) group by 1, 2) binned
-     group by key
+    select dimension, key, jsonb_object_agg(bin, number) as took
+      from (select e.dimension, e.key, part.bin, sum(part.number::bigint) as number
+              from entries e cross join jsonb_each_text(e.took) part (bin, number) group by 1, 2, 3) binned
+     group by dimension, key
 )
-select key, jobs, completed, failed, cancelled, expired, skipped, waited, took, others
-  from shown left join waits using (key) left join runs using (key)
- order by failed desc, jobs desc, key
+select dimension, key, jobs, completed, failed, cancelled, expired, skipped, waited, took, others
+  from shown left join waits using (dimension, key) left join runs using (dimension, key)
+ order by dimension, place

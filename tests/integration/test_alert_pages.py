@@ -63,7 +63,7 @@ def test_past_incidents_come_a_page_at_a_time_and_open_ones_on_the_first_alone(s
     browser = staff()
     first = browser.get(AT).content.decode()
     rest = browser.get(AT + re.search(r'<a href="(\?before=[^"]+)">Older', first)[1]).content.decode()
-    shown = re.findall(r"past \d+\.", first + rest)
+    shown = re.findall(r">past \d+\.<", first + rest)
     assert len(shown) == len(set(shown)) == 60
     assert ("open now" in first, "open now" in rest) == (True, False)
 

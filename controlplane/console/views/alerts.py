@@ -98,11 +98,11 @@ def present_incident(row: Any, now: datetime) -> dict[str, Any]:
 
 
 def list_told(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was told over which channels, and what was not yet; one line where it is the same at both ends."""
+    """What was told over how many channels, and over which it was not yet; once where it is the same at both ends."""
     told = []
     for event in ("opened", "ended"):
         if about := [message for message in outcomes if message["event"] == event]:
-            sent = ", ".join(sorted(message["channel"] for message in about if message["is_sent"]))
+            sent = sorted(message["channel"] for message in about if message["is_sent"])
             told.append({"event": event, "sent": sent, "unsent": [row for row in about if not row["is_sent"]]})
     if len(told) == 2 and told[0]["sent"] == told[1]["sent"] and not (told[0]["unsent"] or told[1]["unsent"]):
         return [{**told[0], "event": "opened, ended"}]

@@ -10,7 +10,7 @@ from controlplane.console.charts.history import build_axis, build_table, draw_ch
 from controlplane.console.selectors.filters.servers import ScopeFilter
 from controlplane.console.views.page import HOME, render_page, require_reader, show_not_found
 from jobs.history import DEFAULT_WINDOW, WINDOWS, Dimension, Window
-from jobs.selectors.history import History, KeyHistory, read_history, read_history_by
+from jobs.selectors.history import History, KeyHistory, read_histories_by, read_history
 from liveness.selectors.clusters import is_known_cluster
 
 KEYS_SHOWN = 50
@@ -42,9 +42,10 @@ def show_trends(request: HttpRequest) -> HttpResponse:
     cluster = chosen.cluster_name
     if cluster and not is_known_cluster(cluster):
         return show_not_found(request, "cluster", "trends")
-    actions, more_actions = read_history_by(Dimension.ACTION, window, KEYS_SHOWN)
-    tags, more_tags = read_history_by(Dimension.TAG, window, KEYS_SHOWN)
-    clusters, more_clusters = read_history_by(Dimension.CLUSTER, window, KEYS_SHOWN)
+    found = read_histories_by((Dimension.ACTION, Dimension.TAG, Dimension.CLUSTER), window, KEYS_SHOWN)
+    actions, more_actions = found[Dimension.ACTION]
+    tags, more_tags = found[Dimension.TAG]
+    clusters, more_clusters = found[Dimension.CLUSTER]
     jobs, here = reverse("instance:jobs"), reverse("instance:trends")
     groups = [
         ("Action", [present_key(row, "") for row in actions], more_actions),

@@ -167,8 +167,7 @@ def render_page(
     live, tabs = f"admin/instance/_{name}.html", list_tabs(request)
     counts = shown.pop("tab_counts", getattr(request, "tab_counts", None))
     if counts is None:
-        # Who searches looks at what he has found: that takes as many queries as a page may have.
-        counts = [] if is_narrowed(shown) else tab_counts(reached_namespaces(request))
+        counts = tab_counts(reached_namespaces(request))
     shown = {
         "live": live,
         "sees": viewable(request.user),
@@ -200,10 +199,6 @@ def render_page(
 def explain_states(page: str) -> str:
     """The states that a page shows, with what they mean: ever the same."""
     return render_to_string("admin/instance/_legends.html", {"legends": LEGENDS.get(page, [])})
-
-
-def is_narrowed(shown: dict[str, Any]) -> bool:
-    return bool(getattr(shown.get("filter"), "chosen_values", None))
 
 
 def offer_namespaces(request: HttpRequest, shown: dict[str, Any]) -> None:

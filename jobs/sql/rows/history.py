@@ -49,6 +49,7 @@ class HistoryPoint(NamedTuple):
 
 
 class HistoryOfKey(NamedTuple):
+    dimension: str
     key: str
     jobs: int
     completed: int
