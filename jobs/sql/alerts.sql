@@ -19,9 +19,9 @@ select 'version_skew', cluster, count(*), array_agg(distinct version order by ve
  group by cluster having count(distinct version) > 1
 
 -- statement: note_incidents
--- Open an incident for each of these conditions that has none, note of the others that they are still there, and how bad
--- it was at its worst, and end those that have not been found for `settle_after` seconds. Then write a message for each channel: of what nobody was
--- told yet and is not muted, and of the end of what was told.
+-- Open an incident for each of these conditions that has none, note of the others that they are still there and how bad
+-- it was at its worst, and end those that have not been found for `settle_after` seconds. Then write a message for each
+-- channel: of what nobody was told yet and is not muted, and of the end of what was told.
 -- takes: found jsonb, settle_after float8, channels text[], name text
 -- returns: opened bigint, ended bigint, messages bigint
 -- row: NotedIncidents
@@ -33,10 +33,10 @@ seen as (
     select rule, subject, summary, details from found order by rule, subject
         on conflict (rule, subject) where ended_at is null do update
        set seen_at = clock_timestamp(),
-           (summary, details) = (select worst.summary, worst.details
-                                   from (values (excluded.summary, excluded.details), (i.summary, i.details))
-                                        as worst(summary, details)
-                                  order by {{size_of(worst)}} desc limit 1)
+           (summary, details) = (select f.summary, f.details
+                                   from (values (i.summary, i.details, 1), (excluded.summary, excluded.details, 2))
+                                        as f(summary, details, place)
+                                  order by {{size_of(f)}} desc, place desc limit 1)
  returning i.*, i.xmax = 0 as is_new
 ),
 to_announce as (

@@ -39,7 +39,7 @@ def present_server(server: TimedServer) -> dict[str, Any]:
         "share": min(100, round(100 * server.silence / server.timeout)) if beats else None,
         "tone": "silent" if server.silent or server.silence > server.timeout else "well",
         "due": due,
-        "due_title": due and TAG.sub("", due),
+        "due_title": due and SafeString(TAG.sub("", due)),
         "load": list_loads(server.metrics),
         "timeout": describe_duration(server.timeout),
         "up": time_since(server.created_at, server.now) if server.state in states.ALIVE else "–",
