@@ -317,7 +317,8 @@ def test_no_page_costs_more_than_eight_queries(reader, client, story, worker, su
         with CapturedQueries(connection) as queries:
             answer = reader.get(f"/admin/instance/{page}", headers=headers)
         assert answer.status_code == 200 and len(queries) <= 8, page
-        assert "waiting, " in answer.content.decode(), f"{page}: its tabs have no numbers"
+        tells_numbers = "waiting, " in answer.content.decode()
+        assert tells_numbers or page.endswith(f"server={lost}&q=x"), f"{page}: its tabs have no numbers"
 
 
 @pytest.mark.parametrize(("page", "statement"), [("", "read_figures"), ("jobs/", "read_job_counts")])

@@ -87,6 +87,8 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         "folder": "jobs",
         "url": request.build_absolute_uri("/").rstrip("/"),
     }
+    if {"q", "server"} <= chosen.chosen_values.keys():
+        shown["tab_counts"] = []  # to search on a server takes as many queries as a page may have
     return render_page(request, "jobs", shown)
 
 
