@@ -1,6 +1,6 @@
 """Rows as the API answers them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -10,7 +10,7 @@ from django.db import models
 from rest_framework import serializers
 from rest_framework.relations import PKOnlyObject
 
-from controlplane.core.rest import TimeField
+from controlplane.core.rest import TimeField, shared_serializer
 
 
 class ModelAnswer(serializers.ModelSerializer):
@@ -20,6 +20,13 @@ class ModelAnswer(serializers.ModelSerializer):
         **serializers.ModelSerializer.serializer_field_mapping,
         models.DateTimeField: TimeField,
     }
+
+    @classmethod
+    def represent_rows(cls, rows: Iterable[Any]) -> list[dict[str, Any]]:
+        """As with `many=True`, which would keep the rows until Python looks for garbage: its list and what is listed
+        hold one another."""
+        answer = shared_serializer(cls)
+        return [answer.to_representation(row) for row in rows]
 
     def to_representation(self, instance: Any) -> dict[str, Any]:
         shape = shape_of(type(self))

@@ -9,6 +9,7 @@ from drf_spectacular import utils as spectacular
 from drf_spectacular.openapi import AutoSchema
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.core import database
@@ -62,6 +63,13 @@ class Negotiation(DefaultContentNegotiation):
         return super().select_renderer(request, renderers, format_suffix)
 
 
+def untie(view: APIView, request: Request) -> None:
+    """Let go of what the frameworks tie a view and a request to, themselves: a list of a thousand jobs would stay until
+    Python looks for garbage."""
+    vars(view).pop("head", None)
+    request.parser_context.clear()
+
+
 class OwnSettings(APIView):
     """Everybody may call it; bodies and answers are JSON, refusals problem documents."""
 
@@ -84,6 +92,13 @@ class OwnSettings(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         database.reset_may_have_changed()
         super().initial(request, *args, **kwargs)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        response = super().finalize_response(request, response, *args, **kwargs)
+        if isinstance(response, Response):
+            response.add_post_render_callback(lambda answer: vars(answer)["renderer_context"].clear())
+        untie(self, request)
+        return response
 
     def get_exception_handler(self) -> Callable[[Exception, dict[str, Any]], HttpResponse | None]:
         return handle_exception

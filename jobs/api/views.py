@@ -197,7 +197,7 @@ class Jobs(JobCall):
                 namespace=self.namespace,
                 largest=LARGE if many else None,
             )
-        items = JobAnswer(submitted_jobs(submitted, are_whole=not many), many=True).data
+        items = JobAnswer.represent_rows(submitted_jobs(submitted, are_whole=not many))
         status = 201 if any(job.is_new for job in submitted) else 200
         return Response({"items": items} if many else items[0], status=status)
 
