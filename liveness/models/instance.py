@@ -22,7 +22,9 @@ class Clock(models.Model):
     tick_at = models.DateTimeField(help_text="When it began.")
     reading = models.FloatField(db_default=0, help_text="Seconds of observed time.")
     advanced_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="Wall time of the reading.")
-    credit = models.FloatField(db_default=15, help_text="The most it advances at once: 1.5 check intervals.")
+    credit = models.FloatField(
+        db_default=0, help_text="The most it advances at once: 1.5 check intervals, and nothing before the first check."
+    )
     witnessed = models.BooleanField(db_default=False, help_text="Heartbeats could get in at the present check.")
     moved_at = models.DateTimeField(db_default=ClockTimestamp(), help_text="When the reading last grew.")
     finished_at = models.DateTimeField(null=True, help_text="When a check last succeeded.")

@@ -1,5 +1,7 @@
 """Observed time passes only while heartbeats can get in: an outage of the control plane disconnects nobody."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from jobs.services.liveness_check import check_liveness
@@ -185,3 +187,17 @@ def test_the_first_check_after_an_outage_counts_nothing_against_those_who_are_no
     beat_all(last)
     live(clock, 60, [first, last])
     assert states() == {"first": "RUNNING", "last": "RUNNING"}
+
+
+def test_who_was_heard_before_the_first_check_ever_is_found_silent_no_later_for_it(worker, clock):
+    ClockRow.objects.all().delete()
+    ClockRow.objects.create(tick_at=datetime.fromtimestamp(0, UTC))  # as migrations leave it
+    clock.step(2 * INTERVAL)
+    worker(name="one")
+    other = worker(name="other")
+    beat_all(other)
+    check_liveness()
+    live(clock, TIMEOUT - INTERVAL / 2, [other])
+    assert states() == {"one": "RUNNING", "other": "RUNNING"}
+    live(clock, INTERVAL, [other])
+    assert states() == {"one": "DISCONNECTED", "other": "RUNNING"}

@@ -59,7 +59,7 @@ class Clock:
     def begin(self) -> None:
         """As if a check had just been: what happened before the test does not count."""
         with connection.cursor() as cursor:
-            cursor.execute("UPDATE liveness_clock SET advanced_at = clock_timestamp()")
+            cursor.execute("UPDATE liveness_clock SET advanced_at = clock_timestamp(), credit = 15")
 
     def advance(self, seconds: float) -> None:
         """Time passes, and heartbeats could get in all the while: observed time passes with it."""
