@@ -63,13 +63,6 @@ class Negotiation(DefaultContentNegotiation):
         return super().select_renderer(request, renderers, format_suffix)
 
 
-def untie(view: APIView, request: Request) -> None:
-    """Let go of what the frameworks tie a view and a request to, themselves: a list of a thousand jobs would stay until
-    Python looks for garbage."""
-    vars(view).pop("head", None)
-    request.parser_context.clear()
-
-
 class OwnSettings(APIView):
     """Everybody may call it; bodies and answers are JSON, refusals problem documents."""
 
@@ -94,11 +87,18 @@ class OwnSettings(APIView):
         super().initial(request, *args, **kwargs)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """The frameworks tie request, view and answer to themselves and to one another; they let go, for else a list of
+        a thousand jobs would stay until Python looks for garbage."""
         response = super().finalize_response(request, response, *args, **kwargs)
+        vars(self).pop("head", None)
+        request.parser_context.clear()
         if isinstance(response, Response):
-            response.add_post_render_callback(lambda answer: vars(answer)["renderer_context"].clear())
-        untie(self, request)
+            response.add_post_render_callback(self.let_go_of_answer)
         return response
+
+    def let_go_of_answer(self, answer: Response) -> None:
+        vars(answer)["renderer_context"].pop("response", None)
+        vars(self).pop("response", None)
 
     def get_exception_handler(self) -> Callable[[Exception, dict[str, Any]], HttpResponse | None]:
         return handle_exception
