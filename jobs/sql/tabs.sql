@@ -11,18 +11,14 @@ select 'silent' as sort, count(*) filter (where {{liveness.is_silent(s)}} and {{
 select 'lost', {{counted_rows(s)}}
   from (select * from liveness_server where state in {{TROUBLED}} limit %(counted)s) s
  union all
--- A range and this order, which job_by_state alone has: nothing else is to be walked over.
-select 'waiting', {{counted_rows(j)}}
-  from (select namespace from jobs_workerjob
-         where state between 'PENDING' and 'PENDING' order by state, id limit %(counted)s) j
- union all
-select 'claimed', {{counted_rows(j)}}
-  from (select namespace from jobs_workerjob
-         where state between 'CLAIMED' and 'CLAIMED' order by state, id limit %(counted)s) j
- union all
-select 'running', {{counted_rows(j)}}
-  from (select namespace from jobs_workerjob
-         where state between 'RUNNING' and 'RUNNING' order by state, id limit %(counted)s) j
+select kind.sort, number.*
+  from (values ('waiting', 'PENDING'), ('claimed', 'CLAIMED'), ('running', 'RUNNING')) kind (sort, state)
+ cross join lateral (
+       -- A range and this order, which job_by_state alone has: nothing else is to be walked over.
+       select {{counted_rows(j)}}
+         from (select namespace from jobs_workerjob
+                where state between kind.state and kind.state order by state, id limit %(counted)s) j
+       ) number
  union all
 select 'executions', {{counted_rows(e)}}
   from (select namespace from jobs_execution
