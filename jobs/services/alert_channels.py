@@ -45,7 +45,8 @@ def list_channels() -> list[str]:
     settings = alerts_conf()
     return [
         *(f"webhook {number}" for number, _ in enumerate(settings.webhook_urls.split(), 1)),
-        *(["email"] if settings.email_to.split() else []),
+        # Each for itself: of several addresses in one e-mail a server may refuse some, and the others would hide it.
+        *(f"email {number}" for number, _ in enumerate(settings.email_to.split(), 1)),
         *(f"apprise {number}" for number, _ in enumerate(settings.apprise_urls.split(), 1)),
     ]
 
@@ -57,7 +58,7 @@ def send_message(channel: str, id: UUID, event: str, payload: dict[str, Any]) ->
     kind, _, number = channel.partition(" ")
     send: Callable[[], None] = {
         "webhook": lambda: post_webhook(alerts_conf().webhook_urls.split()[int(number) - 1], id, payload),
-        "email": lambda: send_mail(id, payload),
+        "email": lambda: send_mail(alerts_conf().email_to.split()[int(number) - 1], id, payload),
         "apprise": lambda: notify_apprise(alerts_conf().apprise_urls.split()[int(number) - 1], payload),
     }[kind]
     call_patiently(channel, send)
@@ -149,7 +150,7 @@ def find_address(host: str, port: int, *, allow_private: bool) -> str:
     return str(found[0][4][0])
 
 
-def send_mail(id: UUID, payload: dict[str, Any]) -> None:
+def send_mail(to: str, id: UUID, payload: dict[str, Any]) -> None:
     subject, text = describe_message(payload)
     settings = alerts_conf()
     server = read_mail_server(settings.email_url) if settings.email_url else {}
@@ -158,7 +159,7 @@ def send_mail(id: UUID, payload: dict[str, Any]) -> None:
             subject,
             text,
             from_email=settings.email_from,
-            to=settings.email_to.split(),
+            to=[to],
             headers={"Message-ID": f"<{id}@controlplane>"},
             connection=connection,
         ).send()

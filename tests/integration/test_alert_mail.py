@@ -6,7 +6,7 @@ from email import message_from_bytes
 from types import SimpleNamespace
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from jobs.checks import check_alerts
 from jobs.services.alert_channels import read_mail_server
@@ -41,6 +41,11 @@ class Dialogue(socketserver.StreamRequestHandler):
                 self.say(b"354 go on")
             elif line.upper().startswith(b"QUIT"):
                 return self.say(b"221 bye")
+            elif b"<nobody@" in line:
+                self.say(b"550 no such user")
+            elif line.upper().startswith(b"RSET"):
+                told = []
+                self.say(b"250 well")
             else:
                 told.append(line.decode().strip())
                 self.say(b"250 well")
@@ -67,14 +72,30 @@ def test_an_e_mail_goes_to_the_server_that_the_alerts_name_from_whom_they_say(ma
         "EMAIL_URL": f"smtp://127.0.0.1:{mailbox.server_address[1]}",
     }
     call_command("alerts", "test")
-    (letter,) = mailbox.letters
-    assert letter.message["Subject"].startswith("[control plane] Test: ")
-    assert [word for word in letter.told if word.startswith(("mail", "rcpt"))] == [
-        "mail FROM:<fleet@example.org>",
-        "rcpt TO:<ops@example.org>",
-        "rcpt TO:<night@example.org>",
+    assert [envelope(letter) for letter in mailbox.letters] == [
+        ["mail FROM:<fleet@example.org>", "rcpt TO:<ops@example.org>"],
+        ["mail FROM:<fleet@example.org>", "rcpt TO:<night@example.org>"],
     ]
-    assert letter.message["Message-ID"].endswith("@controlplane>")
+    for letter in mailbox.letters:
+        assert letter.message["Subject"].startswith("[control plane] Test: ")
+        assert letter.message["Message-ID"].endswith("@controlplane>")
+
+
+def envelope(letter):
+    return [word for word in letter.told if word.startswith(("mail", "rcpt"))]
+
+
+def test_an_address_that_the_server_refuses_is_told_and_keeps_nothing_from_the_others(mailbox, settings, capsys):
+    settings.ALERTS = {
+        "EMAIL_TO": "nobody@example.org ops@example.org",
+        "EMAIL_URL": f"smtp://127.0.0.1:{mailbox.server_address[1]}",
+    }
+    with pytest.raises(CommandError, match="Not every channel"):
+        call_command("alerts", "test")
+    seen = capsys.readouterr().out
+    assert "email 1: SMTPRecipientsRefused" in seen and "email 2: sent" in seen
+    (letter,) = mailbox.letters
+    assert letter.message["To"] == "ops@example.org"
 
 
 def test_without_a_server_of_its_own_it_goes_where_django_sends_its_mail(mailbox, settings):

@@ -73,7 +73,7 @@ def test_the_outbox_says_what_came_of_each_message(channels, staff, clock, mailo
     alerts.send_due_messages()
     browser = staff()
     page = words(browser.get(AT)).partition("Outbox")[2]
-    assert re.search(r"opened server_lost east SENT email 1", page)
+    assert re.search(r"opened server_lost east SENT email 1 1", page)
     assert re.search(r"opened server_lost east WAITING webhook 1 1 try.*private network.*tried again in", page)
     AlertMessage.objects.filter(sent_at=None).update(next_try_at=None)
     assert "GIVEN UP" in words(browser.get(AT)).partition("Outbox")[2]
@@ -113,7 +113,7 @@ def test_a_test_message_goes_through_the_outbox_and_keeps_nobody_waiting(channel
     browser = staff("change_maintenance")
     assert act(browser, "alerts/test/")["Location"] == AT
     assert [(row.event, row.channel, row.tries) for row in AlertMessage.objects.order_by("channel")] == [
-        ("test", "email", 0), ("test", "webhook 1", 0),
+        ("test", "email 1", 0), ("test", "webhook 1", 0),
     ]  # fmt: skip
     assert "goes out with the next check" in words(browser.get(AT))
     alerts.send_due_messages()
