@@ -220,6 +220,26 @@ def test_all_that_a_filter_matches_is_cancelled_by_the_executor_after_the_browse
     page.context.close()
 
 
+def test_on_a_phone_rows_come_before_the_filter_which_says_what_is_chosen(site):
+    page = site.open(viewport={"width": 360, "height": 800})
+    site.go(page, "jobs/?tag=narrow")
+    tag = page.locator(".filter [name=tag]")
+    expect(tag).to_be_hidden()
+    page.get_by_text("Filter: tag narrow").click()
+    expect(tag).to_have_value("narrow")
+    tag.fill("narrower")
+    page.locator(".filter").get_by_role("button", name="Show").click()
+    page.get_by_text("Filter: tag narrower").wait_for()
+    expect(tag).to_be_hidden()
+    site.go(page, "jobs/?within=never")
+    expect(page.locator(".filter .errorlist")).to_be_visible()
+    page.set_viewport_size({"width": 1024, "height": 800})
+    site.go(page, "jobs/?tag=narrow")
+    expect(tag).to_be_visible()
+    expect(page.get_by_text("Filter: tag narrow")).to_be_hidden()
+    page.context.close()
+
+
 def test_a_waiting_job_says_why_it_waits(site):
     site.running.agent("classical", site.url, "--tags", "classical")
     page = site.open()

@@ -14,6 +14,9 @@
       if (preset) presets.parentElement.querySelector(`[name="${presets.dataset.for}"]`).value = preset.textContent;
     });
   }
+  // On a phone the rows come first; what is chosen stands in the summary.
+  const filters = document.querySelector(".filters");
+  if (filters && matchMedia("(max-width: 767px)").matches && !filters.querySelector(".errorlist")) filters.open = false;
   const every = document.getElementById("poll-every");
   if (every) {
     every.addEventListener("change", () => every.form.requestSubmit());
@@ -59,6 +62,7 @@
     } else if (event.key === "/") {
       const search = document.querySelector(".filter [name=q]") || document.querySelector(".filter input");
       if (!search) return;
+      filters.open = true;
       search.focus();
       search.select();
     } else if (event.key === "j" || event.key === "k") {
