@@ -97,11 +97,11 @@ def mask(value: Any, *, has_references: bool = True) -> Any:
     if has_references and _is_reference(value):
         return value
     return {
-        name: MASK
+        name: item
+        if not isinstance(item, (dict, list)) and not _may_hide(name)
+        else MASK
         if _is_hidden(name, item, has_references)
         else mask(item, has_references=has_references and name not in ARGUMENTS)
-        if isinstance(item, (dict, list))
-        else item
         for name, item in value.items()
     }
 
@@ -160,11 +160,16 @@ def looks_secret(name: str) -> bool:
     return SECRET_NAME.fullmatch(plain) is not None
 
 
+@lru_cache(maxsize=4096)
+def _may_hide(name: object) -> bool:
+    return name == MARK or looks_secret(str(name))
+
+
 def _is_hidden(name: str, item: Any, has_references: bool) -> bool:
     if name == MARK:
         return True
     is_shown = item is None or isinstance(item, bool) or item in ("", [], {})
-    return looks_secret(str(name)) and not is_shown and not (has_references and is_secret(item))
+    return _may_hide(name) and not is_shown and not (has_references and is_secret(item))
 
 
 def _is_reference(value: dict[str, Any]) -> bool:

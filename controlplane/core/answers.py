@@ -59,12 +59,21 @@ def shape_of(answer: type[ModelAnswer]) -> Shape:
     """Making fields takes longer than answering a row, and reading leaves nothing in them."""
     fields = {name: field for name, field in answer().fields.items() if not field.write_only}
     columns = {name: field.source or name for name, field in fields.items() if is_attribute(field, answer)}
+    methods = {
+        name: getattr(field.parent, field.method_name)
+        for name, field in fields.items()
+        if type(field) is serializers.SerializerMethodField
+    }
     return Shape(
         dict.fromkeys(fields),
         list(columns),
         read_attributes(*columns.values()),
-        [(name, build_reader(field)) for name, field in fields.items() if name not in columns],
-        [(name, write) for name, field in fields.items() if (write := build_writer(field, answer))],
+        [(name, methods.get(name) or build_reader(field)) for name, field in fields.items() if name not in columns],
+        [
+            (name, write)
+            for name, field in fields.items()
+            if name not in methods and (write := build_writer(field, answer))
+        ],
     )
 
 

@@ -190,7 +190,8 @@ class Jobs(JobCall):
         body = validate_body(JobList if many else SubmissionRequest, request.data)
         wanted = body if many else [self.add_idempotency_key(body)]
         with span_of_submission(self.trace_of_caller) as trace:
-            wanted = [{"traceparent": trace, **job} for job in wanted]
+            if trace:
+                wanted = [{"traceparent": trace, **job} for job in wanted]
             submitted = submission.submit_jobs(
                 request_credential(request).submitter,
                 wanted,

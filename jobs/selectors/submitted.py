@@ -12,7 +12,23 @@ from jobs.models import WorkerJob
 from jobs.selectors.contents import without_large
 from jobs.selectors.jobs import attempts_and_late_reports, jobs_with_attempts, jobs_with_flags
 from jobs.sql.rows.submission import SubmittedJob
-from jobs.states import JobState, Unmatched
+from jobs.states import JobKind, JobState, RetryBackoff, Unmatched
+
+DEFAULTS: dict[str, Any] = {
+    "name": "",
+    "payload": None,
+    "tags": [],
+    "priority": 0,
+    "unmatched": Unmatched.FAIL,
+    "max_retries": 0,
+    "retry_delay_seconds": 0,
+    "retry_backoff": RetryBackoff.FIXED,
+    "retry_on": None,
+    "good_until": None,
+    "traceparent": None,
+    "available_at": None,
+}
+"""What is so of a job of which nobody says otherwise, as `job_values` in jobs/sql/rules.sql has it."""
 
 
 class Nothing(tuple[Any, ...]):
@@ -33,12 +49,18 @@ class UntouchedJob:
     resubmission_of_id = resubmitted_as = execution_id = step = child_execution = None
     cancel_requested_at = finished_at = output = error = checkpoint = checkpoint_at = None
 
-    def __init__(self, row: SubmittedJob, content: dict[str, Any]) -> None:
+    def __init__(self, row: SubmittedJob, kind: JobKind, namespace: str, content: dict[str, Any]) -> None:
+        """`content`: what is not as in `DEFAULTS`; it becomes this job's own."""
         self.__dict__ = content
+        self.kind, self.namespace = kind, namespace
         self.id, self.left_out = row.id, row.left_out or []
         self.action = read_stored(row.action)
         self.payload = None if row.payload is None else read_stored(row.payload)
         self.created_at, self.available_at, self.good_until = row.created_at, row.available_at, row.good_until
+
+
+for field, default in DEFAULTS.items():
+    setattr(UntouchedJob, field, default)
 
 
 class Submitted(NamedTuple):
@@ -51,7 +73,7 @@ class Submitted(NamedTuple):
 def stays_untouched(content: Mapping[str, Any]) -> bool:
     """Nothing has begun of a job of this content when it was stored, and nothing is to be said of its waiting."""
     is_execution = content["action"]["type"] == "execution"
-    return not is_execution and content["unmatched"] != Unmatched.WAIT and conf().unmatched_after is not None
+    return not is_execution and content.get("unmatched") != Unmatched.WAIT and conf().unmatched_after is not None
 
 
 def submitted_jobs(submitted: Iterable[Submitted], *, are_whole: bool) -> list[Any]:

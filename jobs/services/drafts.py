@@ -8,25 +8,11 @@ import orjson
 
 from jobs import tags
 from jobs.conf import conf
-from jobs.states import RetryBackoff, Unmatched
+from jobs.selectors.submitted import DEFAULTS
+from jobs.states import Unmatched
 
 NOT_FINGERPRINTED = {"key", "require_worker", "traceparent"}
 """How a job is submitted, not what it is: no part of its fingerprint."""
-DEFAULTS: dict[str, Any] = {
-    "name": "",
-    "payload": None,
-    "tags": [],
-    "priority": 0,
-    "unmatched": Unmatched.FAIL,
-    "max_retries": 0,
-    "retry_delay_seconds": 0,
-    "retry_backoff": RetryBackoff.FIXED,
-    "retry_on": None,
-    "good_until": None,
-    "traceparent": None,
-    "available_at": None,
-}
-"""As `job_values` in jobs/sql/rules.sql has them."""
 
 
 def is_execution(job: dict[str, Any]) -> bool:
@@ -35,23 +21,24 @@ def is_execution(job: dict[str, Any]) -> bool:
 
 
 def build_job_content(job: dict[str, Any]) -> dict[str, Any]:
-    """What a job is, with the defaults of what it does not say."""
+    """What a job is, as the statement that stores it is told: of `DEFAULTS` what the job says otherwise, for to read
+    the rest takes PostgreSQL longer than to store it."""
     has_steps = is_execution(job)
-    return {
-        **{field: job.get(field, default) for field, default in DEFAULTS.items()},
-        "fingerprint": compute_fingerprint(job),
-        "action": job["action"],
-        "required_tags": tags.required_tags(job["action"], job.get("tags", [])),
-        "timeout_seconds": None if has_steps else job.get("timeout_seconds", conf().default_timeout),
-        "on_worker_lost": job.get("on_worker_lost", conf().on_worker_lost),
-        "unmatched": Unmatched.WAIT if has_steps else job.get("unmatched", Unmatched.FAIL),
-        "needs": required_tag_sets(job) if job.get("require_worker") else None,
+    content = {
+        field: value
+        for field, value in job.items()
+        if field in DEFAULTS and value is not None and value != DEFAULTS[field]
     }
-
-
-def without_defaults(content: dict[str, Any]) -> dict[str, Any]:
-    """What the statement that stores it has to be told: to read the rest takes PostgreSQL longer than to store it."""
-    return {field: value for field, value in content.items() if value is not None and value != DEFAULTS.get(field)}
+    content["fingerprint"] = compute_fingerprint(job)
+    content["action"] = job["action"]
+    content["required_tags"] = tags.required_tags(job["action"], job.get("tags", []))
+    content["timeout_seconds"] = None if has_steps else job.get("timeout_seconds", conf().default_timeout)
+    content["on_worker_lost"] = job.get("on_worker_lost", conf().on_worker_lost)
+    if has_steps:
+        content["unmatched"] = Unmatched.WAIT
+    if job.get("require_worker"):
+        content["needs"] = required_tag_sets(job)
+    return content
 
 
 def required_tag_sets(job: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -59,9 +59,9 @@ def submit_jobs(
     if stored:
         note_stored(wanted, stored)
         announce_work()
-    rows, common = {row.place: row for row in stored}, {"kind": kind, "namespace": wanted.namespace}
+    rows = {row.place: row for row in stored}
     return [
-        Submitted(row.id, True, UntouchedJob(row, {**draft, **common}) if stays_untouched(draft) else None)
+        Submitted(row.id, True, UntouchedJob(row, kind, wanted.namespace, draft) if stays_untouched(draft) else None)
         if (row := rows.get(draft["place"]))
         else Submitted(by_key[draft["key"]].pk, False, None)
         for draft in wanted.drafts
@@ -86,7 +86,7 @@ class Wanted:
             owner=self.owner and self.owner.pk,
             namespace=self.namespace,
             kind=self.kind,
-            jobs=drafting.dump_sorted_json(list(map(drafting.without_defaults, self.drafts))),
+            jobs=drafting.dump_sorted_json(self.drafts),
             runners=drafting.dump_sorted_json(list(set().union(*self.runners))),
             unmatched_after=conf().unmatched_after,
             waiting_limit=self.limit,

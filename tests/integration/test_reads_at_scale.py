@@ -124,6 +124,7 @@ def test_no_filtered_list_walks_over_all_that_it_is_of(admin_client, api, seeded
     with connection.cursor() as cursor:
         cursor.execute(HAPPENED, [JOBS, JOBS])
         cursor.execute("analyze liveness_serverevent")
+    monkeypatch.setattr(instance, "COUNT_LIMIT", 100)
     monkeypatch.setattr(scan_window, "SCAN_LIMIT", looked)
     operator = api("operator")
     reads = [(admin_client.get, f"/admin/instance/{page}") for page in FILTERED]

@@ -245,14 +245,19 @@ def test_runner_heartbeats_list_what_runs(plane, agent, tmp_path):
     eventually(lambda: any(listed in body.get("running", []) for call, body in plane.calls if call == "heartbeat"))
 
 
+def wait_for_beats(plane):
+    beats = plane.count("heartbeat")
+    eventually(lambda: plane.count("heartbeat") > beats + 3)
+
+
 def test_maintenance_is_said_and_stops_claims(plane, agent):
     agent()
     eventually(lambda: plane.count("claims"))
     plane.heartbeat["maintenance"] = True
     eventually(lambda: plane.states()[-1] == "MAINTENANCE")
+    wait_for_beats(plane)  # a claim that was under way has been answered
     attempt = plane.submit("true")
-    beats = plane.count("heartbeat")
-    eventually(lambda: plane.count("heartbeat") > beats + 3)
+    wait_for_beats(plane)
     assert plane.events(attempt) == []
     plane.heartbeat["maintenance"] = False
     eventually(lambda: plane.final(attempt))
