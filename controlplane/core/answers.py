@@ -1,6 +1,6 @@
 """Rows as the API answers them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -21,13 +21,6 @@ class ModelAnswer(serializers.ModelSerializer):
         models.DateTimeField: TimeField,
     }
 
-    @classmethod
-    def represent_rows(cls, rows: Iterable[Any]) -> list[dict[str, Any]]:
-        """As with `many=True`, which would keep the rows until Python looks for garbage: its list and what is listed
-        hold one another."""
-        answer = shared_serializer(cls)
-        return [answer.to_representation(row) for row in rows]
-
     def to_representation(self, instance: Any) -> dict[str, Any]:
         shape = shape_of(type(self))
         answer = shape.fields.copy()
@@ -38,6 +31,26 @@ class ModelAnswer(serializers.ModelSerializer):
             if (value := answer[name]) is not None:
                 answer[name] = represent(value)
         return answer
+
+
+def represent(answer: type[serializers.Serializer], row: Any) -> Any:
+    """A row as it is answered. Nothing of it is left for Python's collector: a serializer of its own, or one with
+    `many=True`, would hold its fields or rows, which hold it; so do a row and what was fetched with it."""
+    return represent_by(shared_serializer(answer), row)
+
+
+def represent_by(serializer: Any, row: Any) -> Any:
+    """As `represent`, by a serializer that is shared."""
+    written = serializer.to_representation(row)
+    let_go_of_fetched(row)
+    return written
+
+
+def let_go_of_fetched(row: Any) -> None:
+    """Of what was prefetched: each of those rows holds this one."""
+    for related in getattr(row, "__dict__", {}).pop("_prefetched_objects_cache", {}).values():
+        for one in related:
+            let_go_of_fetched(one)
 
 
 class Shape(NamedTuple):

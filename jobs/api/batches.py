@@ -8,6 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from jobs.api.serializers.batches import (
@@ -87,7 +88,7 @@ class Batches(BatchCall):
             batch, is_new = batches.submit_batch(wanted, self.choose_items(body), are_named="ids" in given)
         if is_new:
             batches.run_batch(batch, DONE_AT_ONCE)
-        return Response(BatchSummary(Batch.objects.get(pk=batch)).data, status=201 if is_new else 200)
+        return Response(represent(BatchSummary, Batch.objects.get(pk=batch)), status=201 if is_new else 200)
 
     def choose_items(self, body: BatchRequest) -> list[UUID]:
         """The ids of what is acted on. Raises ValidationError where there is nothing, or something is not there."""
@@ -121,7 +122,7 @@ class OneBatch(BatchCall):
         row.refusals = [{"reason": reason, "items": items} for reason, items in refusals]
         row.next = page["next"]
         # `items` of the model are all of them.
-        return Response(BatchAnswer(OnePage(row, page["items"])).data)
+        return Response(represent(BatchAnswer, OnePage(row, page["items"])))
 
 
 class OnePage:
@@ -144,4 +145,4 @@ class Stop(BatchCall):
         body: Any = NoteRequest(data=request.data)
         body.is_valid(raise_exception=True)
         batches.stop_batch(batch, self.actor, body.validated_data["note"])
-        return Response(BatchSummary(self.load_batch(batch)).data)
+        return Response(represent(BatchSummary, self.load_batch(batch)))

@@ -6,6 +6,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged
@@ -53,7 +54,7 @@ class Executions(JobCall):
             self.add_idempotency_key(body.validated_data),
             namespace=self.namespace,
         )
-        return Response(ExecutionAnswer(execution_with_steps(id)).data, status=201 if is_new else 200)
+        return Response(represent(ExecutionAnswer, execution_with_steps(id)), status=201 if is_new else 200)
 
 
 class Execution(JobCall):
@@ -62,7 +63,7 @@ class Execution(JobCall):
     @extend_schema(responses=ExecutionAnswer)
     def get(self, request: Request, execution: UUID) -> Response:
         """An execution with its steps and hooks."""
-        return Response(ExecutionAnswer(execution_with_steps(execution, self.owner)).data)
+        return Response(represent(ExecutionAnswer, execution_with_steps(execution, self.owner)))
 
 
 class Cancel(Intervention):
@@ -72,7 +73,7 @@ class Cancel(Intervention):
     def post(self, request: Request, execution: UUID) -> Response:
         """Cancel what waits now, and ask the workers of what is live to; with all children."""
         cancellation.cancel_execution(execution, self.by, self.owner, **self.validated_body(request, NoteRequest))
-        return Response(ExecutionAnswer(execution_with_steps(execution)).data)
+        return Response(represent(ExecutionAnswer, execution_with_steps(execution)))
 
 
 class Rerun(Intervention):
@@ -83,7 +84,7 @@ class Rerun(Intervention):
         """The same once more from its beginning, as a new execution."""
         body = self.validated_body(request, NoteRequest)
         begun, is_new = reruns.rerun_execution(execution, self.by, self.owner, idempotency_key(request), **body)
-        return Response(ExecutionAnswer(execution_with_steps(begun)).data, status=201 if is_new else 200)
+        return Response(represent(ExecutionAnswer, execution_with_steps(begun)), status=201 if is_new else 200)
 
 
 class Restart(Intervention):
@@ -94,7 +95,7 @@ class Restart(Intervention):
         """The same once more from where it failed, as a new execution: what had completed is kept."""
         body = self.validated_body(request, NoteRequest)
         begun, is_new = reruns.restart_execution(execution, self.by, self.owner, idempotency_key(request), **body)
-        return Response(ExecutionAnswer(execution_with_steps(begun)).data, status=201 if is_new else 200)
+        return Response(represent(ExecutionAnswer, execution_with_steps(begun)), status=201 if is_new else 200)
 
 
 class StepLogs(JobLogs):

@@ -6,6 +6,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import ChoiceField, StrictSerializer, TextField, TimeField
 from jobs.api.instance import InstanceFilter
@@ -95,7 +96,7 @@ class History(RoleCall):
         """How many jobs ended how, how long they had waited, what waited and ran, and which servers were lost."""
         query = HistoryOfCluster(data=request.query_params.dict())
         cluster = query.read_cluster()
-        return Response(HistoryAnswer(read_history(WINDOWS[query.validated_data["window"]], cluster)).data)
+        return Response(represent(HistoryAnswer, read_history(WINDOWS[query.validated_data["window"]], cluster)))
 
 
 class HistoryBy(RoleCall):
@@ -110,7 +111,7 @@ class HistoryBy(RoleCall):
         """How many jobs ended how, and how long their code ran. Of a day or a week it begins at a full hour."""
         window = chosen_window(request)
         items, more = read_history_by(self.dimension, window, KEYS_KEPT)
-        return Response(KeyHistoryList({"window": window.name, "items": items, "more": more}).data)
+        return Response(represent(KeyHistoryList, {"window": window.name, "items": items, "more": more}))
 
 
 class HistoryByAction(HistoryBy):

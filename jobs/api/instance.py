@@ -7,6 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.rest import ChoiceField, StrictSerializer, TextField, TimeField
 from jobs import verdict
@@ -160,4 +161,4 @@ class Instance(RoleCall):
             "servers": server_counts_by_state(cluster),
             "attention": attention,
         }
-        return Response(InstanceAnswer(shown).data)
+        return Response(represent(InstanceAnswer, shown))

@@ -6,6 +6,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from jobs import models
@@ -62,7 +63,7 @@ class Triggers(TriggerCall):
         body.is_valid(raise_exception=True)
         note = body.validated_data.pop("note", "")
         created = triggers.create_trigger({**body.validated_data, "namespace": self.namespace}, self.actor, note)
-        return Response(TriggerAnswer(self.load_trigger(created.pk)).data, status=201)
+        return Response(represent(TriggerAnswer, self.load_trigger(created.pk)), status=201)
 
 
 class Trigger(TriggerCall):
@@ -71,7 +72,7 @@ class Trigger(TriggerCall):
     @extend_schema(responses=TriggerAnswer)
     def get(self, request: Request, trigger: UUID) -> Response:
         """A trigger with its last slots, the missed ones too."""
-        return Response(TriggerAnswer(self.load_trigger(trigger)).data)
+        return Response(represent(TriggerAnswer, self.load_trigger(trigger)))
 
     @extend_schema(request=TriggerRequest(partial=True), responses=TriggerAnswer)
     def patch(self, request: Request, trigger: UUID) -> Response:
@@ -80,7 +81,7 @@ class Trigger(TriggerCall):
         body.is_valid(raise_exception=True)
         note = body.validated_data.pop("note", "")
         triggers.change_trigger(trigger, body.validated_data, self.actor, note)
-        return Response(TriggerAnswer(self.load_trigger(trigger)).data)
+        return Response(represent(TriggerAnswer, self.load_trigger(trigger)))
 
     @extend_schema(parameters=[NoteRequest], responses={204: None})
     def delete(self, request: Request, trigger: UUID) -> Response:
@@ -102,4 +103,4 @@ class Evaluate(TriggerCall):
         slot, is_new = triggers.evaluate_trigger(
             trigger, self.actor, idempotency_key(request), note=body.validated_data["note"]
         )
-        return Response(SlotAnswer(slot).data, status=201 if is_new else 200)
+        return Response(represent(SlotAnswer, slot), status=201 if is_new else 200)

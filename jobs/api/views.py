@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from controlplane.agent.clean_text import is_clean
 from controlplane.agent.tracing import span_of_submission
+from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import paged
 from controlplane.core.rest import StrictSerializer, validate_body
@@ -198,7 +199,7 @@ class Jobs(JobCall):
                 namespace=self.namespace,
                 largest=LARGE if many else None,
             )
-        items = JobAnswer.represent_rows(submitted_jobs(submitted, are_whole=not many))
+        items = [represent(JobAnswer, job) for job in submitted_jobs(submitted, are_whole=not many)]
         status = 201 if any(job.is_new for job in submitted) else 200
         return Response({"items": items} if many else items[0], status=status)
 
@@ -209,7 +210,7 @@ class Placement(JobCall):
     @extend_schema(responses=PlacementAnswer)
     def get(self, request: Request, job: UUID) -> Response:
         """Who may have a waiting job, and what rules out every other server that is alive."""
-        return Response(PlacementAnswer(job_placement(job, self.owner)).data)
+        return Response(represent(PlacementAnswer, job_placement(job, self.owner)))
 
 
 class Intervention(JobCall):
@@ -226,7 +227,7 @@ class Intervention(JobCall):
 
     def job_response(self, job: UUID, status: int = 200) -> Response:
         [row] = jobs_with_flags(jobs_with_attempts().filter(pk=job))
-        return Response(JobAnswer(row).data, status=status)
+        return Response(represent(JobAnswer, row), status=status)
 
 
 class Cancel(Intervention):

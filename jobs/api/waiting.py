@@ -15,6 +15,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.paging import within_limit
 from controlplane.core.rest import IdField, StrictSerializer
@@ -75,7 +76,7 @@ class Job(JobCall):
         rows = jobs_with_flags(jobs_visible_to(self.owner).filter(pk=job))
         if not rows:
             raise Http404("There is no job with this id, or it is not yours.")
-        response = Response(JobAnswer(rows[0]).data)
+        response = Response(represent(JobAnswer, rows[0]))
         return response if rows[0].state in TERMINAL else mark_not_yet(response, wait)
 
 

@@ -7,6 +7,7 @@ from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from controlplane.core.answers import represent
 from controlplane.core.calls import extend_schema
 from controlplane.core.json_bodies import JSONLinesRenderer, JSONRenderer
 from controlplane.core.paging import paged, within_limit
@@ -45,7 +46,7 @@ class ServerView(RoleCall):
         row = servers_with_attempts().filter(pk=server).first()
         if row is None:
             raise Http404("No server has this id.")
-        return Response(ServerDetail(row).data)
+        return Response(represent(ServerDetail, row))
 
 
 class ServerEvents(RoleCall):
@@ -98,7 +99,7 @@ class ServerAction(OperatorCall):
     """An action on one server: the server as it is then."""
 
     def state_response(self, server: UUID) -> Response:
-        return Response(ServerDetail(servers_with_attempts().get(pk=server)).data)
+        return Response(represent(ServerDetail, servers_with_attempts().get(pk=server)))
 
 
 class Cordon(ServerAction):
@@ -161,7 +162,7 @@ class MaintenanceCall(OperatorCall):
     def state_response(self, cluster: str) -> Response:
         """What maintenance of that scope is in force now."""
         in_force = (row for row in list_maintenances() if row["cluster"] == (cluster or None))
-        return Response(MaintenanceAnswer({"maintenance": next(in_force, None)}).data)
+        return Response(represent(MaintenanceAnswer, {"maintenance": next(in_force, None)}))
 
 
 class EnterMaintenance(MaintenanceCall):

@@ -52,10 +52,16 @@ def garbage():
     return left_by
 
 
-def call(path, token, body, status):
+def call(path, token, body=None, status=200):
+    """With a body it is a POST."""
+    of_whom = {"headers": {"Authorization": f"Bearer {token}"}}
+    make, address = RequestFactory(), f"/api/v1{path}"
     content = json.dumps(body).encode()
-    headers = {"Authorization": f"Bearer {token}"}
-    request = RequestFactory().post(f"/api/v1{path}", content, content_type="application/json", headers=headers)
+    request = (
+        make.get(address, **of_whom)
+        if body is None
+        else make.post(address, content, content_type="application/json", **of_whom)
+    )
     with one_connection():
         answer = answered(application, request.environ)
     assert answer.status == status, answer.body
@@ -85,3 +91,17 @@ def test_a_claim_a_start_and_an_end_leave_no_garbage(garbage, submit, worker):
 
 def test_who_is_refused_leaves_no_garbage(garbage):
     assert garbage(lambda: call("/jobs", "cp_of-nobody", {}, 401)) == []
+
+
+@pytest.mark.parametrize("path", ["jobs", "jobs/{job}", "executions", "executions/{execution}"])
+def test_what_is_read_leaves_no_row_behind(garbage, submit, worker, api, path):
+    for _ in range(3):
+        submit()
+    server, client = worker(), submit.client.token
+    job, *_ = [
+        attempt["job"]["id"] for attempt in call(f"/servers/{server.id}/claims", server.token, {"limit": 2})["attempts"]
+    ]
+    steps = [{"key": key, "action": {"type": "script", "command": "true"}} for key in "ab"]
+    execution = call("/executions", client, {"name": "two", "steps": steps}, 201)["id"]
+    left = garbage(lambda: call(f"/{path.format(job=job, execution=execution)}", client))
+    assert not {"WorkerJob", "Attempt", "Execution", "QuerySet"} & set(left), "they held one another"
