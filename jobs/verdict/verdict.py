@@ -50,7 +50,7 @@ def build_verdict(
     head, tone = "", "well"
     if by_type is not None:
         well, present = sum(row["well"] for row in by_type), sum(row["present"] for row in by_type)
-        head = f"{well} of {count_of(present, 'server')} alive."
+        head = f"{well:,} of {count_of(present, 'server')} alive."
         if not present:
             head, tone = "No server is running: all have ended.", WORRY
         elif well == present:

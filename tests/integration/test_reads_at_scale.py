@@ -1,5 +1,6 @@
 """What the pages and the list calls cost where there is much to read."""
 
+import re
 from contextlib import contextmanager
 
 import pytest
@@ -97,6 +98,15 @@ def test_a_page_is_at_most_eight_queries_whoever_reads_it(reader, seeded):
     for page in (*PAGES, *OTHERS, *FILTERED):
         queries = queries_of(reader.get, f"/admin/instance/{page.format(**ids)}")
         assert len(queries) <= 8, "\n".join([page, *(query[:150] for query in queries)])
+
+
+def test_large_numbers_are_told_by_thousands(admin_client, seeded):
+    seeded(4_000, 4_000)
+    shown = {page: admin_client.get(f"/admin/instance/{page}").text for page in ("", "servers/", "jobs/?kind=TASK")}
+    assert re.search(r'figure">1,\d{3}<small> of 1,\d{3}<', shown[""])
+    assert re.search(r"1–20 of \d,\d{3}<", shown["servers/"])
+    assert re.search(r"All (≥ )?\d,\d{3}", shown["jobs/?kind=TASK"])
+    assert not any(re.search(r'(figure">|All |of |≥ )\d{4}|\b\d{4} of ', page) for page in shown.values())
 
 
 def test_a_list_call_is_at_most_six_queries_however_much_it_lists(api, seeded):

@@ -58,6 +58,10 @@ def format_time_of_day(at: datetime, now: datetime) -> str:
     return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%b %d %H:%M:%S}"
 
 
+def format_number(number: int) -> str:
+    return f"{number:,}"
+
+
 def shorten(text: str, length: int) -> str:
     """A text of at most so many characters; where some are missing it ends in an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -81,8 +81,9 @@ def stylesheet(context: template.Context) -> SafeString:
 
 
 @register.filter
-def thousands(number: int) -> str:
-    return f"{number:,}"
+def thousands(number: int | str) -> str:
+    """1,200; what is in words already stays."""
+    return formatting.format_number(number) if isinstance(number, int) else number
 
 
 @register.filter

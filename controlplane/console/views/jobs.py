@@ -23,7 +23,7 @@ from controlplane.console.charts.lanes import (
     build_job_chart,
     drawn_period,
 )
-from controlplane.console.presenters.formatting import format_moment, time_since, time_until
+from controlplane.console.presenters.formatting import format_moment, format_number, time_since, time_until
 from controlplane.console.presenters.job_outlook import describe_job_outlook
 from controlplane.console.presenters.jobs import count_losses, describe_action, doubt_about, name_job, present_job
 from controlplane.console.selectors.filters.jobs import JobFilter
@@ -66,7 +66,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         format_count = partial(format_at_least, floor=floor)
     else:
         figures = job_counts()
-        format_count = format_estimate if figures["about"] else str
+        format_count = format_estimate if figures["about"] else format_number
     counts = figures["counts"]
     total = sum(counts.values())
     shown = {
@@ -74,7 +74,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         "trail": [HOME],
         "filter": chosen,
         "filters": "jobs",
-        "by_state": present_job_counts(figures, chosen, format_count if is_narrowed else str),
+        "by_state": present_job_counts(figures, chosen, format_count if is_narrowed else format_number),
         "total": format_count(total),
         "matching": format_count(
             counts.get(chosen.chosen_values["state"], 0) if "state" in chosen.chosen_values else total

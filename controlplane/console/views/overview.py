@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from controlplane.console.charts.heartbeats import BEATS_SHOWN, build_strip
 from controlplane.console.presenters.clauses import present_verdict
-from controlplane.console.presenters.formatting import seconds_since, time_since
+from controlplane.console.presenters.formatting import format_number, seconds_since, time_since
 from controlplane.console.presenters.maintenance import present_maintenance
 from controlplane.console.presenters.outlook import present_server, type_words
 from controlplane.console.selectors.filters.jobs import JobFilter
@@ -145,7 +145,7 @@ def present_check(seconds: float | None, now: datetime) -> dict[str, Any]:
 
 
 def present_job_counts(
-    figures: dict[str, Any], chosen: JobFilter | None = None, format_count: Callable[[int], str] = str
+    figures: dict[str, Any], chosen: JobFilter | None = None, format_count: Callable[[int], str] = format_number
 ) -> list[dict[str, Any]]:
     """Each state of jobs with its number, as a link that filters by it and keeps what else is filtered by."""
     at, others = reverse("instance:jobs"), {**chosen.texts} if chosen else {}
@@ -166,7 +166,7 @@ def present_open_jobs(figures: dict[str, Any]) -> list[dict[str, Any]]:
     """The same of one cluster: what its workers could take, and what its servers hold. No list is of these alone."""
     open_states = (JobState.PENDING, JobState.CLAIMED, JobState.RUNNING)
     counts = {state: figures["counts"].get(state, 0) for state in open_states}
-    return [{"state": state, "count": count, "figure": str(count)} for state, count in counts.items()]
+    return [{"state": state, "count": count, "figure": format_number(count)} for state, count in counts.items()]
 
 
 def format_estimate(count: int) -> str:
