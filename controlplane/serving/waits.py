@@ -42,7 +42,10 @@ class Waits:
         self._of[key] += 1
         leaves, closes = asyncio.ensure_future(gone()), asyncio.ensure_future(self._closed.wait())
         try:
-            while (left := began + wait - time.monotonic()) > 0:
+            # Time may be over while it is asked again, and what comes of that says no more than that it is not yet so:
+            # the last question is always a whole one.
+            while True:
+                left = max(0.0, began + wait - time.monotonic())
                 await asyncio.wait([leaves, closes], timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
                 if leaves.done():
                     return None
@@ -50,8 +53,7 @@ class Waits:
                 is_last = closes.done() or time.monotonic() - began >= wait
                 answer = await answer_now(not is_last)
                 if is_last or not seconds_kept_back(answer):
-                    break
-            return without_mark(answer)
+                    return without_mark(answer)
         finally:
             leaves.cancel()
             closes.cancel()

@@ -1,6 +1,7 @@
 """Calls that wait hold no thread: they are asked again until their answer has come, or they have waited enough."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,6 +56,19 @@ def test_who_has_waited_enough_has_the_answer_of_now_without_the_mark():
     answer = asyncio.run(Waits().answer("a", asked, never))
     assert answer == ENDED._replace(body=b"not yet")
     assert not asked.again[0] and not asked.again[-1] and len(asked.again) > 1
+
+
+def test_a_wait_that_is_over_while_it_is_asked_again_has_the_whole_answer_all_the_same(monkeypatch):
+    now, asked = [0.0], []
+    monkeypatch.setattr(waits, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def answer_now(is_asked_again):
+        asked.append(is_asked_again)
+        now[0] += 10 * is_asked_again
+        return kept_back(5, b"" if is_asked_again else b"not yet")
+
+    assert asyncio.run(Waits().answer("a", answer_now, never)) == ENDED._replace(body=b"not yet")
+    assert asked == [False, True, False]
 
 
 def test_nobody_is_asked_for_a_caller_who_has_gone():
