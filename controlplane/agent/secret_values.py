@@ -20,6 +20,8 @@ SECRET_NAME = re.compile(
     r".*(password|passwd|passphrase|secret|credential|(api|access|secret|private|signing|encryption)key)s?"
     r"|.*(token|authorization|.pwd)"
 )
+USUAL = 100
+"""Characters of a name that is kept in mind with what it was found to be."""
 MOST = 100
 """Secrets of one payload, or one environment: each is looked for in all that its code writes."""
 LONGEST = 16 * 1024
@@ -153,14 +155,20 @@ def mask_event(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mut
     return shown
 
 
-@lru_cache(maxsize=4096)
 def looks_secret(name: str) -> bool:
     """Whether what has this name is not to be shown: DB_PASSWORD, apiKey, GITHUB_TOKEN; not token_count, max_tokens."""
+    # Who submits jobs chooses the names: thousands of a megabyte each must not stay.
+    return _match_usual_name(name) if len(name) <= USUAL else _match_name(name)
+
+
+def _match_name(name: str) -> bool:
     plain = re.sub(r"[^a-z]", "", name.lower())  # db2-password_1 is a password as well
     return SECRET_NAME.fullmatch(plain) is not None
 
 
-@lru_cache(maxsize=4096)
+_match_usual_name = lru_cache(maxsize=4096)(_match_name)
+
+
 def _may_hide(name: object) -> bool:
     return name == MARK or looks_secret(str(name))
 

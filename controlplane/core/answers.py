@@ -36,12 +36,7 @@ class ModelAnswer(serializers.ModelSerializer):
 def represent(answer: type[serializers.Serializer], row: Any) -> Any:
     """A row as it is answered. Nothing of it is left for Python's collector: a serializer of its own, or one with
     `many=True`, would hold its fields or rows, which hold it; so do a row and what was fetched with it."""
-    return represent_by(shared_serializer(answer), row)
-
-
-def represent_by(serializer: Any, row: Any) -> Any:
-    """As `represent`, by a serializer that is shared."""
-    written = serializer.to_representation(row)
+    written = shared_serializer(answer).to_representation(row)
     let_go_of_fetched(row)
     return written
 
@@ -72,21 +67,12 @@ def shape_of(answer: type[ModelAnswer]) -> Shape:
     """Making fields takes longer than answering a row, and reading leaves nothing in them."""
     fields = {name: field for name, field in answer().fields.items() if not field.write_only}
     columns = {name: field.source or name for name, field in fields.items() if is_attribute(field, answer)}
-    methods = {
-        name: getattr(field.parent, field.method_name)
-        for name, field in fields.items()
-        if type(field) is serializers.SerializerMethodField
-    }
     return Shape(
         dict.fromkeys(fields),
         list(columns),
         read_attributes(*columns.values()),
-        [(name, methods.get(name) or build_reader(field)) for name, field in fields.items() if name not in columns],
-        [
-            (name, write)
-            for name, field in fields.items()
-            if name not in methods and (write := build_writer(field, answer))
-        ],
+        [(name, build_reader(field)) for name, field in fields.items() if name not in columns],
+        [(name, write) for name, field in fields.items() if (write := build_writer(field, answer))],
     )
 
 
@@ -112,6 +98,8 @@ AS_THEY_ARE = {
 
 def build_writer(field: Any, answer: type[ModelAnswer]) -> Callable[[Any], Any] | None:
     """How a value is written, None: as it is."""
+    if is_method(field):
+        return None
     model: Any = answer.Meta.model
     columns = {column.attname: column for column in model._meta.concrete_fields}
     column, write = columns.get(field.source), type(field).to_representation
@@ -137,8 +125,17 @@ def list_writer(child: Any) -> Callable[[Any], list[Any]]:
 
 
 def build_reader(field: Any) -> Callable[[Any], Any]:
+    if is_method(field):
+        method: Callable[[Any], Any] = getattr(field.parent, field.method_name)
+        return method
+
     def read(row: Any) -> Any:
         value = field.get_attribute(row)
         return None if isinstance(value, PKOnlyObject) and value.pk is None else value
 
     return read
+
+
+def is_method(field: Any) -> bool:
+    """What it reads is written already."""
+    return type(field) is serializers.SerializerMethodField

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import F, Func, IntegerField, QuerySet
 from rest_framework import serializers
 
-from controlplane.core.answers import represent_by
+from controlplane.core.answers import represent
 from controlplane.core.json_bodies import JSONRenderer
 from controlplane.core.rest import (
     IdField,
@@ -23,8 +23,8 @@ ANSWER_LIMIT = 8 * 1024 * 1024
 def paged(answer: type[serializers.Serializer], page: Mapping[str, Any]) -> dict[str, Any]:
     """A page as `answer` writes it, no longer than ANSWER_LIMIT unless one item alone is."""
     rows: list[Any] = page["items"]
-    item = shared_serializer(answer).fields["items"].child
-    items = within_limit(represent_by(item, row) for row in rows)
+    item = type(shared_serializer(answer).fields["items"].child)
+    items = within_limit(represent(item, row) for row in rows)
     return {"items": items, "next": str(rows[len(items) - 1].pk) if len(items) < len(rows) else page["next"]}
 
 

@@ -130,5 +130,5 @@ class ServerLogs(JobCall):
         page = rows[:limit]
         last = str(page[-1].pk if page else after)
         cursor = last if len(rows) > len(page) else None
-        answer: dict[str, Any] = {"items": EventItem(page, many=True).data, "next": cursor, "last": last}
+        answer: dict[str, Any] = {"items": [represent(EventItem, row) for row in page], "next": cursor, "last": last}
         return Response(answer, headers=JobLogs.next_page_header(request, cursor))

@@ -94,7 +94,7 @@ class JobsWait(JobCall):
         visible = self.within_namespaces(jobs_visible_to(self.owner)).filter(pk__in=ids)
         known = set(visible.values_list("pk", flat=True))
         rows = jobs_with_flags(without_large(visible.filter(state__in=TERMINAL)).order_by("pk"))
-        items = within_limit(map(JobAnswer().to_representation, rows))
+        items = within_limit(represent(JobAnswer, row) for row in rows)
         response = Response({"items": items, "unknown": [id for id in ids if id not in known]})
         return response if items or known != set(ids) else mark_not_yet(response, wait)
 

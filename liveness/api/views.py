@@ -76,7 +76,7 @@ class Events(RoleCall):
         query = EventLogFilter(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         rows = complete_events(**query.validated_data)
-        items = within_limit(map(NumberedEvent().to_representation, rows))
+        items = within_limit(represent(NumberedEvent, row) for row in rows)
         return Response({"items": items, "last": str(items[-1]["id"] if items else query.validated_data["after"])})
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,14 @@ def test_a_value_that_comes_back_masked_is_a_problem_and_can_be_restored():
     assert secret_values.restore(shown, stored) == {**stored, "steps": stored["steps"][::-1]}
     assert secret_values.restore({"password": "***"}, {}) == {"password": "***"}
     assert secret_values.find_problem({"note": "***"}) is None
+
+
+@pytest.mark.parametrize("end", ["_note", "_password"])
+def test_a_long_name_is_judged_and_not_kept(end):
+    name = "n" * 5000 + end
+    holders = sys.getrefcount(name)
+    assert (secret_values.mask({name: "x"})[name] == secret_values.MASK) is (end == "_password")
+    assert sys.getrefcount(name) == holders
 
 
 def test_a_line_of_the_log_masks_what_looks_secret_and_rows_of_the_database():
