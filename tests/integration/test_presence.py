@@ -4,6 +4,7 @@ import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, current_thread
+from threading import enumerate as list_threads
 from unittest.mock import Mock
 
 import pytest
@@ -25,6 +26,16 @@ from tests.support.transitions import put
 
 URL = "http://control.example"
 ITSELF = "http://127.0.0.1:8000"
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test(monkeypatch):
+    """At its end it would close what the next test has in place of its connection."""
+    yield
+    left = [thread for thread in list_threads() if thread.name.startswith("presence")]
+    for thread in left:
+        thread.join(30)
+    assert not [thread for thread in left if thread.is_alive()]
 
 
 @pytest.fixture
