@@ -26,10 +26,11 @@ run: $(RUN_STAMP) ## the standalone demo, PORT=8000
 # The tests start Python some hundred times: without bytecode each start compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# More than there are cores, for many tests wait.
+# More than there are cores, for many tests wait; those that start the real processes wait the most.
 WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))
+PATIENT_WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) * 2 ))
 FAST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --ignore tests/acceptance --ignore tests/bench
-ACCEPTANCE := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/acceptance
+ACCEPTANCE := $(BIN)/python -m pytest --numprocesses $(PATIENT_WORKERS) --dist loadfile --no-loadscope-reorder tests/acceptance
 
 test: test-fast test-acceptance ## every promise once
 
