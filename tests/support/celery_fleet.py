@@ -142,7 +142,7 @@ class CeleryFleet:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(10)
-            sys.stdout.write(f"--- {name}\n{self.log(name)[-6000:]}")
+            sys.stderr.write(f"--- {name}\n{self.log(name)[-6000:]}")
         # Hearts outlive their workers to give back; the broker of the test is about to end.
         for process in psutil.process_iter(["cmdline"]):
             with suppress(psutil.Error, OSError):
